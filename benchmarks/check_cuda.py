@@ -26,17 +26,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import gemmgen
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.api.compile import cuda_kernel
-from gemmgen.ir.warp_matrix import product_error
-from gemmgen.ir.warp_meaning import Numbers
+from gemmgen.ir.instructions import product_error
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
+from gemmgen.simulator.semantics import Numbers
 from tests.support import cuda
 from tests.support.problems import Problem
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +51,7 @@ REPEATED = (513, 517, 301)
 def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     """Everything about one preset; its registers and spills."""
     rng = np.random.default_rng(0)
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = cuda.compiled(name, gpu)
     # What aligned arrays get from `gemmgen.compile`.
     twin = cuda.compiled(name, gpu, replace(preset.spec, ld_multiple=4)) if cuda.vectors(preset.schedule) else None
@@ -75,7 +76,7 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
 
 def check_matrices(name: str) -> str:
     """Of a preset whose warps multiply as one: small whole numbers, under, around and over a block."""
-    rng, preset = np.random.default_rng(0), presets.load(name)
+    rng, preset = np.random.default_rng(0), candidates.load(name)
     spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
     for m, n, k in cuda.SMALL_SIZES:
         a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
@@ -91,7 +92,7 @@ def check_matrices(name: str) -> str:
 
 def repeat_matrices(name: str, times: int) -> str:
     """Such a preset as often, on normal numbers, from memory that held NaN, or -1."""
-    rng, preset, (m, n, k) = np.random.default_rng(0), presets.load(name), REPEATED
+    rng, preset, (m, n, k) = np.random.default_rng(0), candidates.load(name), REPEATED
     spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
     size = 1.0 if spec.dtype.is_float else 8.0
     a, b, c = _tensors(spec, size * rng.standard_normal((m, k)), size * rng.standard_normal((k, n)))
@@ -143,7 +144,7 @@ def repeat(name: str, gpu: CudaDeviceInfo, times: int) -> str:
         return "adds in no fixed order"
     if _by_warps(name):
         return repeat_matrices(name, times)
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
     cuda.check_repeats(kernel, np.random.default_rng(0), REPEATED, times)
     return f"{times} repeats of {'x'.join(map(str, REPEATED))} bit-identical"
@@ -159,7 +160,7 @@ def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int
 
 
 def _by_warps(name: str) -> bool:
-    schedule = presets.load(name).schedule
+    schedule = candidates.load(name).schedule
     return schedule.by_warps or schedule.by_warpgroups
 
 
@@ -178,7 +179,7 @@ def main() -> int:
 
         cupy.cuda.set_allocator(None)
         os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    by_warps = [name for name in presets.names() if _by_warps(name)] if arguments.small or arguments.repeats else []
+    by_warps = [name for name in candidates.names() if _by_warps(name)] if arguments.small or arguments.repeats else []
     first, step = map(int, arguments.part.split("/"))
     failed = 0
     for name in (arguments.names or [*cuda.names(), *by_warps])[first::step]:

@@ -22,19 +22,20 @@ from statistics import median
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from gemmgen import presets, sweeps
+from gemmgen import candidates, sweeps
 from gemmgen.bench.records import parse_sizes
 from gemmgen.choose import choose
 from gemmgen.driver import emit
 from gemmgen.errors import UserError
 from gemmgen.ir.target import Target
 from gemmgen.methods import slug
-from gemmgen.runtime.devices import DeviceInfo, pick, target_of
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, parse_dtype
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 
 Shape = tuple[int, int, int]
 ROUNDS = 7
@@ -64,7 +65,7 @@ def random_shapes(count: int, seed: int) -> list[Shape]:
 
 def contenders(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
     """The chosen one first; then presets, then what the model likes."""
-    named = [presets.load(name) for name in presets.names() if name.startswith("cpu_")]
+    named = [candidates.load(name) for name in candidates.names() if name.startswith("cpu_")]
     found = [choose(spec, shape, target), *(p.schedule for p in named if p.spec.dtype == spec.dtype)]
     return list(dict.fromkeys([*found, *sweeps.liked(spec, shape, target, count)]))
 

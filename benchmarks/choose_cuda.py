@@ -30,7 +30,7 @@ from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import driver, presets, tiles, waves
+from gemmgen import candidates, driver, tiles, waves
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.bench.records import parse_sizes
 from gemmgen.choose import choose
@@ -125,8 +125,8 @@ def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
 
 def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     """The presets that could have been chosen."""
-    names = [name for name in presets.names() if name.startswith(KINDS) and "atomic" not in name]
-    found = [presets.load(name).schedule for name in names]
+    names = [name for name in candidates.names() if name.startswith(KINDS) and "atomic" not in name]
+    found = [candidates.load(name).schedule for name in names]
     own = [x for x in found if spec.dtype in waves.ATOMS.get(x.atom, ())]
     return [x for x in own if is_possible(promised(spec, x, shape), x, target)]
 
@@ -135,7 +135,7 @@ def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sch
     """What the model puts first."""
     found: dict[str, list[Schedule]] = {}
     for _, tile, schedule in tiles.ranked(aligned(spec, shape), shape, target):
-        same = found.setdefault(tile.preset, [])
+        same = found.setdefault(tile.named, [])
         if sum(map(len, found.values())) < count and len(same) < OF_TILE:
             same.append(schedule)
     return [x for same in found.values() for x in same]
@@ -237,7 +237,7 @@ def compare(shape: Shape, found: list[Runner], us: dict[str, float]) -> float:
     Where all presets are hopeless, the chosen one stands for them.
     """
     chosen = found[0]
-    best = min((x for x in found if x.name in presets.names()), key=lambda x: us[x.name], default=chosen)
+    best = min((x for x in found if x.name in candidates.names()), key=lambda x: us[x.name], default=chosen)
     if chosen is not best and us[best.name] < us[chosen.name] < CLOSE * us[best.name]:
         for runner in (chosen, best):
             runner.times.clear()

@@ -17,7 +17,7 @@ mkdir -p "$out"
 device=${DEVICE:-1} pocl=${POCL:-0} priority=${PRIORITY:-} coretype=${CORETYPE-SKYLAKEX}
 [ -z "$coretype" ] || export OPENBLAS_CORETYPE=$coretype
 
-bench() { $priority timeout 400 python3 -m gemmgen.cli bench --backend opencl -d "$device" --vs "${VS:-numpy}" "$@"; }
+bench() { $priority timeout 400 python3 -m gemmgen bench --backend opencl -d "$device" --vs "${VS:-numpy}" "$@"; }
 
 peak() {
     gcc -O2 -mavx512f -mfma -pthread benchmarks/cpu_peak.c -o "$out/cpu_peak" && $priority "$out/cpu_peak"
@@ -43,7 +43,7 @@ one_core() {
 pocl() { device=$pocl bench --sizes 512,1000,1024,2048 --rounds 9 --json "$out/pocl.json"; }
 
 clblast() {
-    $priority timeout 400 python3 -m gemmgen.cli bench --backend opencl -d "$device" --vs clblast --sizes 256,512,1024 \
+    $priority timeout 400 python3 -m gemmgen bench --backend opencl -d "$device" --vs clblast --sizes 256,512,1024 \
         --rounds 5 --json "$out/clblast.json"
 }
 

@@ -1,7 +1,7 @@
 """Kernels of one core beside each other and beside libraries, a call at a time: percentiles of rates.
 
     taskset -c 1 env OPENBLAS_NUM_THREADS=1 python benchmarks/cpu_turns.py 1024 chosen numpy mkl --seconds 20
-    taskset -c 1 python benchmarks/cpu_turns.py 512 cpu_6x64_copied cpu_6x64_copied:k_step=4,m_block=1
+    taskset -c 1 python benchmarks/cpu_turns.py 512 cpu_6x64_copied cpu_6x64_copied:block_k=4,mc=1
 
 A contender is a preset or `chosen`, with what differs, or a library. Other machines' jobs on the processor come and
 go within a second, and take a third of the speed of all: so each call is timed by itself, all take turns in another
@@ -20,15 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import gemmgen
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.bench.libraries import product_of
 from gemmgen.choose import choose
 from gemmgen.options.schedules import build_schedule
-from gemmgen.runtime.devices import pick, target_of
+from gemmgen.runtime.opencl_devices import pick, target_of
 from gemmgen.spec import parse_dtype
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 
 PERCENTILES = (10, 25, 50, 75, 90, 95)
 
@@ -41,7 +42,7 @@ def contender(text: str, a: np.ndarray, b: np.ndarray) -> Callable[[], object]:
         return lambda: library.run(1)
     device, shape = pick(type="cpu", platform="Intel"), (a.shape[0], b.shape[1], a.shape[1])
     spec = gemmgen.GemmSpec(dtype=parse_dtype(a.dtype.name))
-    chosen = choose(spec, shape, target_of(device.handle)) if name == "chosen" else presets.load(name).schedule
+    chosen = choose(spec, shape, target_of(device.handle)) if name == "chosen" else candidates.load(name).schedule
     schedule = build_schedule(sets=filter(None, fields.split(",")), base=chosen)
     kernel, c = gemmgen.compile(spec, schedule, device=device), np.full(shape[:2], np.nan, a.dtype)
     kernel(a, b, c)

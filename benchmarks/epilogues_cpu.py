@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import gemmgen
-from gemmgen.runtime.devices import pick
+from gemmgen.runtime.opencl_devices import pick
 
 TURN, REST = 0.05, 0.25
 

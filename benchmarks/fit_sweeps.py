@@ -35,8 +35,8 @@ from gemmgen.driver import emit
 from gemmgen.errors import UserError
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.methods import slug
-from gemmgen.runtime.devices import pick, target_of
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import pick, target_of
 from gemmgen.spec import GemmSpec
 
 Shape = tuple[int, int, int]

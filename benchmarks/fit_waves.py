@@ -32,7 +32,7 @@ from scipy.optimize import least_squares, minimize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import presets, tiles, waves
+from gemmgen import candidates, tiles, waves
 from gemmgen.ir.dtypes import BF16, F32, MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
@@ -94,10 +94,10 @@ class Point:
 @cache
 def known(name: str) -> tuple[str, GemmSpec, Schedule] | None:
     """A schedule by the name of a preset or of what was chosen: its tile in the model, spec and itself."""
-    if name in presets.names():
-        preset = presets.load(name)
+    if name in candidates.names():
+        preset = candidates.load(name)
         tile = waves.tile_of(preset.schedule)
-        return None if tile is None or preset.schedule.atomic else (tile.preset, preset.spec, preset.schedule)
+        return None if tile is None or preset.schedule.atomic else (tile.named, preset.spec, preset.schedule)
     return chosen().get(name)
 
 
@@ -107,11 +107,11 @@ def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
     found = {}
     dealt = TARGETS["sm_90"].cores
     for tile in waves.costs().tiles:
-        spec = presets.load(tile.preset).spec
+        spec = candidates.load(tile.named).spec
         for parts, a, b in product(tiles.PARTS, (False, True), (False, True)):
             for stream, joined in ((0, 1), (dealt, 1), (0, tiles.JOINED)):
                 schedule = waves.changed(tile, parts, a, b, stream if parts == 1 else 0, joined if parts > 1 else 1)
-                found[slug(schedule)] = tile.preset, spec, schedule
+                found[slug(schedule)] = tile.named, spec, schedule
     return found
 
 
@@ -149,14 +149,14 @@ def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
         at = len(SHARED) + i * len(OWN)
         own = {key: max(0.0, x - (key in OPTIONAL)) for key, x in zip(OWN, values[at:], strict=False)}
         own["alone"] = min(own["alone"], own["rate"])
-        found.append(waves.Tile(preset=tile.preset, resident=tile.resident, **own))
+        found.append(waves.Tile(named=tile.named, resident=tile.resident, **own))
     return replace(like, **dict(zip(SHARED, values, strict=False)), tiles=tuple(found))
 
 
 def microseconds(costs: waves.Costs, measured: Sequence[Point]) -> Numbers:
     """What the model says of the measurements' times."""
     waves.costs = lambda: costs  # type: ignore[assignment]
-    by_name = {tile.preset: tile for tile in costs.tiles}
+    by_name = {tile.named: tile for tile in costs.tiles}
     found = []
     for x in measured:
         target = TARGETS["sm_90a" if x.schedule.by_warpgroups else "sm_90"]
@@ -181,7 +181,7 @@ def slopes(numbers: Numbers, measured: Sequence[Point], like: waves.Costs) -> tu
     """Logarithms of the measurements' times, and how they change with each of the constants."""
     at = np.log(microseconds(to_costs(numbers, like), measured))
     found = np.zeros((len(measured), len(numbers)))
-    tile = np.array([[x.preset for x in like.tiles].index(x.tile) for x in measured])
+    tile = np.array([[x.named for x in like.tiles].index(x.tile) for x in measured])
     # A tile's own constants are moved all at once: each changes the times of its own schedules alone.
     for i in range(len(SHARED) + len(OWN)):
         mine = [i] if i < len(SHARED) else list(range(i, len(numbers), len(OWN)))
@@ -240,7 +240,7 @@ def settled(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     number = {problem: i for i, problem in enumerate(problems)}
     of = np.array([number[x.problem] for x in measured])
     best = np.full(len(problems), np.inf)
-    np.minimum.at(best, of, np.where([slug(x.schedule) in presets.names() for x in measured], us, np.inf))
+    np.minimum.at(best, of, np.where([slug(x.schedule) in candidates.names() for x in measured], us, np.inf))
     loss = np.clip(np.log(us / np.minimum(best, us.max())[of]), 0, ALL)
     loss *= loss / (loss + NOTHING)
     first, trust = to_numbers(start), trusted(start)
@@ -284,7 +284,7 @@ def report(guessed: Numbers, measured: Sequence[Point]) -> None:
         ratios = []
         for problem in sorted({x.problem for x in measured if x.spec.dtype.name == dtype}):
             rows = [(guess, x) for guess, x in zip(guessed, measured, strict=True) if x.problem == problem]
-            rivals = [x for _, x in rows if slug(x.schedule) in presets.names()]
+            rivals = [x for _, x in rows if slug(x.schedule) in candidates.names()]
             if len(rows) > 1 and rivals:
                 _, named = min(rows, key=lambda row: row[0])
                 best = min(rivals, key=lambda x: x.us)

@@ -12,7 +12,7 @@ out=${1:?a folder for the results}
 shift
 mkdir -p "$out"
 
-bench() { timeout 200 python3 -m gemmgen.cli bench --backend cuda --vs cublas "$@"; }
+bench() { timeout 200 python3 -m gemmgen bench --backend cuda --vs cublas "$@"; }
 checked() { timeout "$1" python3 -m pytest -q -p no:cacheprovider -p no:benchmark "${@:2}"; }
 
 tests() {

@@ -21,6 +21,6 @@ for preset in "${presets[@]}"; do
     echo "== $preset"
     # The second launch: the first one finds a cold cache.
     ncu --kernel-name "$preset" --launch-skip 1 --launch-count 1 --metrics "$metrics" \
-        python3 -m gemmgen.cli run --backend cuda -k "$preset" -M 4096 -N 4096 -K 4096 2>&1 |
+        python3 -m gemmgen run --backend cuda -k "$preset" -M 4096 -N 4096 -K 4096 2>&1 |
         grep -E "gpu__time|sm__|smsp__" || echo "no figures"
 done

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from gemmgen.bench.statistics import median_interval
+from gemmgen.bench.records import median_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

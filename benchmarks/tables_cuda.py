@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,11 +26,12 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import driver, presets, waves
+from gemmgen import candidates, driver, waves
 from gemmgen.bench.records import Size, parse_sizes
 from gemmgen.cli.bench import bench
 from gemmgen.cli.request import Request
 from gemmgen.errors import GemmgenError
+from gemmgen.options import schedule_to_toml
 from gemmgen.runtime import variants
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import pick, target_of
@@ -74,7 +75,7 @@ class Table:
     @property
     def names(self) -> list[str]:
         """The presets."""
-        loaded = [(name, presets.load(name)) for name in presets.names()]
+        loaded = [(name, candidates.load(name)) for name in candidates.names()]
         family = [(name, x.spec.b_order) for name, x in loaded if x.schedule.atom in self.family]
         return [name for name, b_order in family if not self.rows or b_order == "row"]
 
@@ -91,12 +92,11 @@ TABLES = {
 
 
 def by_columns(name: str, folder: Path) -> Path:
-    """A preset for a column-major B, as a file."""
-    path = folder / f"{name}_columns.toml"
-    text = Path(presets.__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
-    if BY_COLUMNS.splitlines()[-1] not in text:
-        text = text.replace("\n[spec]\n", BY_COLUMNS)
-    path.write_text(f'name = "{path.stem}"\n{text}', encoding="utf-8")
+    """A schedule for a column-major B, as a file."""
+    path, known = folder / f"{name}_columns.toml", candidates.load(name)
+    text = schedule_to_toml(replace(known.schedule, name=path.stem))
+    what = f'dtype = "{known.spec.dtype}"\nld_multiple = {known.spec.ld_multiple}\n'
+    path.write_text(f"{text}{BY_COLUMNS}{what}", encoding="utf-8")
     return path
 
 
@@ -110,7 +110,7 @@ def requests(table: Table, folder: Path) -> list[Request]:
 def kernels(table: Table, folder: Path) -> Iterator[tuple[GemmSpec, Schedule]]:
     """The same, and their twins for matrices that keep promises."""
     for request in requests(table, folder):
-        spec, schedule, *_ = request.resolve()
+        spec, schedule, *_ = request.resolve(load=candidates.load)
         yield spec, schedule
         if spec.ld_multiple == 1:
             for promised in variants.promises(spec, schedule):
@@ -128,7 +128,7 @@ def likely(table: Table, size: Size) -> list[str]:
     """The presets that can be fastest at a size, and that its lines allow."""
     ranked = []
     for name in table.names:
-        preset = presets.load(name)
+        preset = candidates.load(name)
         spec, tile = preset.spec, waves.tile_of(preset.schedule)
         if size.n % spec.ld_multiple == size.k % spec.ld_multiple == 0:
             known = tile is not None and spec.dtype in waves.TYPES

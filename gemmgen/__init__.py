@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gemmgen.api.compile import compile as compile  # noqa: A004
     from gemmgen.api.gemm import gemm as gemm
+    from gemmgen.api.gemm import last_choice as last_choice
     from gemmgen.driver import emit as emit
     from gemmgen.errors import DeviceError as DeviceError
     from gemmgen.errors import DtypeError as DtypeError
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from gemmgen.ir.target import Target as Target
     from gemmgen.runtime.cuda import CudaKernel as CudaKernel
     from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
-    from gemmgen.runtime.devices import devices as devices
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
+    from gemmgen.runtime.opencl_devices import devices as devices
     from gemmgen.runtime.sycl import SyclKernel as SyclKernel
     from gemmgen.runtime.sycl_devices import sycl_devices as sycl_devices
     from gemmgen.schedule import Operand as Operand
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "emit": "driver",
     "gemm": "api.gemm",
+    "last_choice": "api.gemm",
     **dict.fromkeys(
         ("DeviceError", "DtypeError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"),
         "errors",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.ir.workspace import REACHED
@@ -38,15 +38,15 @@ class Offer:
     """A row of the menu.
 
     Attributes:
-        preset: the schedule, or what it starts from.
+        named: the schedule (`gemmgen.candidates`), or what it starts from.
         dtypes: of A and B, of the products that it is for; empty for all.
         needs: features of the targets that it is for.
-        sets: the fields that differ from the preset's, as `--set` writes them.
+        sets: the fields that differ from the named one's, as `--set` writes them.
         largest: m, n and k at most; 0 for any sizes, known or not.
         packs: whether matrices may be packed for it.
     """
 
-    preset: str
+    named: str
     dtypes: tuple[DType, ...] = ()
     needs: frozenset[str] = frozenset()
     sets: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ MENU: tuple[Offer, ...] = (
         "wgmma_128x256_s4",
         _HALF,
         _WARPGROUP,
-        ("tile=64x2", "group=4x64", "c_stages=0", "b.memory=private"),
+        ("tile=64x2", "group=4x64", "epilogue_stages=0", "b.memory=private"),
         packs=False,
     ),
     Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP),
@@ -90,7 +90,7 @@ MENU: tuple[Offer, ...] = (
     # Multiply-adds of single work-items. Sums of 16 bytes, complex128's, are too many for a GPU's registers by 8x8.
     Offer("async_8x8_8x16", needs=_ASYNC),
     Offer("lds_8x8_16x16_k8"),
-    Offer("lds_8x8_16x16_k8", sets=("tile=4x4", "run=4x4")),
+    Offer("lds_8x8_16x16_k8", sets=("tile=4x4", "thread_vector=4x4")),
 )
 
 
@@ -115,7 +115,7 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
     if "vectors" not in device.features:
         return choose_tiles(spec, None if m is None or n is None or k is None else (m, n, k), device, products)
     if m is not None and n is not None and k is not None and _is_small_beside_vectors(m, n, k, products):
-        small = presets.load(SMALL_PRESET).schedule
+        small = candidates.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):
             return small
     return choose_sweep(spec, shape, device)
@@ -128,7 +128,7 @@ def _sizes(spec: GemmSpec, shape: Shape | None) -> Sizes:
 
 
 def _is_small_beside_vectors(m: int, n: int, k: int, products: int) -> bool:
-    rows, cols = presets.load(SMALL_PRESET).schedule.group
+    rows, cols = candidates.load(SMALL_PRESET).schedule.group
     return products * (-(-m // rows) * rows) * (-(-n // cols) * cols) * max(1, k) <= SMALL_BESIDE_VECTORS
 
 
@@ -164,5 +164,5 @@ def _ways(offer: Offer, sizes: Sizes, device: Target, products: int) -> Iterator
 
 @cache
 def _made(offer: Offer, way: Way, parts: int = 1) -> Schedule:
-    schedule = presets.varied(offer.preset, parts, way)
+    schedule = candidates.varied(offer.named, parts, way)
     return build_schedule(sets=offer.sets, base=schedule) if offer.sets else schedule

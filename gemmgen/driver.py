@@ -12,28 +12,31 @@ from gemmgen.backends import BACKENDS, meant
 from gemmgen.backends import backend as find_backend
 from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.text import Notes, computes, describe, render
+from gemmgen.backends.text import Notes, about, computes, folded, render
+from gemmgen.build import build
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.constants import constants_of, free_of
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel, Program, local_bytes, together
 from gemmgen.ir.pipe_checks import check_pipes
 from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.ir.verify import verify
+from gemmgen.kernels import transpose_kernel
 from gemmgen.launch import entry_point, span
+from gemmgen.methods import options_of
 from gemmgen.passes.addresses import addresses
-from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
+from gemmgen.passes.guard import predicate, unswitch
 from gemmgen.passes.pipeline import pipeline
-from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
 from gemmgen.passes.sub_group_size import lanes_and_registers
 from gemmgen.passes.swap import swap
-from gemmgen.passes.transpose import build_transpose
-from gemmgen.passes.unswitch import unswitch
-from gemmgen.passes.validate import is_transposed, validate
+from gemmgen.passes.validate import validate
+from gemmgen.remedies import Remedies
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
+from gemmgen.summary import summary
 
 Pass = Callable[[Kernel], Kernel]
 
@@ -70,10 +73,26 @@ def emit_program(
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     if problems := refusals_of(spec, schedule, backend, target):
         raise ScheduleError(problems)
-    program = lower_program(spec, schedule, target)
-    notes = describe(spec, schedule, target, language.words, program, is_transposed(spec, schedule, target))
-    printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
+    built = build_program(spec, schedule, target)
+    program = lowered(built, target)
+    named = [] if schedule.name else [("Schedule", [options_of(schedule)])]
+    notes = [*folded([*named, *summary(spec, built, program, language.words)]), *about(spec, program)]
+    remedies = _remedies(spec, schedule, language, target, form)
+    printer = partial(
+        printer_of(language, spec), target, form=form, spec=spec, program=program.name, remedy=remedies.command
+    )
     return _print(program, spec, computes(meant(language, spec)), notes, "gemm", printer), program
+
+
+def _remedies(spec: GemmSpec, schedule: Schedule, language: type[CLike], target: Target, form: str | None) -> Remedies:
+    """What guards of constants name."""
+    options = [f"--backend {language.name}"] if language.name != next(iter(BACKENDS)) else []
+    options += [f"--form {form}"] if form != _form(language, None) else []
+    own = default_target(spec, schedule, language.name).name
+    options += [f"--target {target.name}"] if target.name in TARGETS and target.name != own else []
+    conj_a, conj_b = spec.conj
+    spec = replace(spec, conj_a=conj_a, conj_b=conj_b)
+    return Remedies(spec, schedule, " ".join(options), lambda other: not _problems(spec, other, target))
 
 
 def _expect_types(spec: object, schedule: object, target: object) -> None:
@@ -102,9 +121,9 @@ def emit_transpose(
     language = find_backend(backend)
     form = _form(language, form)
     target = _target(language, target)
-    program = Program((run_passes(build_transpose(spec, block, target, name), target),))
+    program = Program((run_passes(transpose_kernel(spec, block, target, name), target),))
     exchanges = block.bit_length() - 1
-    notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
+    notes: Notes = [("Tile", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
     printer = partial(language, target, form=form, spec=spec)
     return _print(program, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", printer)
 
@@ -141,7 +160,7 @@ def expected_target(backend: str, target: Target) -> Target:
 def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
     """What is meant where no target is named: the backend's first one that has the least against the schedule."""
     language = find_backend(backend)
-    targets = [_target(language, TARGETS[name]) for name in language.targets]
+    targets = [_target(language, TARGETS[name]) for name in language.targets if name not in language.chips]
     return min(targets, key=lambda target: len(_problems(spec, schedule, target)))
 
 
@@ -193,24 +212,35 @@ def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop
 
 def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after: str | None = None) -> Program:
     """All kernels of a product, after all passes or after the one named."""
+    return lowered(build_program(spec, schedule, target), target, stop_after)
+
+
+def build_program(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """All kernels of a product before any pass. Raises: ScheduleError."""
     validate(spec, schedule, target)
     program = build(spec, schedule, target)
     program = replace(program, kernels=tuple(lanes_and_registers(kernel, target) for kernel in program.kernels))
     large = [problem for x in program.workspaces if (problem := x.problem(as_int(x.elements) or 0))]
     if large and not spec.batched:
         raise ScheduleError(large)
+    return program
+
+
+def lowered(program: Program, target: Target, stop_after: str | None = None) -> Program:
+    """The kernels after all passes, or after the one named."""
     return replace(program, kernels=tuple(run_passes(kernel, target, stop_after) for kernel in program.kernels))
 
 
 def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:
-    """Each pass in turn, the kernel verified before the first and after each."""
+    """Each pass in turn, the kernel verified before the first and after each that changes it."""
     verify(kernel, target)
     check_pipes(kernel)
     if stop_after == "build":
         return kernel
     for step in PASSES:
-        kernel = step(kernel)
-        verify(kernel, target)
+        before, kernel = kernel, step(kernel)
+        if kernel != before:
+            verify(kernel, target)
         if step.__name__ == stop_after:
             break
     return kernel
@@ -222,10 +252,11 @@ def _print(
     what: str,
     notes: Notes,
     operation: Literal["gemm", "transpose"],
-    printer: Callable[[Kernel], CLike],
+    printer: Callable[..., CLike],
 ) -> Source:
-    printers = tuple(map(printer, program.kernels))
-    workspaces, file = program.workspaces, printer(together(program))
+    constants, free = constants_of(program.kernels), free_of(program.kernels)
+    printers = tuple(printer(kernel, constants=constants, free=free) for kernel in program.kernels)
+    workspaces, file = program.workspaces, printer(together(program), constants=constants, free=free)
     return Source(
         name=program.name,
         backend=printers[0].name,
@@ -236,6 +267,7 @@ def _print(
         build_options=file.build_options(),
         gpu_options=file.gpu_options(),
         matrix_options=file.matrix_options(),
+        matrix_extensions=file.matrix_extensions(),
         extensions=file.extensions(),
         requires=frozenset().union(*(p.needs() for p in printers)),
         alignment=max(p.alignment() for p in printers),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
@@ -31,11 +30,15 @@ class Function:
 
     Attributes:
         ascending: whether each of those numbers must be at least the one before.
+        derivative: by `acc`, as a formula that may also name `result`, what the function has made of it; None where
+            `gemmgen.derivatives` finds one that does as well. Named because it needs the result alone, or because the
+            one that is found overflows.
     """
 
     formula: str
     parameters: tuple[str, ...] = ()
     ascending: bool = False
+    derivative: str | None = None
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -45,13 +48,16 @@ FUNCTIONS: dict[str, Function] = {
     "row_scale": Function("acc * row_scale"),
     "residual": Function("acc + residual"),
     # Such that NaN stays NaN.
-    "relu": Function("0 if acc < 0 else acc"),
+    "relu": Function("0 if acc < 0 else acc", derivative="1 if result > 0 else 0"),
     "leaky_relu": Function("acc * slope if acc < 0 else acc", ("slope",)),
-    "gelu": Function("0.5 * acc * (1 + erf(acc * 0.7071067811865476))"),
+    "gelu": Function(
+        "0.5 * acc * (1 + erf(acc * 0.7071067811865476))",
+        derivative="0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)",
+    ),
     "gelu_tanh": Function("0.5 * acc * (1 + tanh(0.7978845608028654 * (acc + 0.044715 * acc * acc * acc)))"),
-    "silu": Function("acc / (1 + exp(-acc))"),
-    "sigmoid": Function("1 / (1 + exp(-acc))"),
-    "tanh": Function("tanh(acc)"),
+    "silu": Function("acc / (1 + exp(-acc))", derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc))"),
+    "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)"),
+    "tanh": Function("tanh(acc)", derivative="1 - result * result"),
     "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
 }
 
@@ -98,6 +104,8 @@ OPERANDS: dict[str, Operand] = {
     "row_scale": Operand("m"),
     "residual": Operand("mn", "r"),
 }
+#: What a function has made of `acc`, in a derivative.
+RESULT = "result"
 #: What a formula may name.
 NAMES = ("acc", "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
 
@@ -111,6 +119,7 @@ class Applied:
         text: how it is written: `gelu`, `clamp(0, 6)`, `expr: acc * 2`.
         formula: as Python prints it.
         value: the same over variables by the names of `NAMES`.
+        derivative: by `acc`, over these and `RESULT`, if its row names one.
         names: those that it uses.
     """
 
@@ -118,6 +127,7 @@ class Applied:
     text: str
     formula: str
     value: Expr
+    derivative: Expr | None = None
     names: frozenset[str] = field(init=False)
 
     @property
@@ -162,10 +172,12 @@ def _applied(text: str, sums: DType) -> Applied:
         raise SpecError(f"{len(given)} numbers, not {len(row.parameters)}: write {wanted}")
     if row.ascending and not all(a <= b for a, b in pairwise(given)):
         raise SpecError(f"{' <= '.join(row.parameters)} does not hold: exchange the numbers")
-    body = _Filled(dict(zip(row.parameters, given, strict=True))).visit(parse(row.formula))
+    filled = _Filled(dict(zip(row.parameters, given, strict=True)))
+    body = filled.visit(parse(row.formula))
     value = formula(body, NAMES, sums)
+    derivative = formula(filled.visit(parse(row.derivative)), (*NAMES, RESULT), sums) if row.derivative else None
     numbers = f"({', '.join(map(repr, given))})" if given else ""
-    return Applied(name, f"{name}{numbers}", ast.unparse(body), value)
+    return Applied(name, f"{name}{numbers}", ast.unparse(body), value, derivative)
 
 
 def _written(tree: ast.expr) -> tuple[str, list[int | float]]:
@@ -178,6 +190,8 @@ def _written(tree: ast.expr) -> tuple[str, list[int | float]]:
         case _:
             raise SpecError(f"neither a function nor `{EXPRESSION} acc * 2`: give one of {', '.join(FUNCTIONS)}")
     if name not in FUNCTIONS:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, FUNCTIONS, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(FUNCTIONS)}"
         raise SpecError(f"no function {name[:40]!r}: {hint}, or write `{EXPRESSION} acc * 2`")

@@ -7,6 +7,7 @@ limit and a remedy. `LoweringError` is a bug of gemmgen.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 
 class GemmgenError(Exception):
@@ -47,6 +48,34 @@ class ToolError(UserError):
 
 class LoweringError(GemmgenError):
     """A pass or a backend broke an invariant: please report it with the schedule that showed it."""
+
+
+FaultKind = Literal[
+    "race",
+    "out-of-bounds",
+    "unwritten",
+    "divergent barrier",
+    "divergent sub-group operation",
+    "pipe",
+    "arithmetic",
+    "alignment",
+]
+
+
+class KernelFault(GemmgenError):
+    """A kernel whose meaning is undefined.
+
+    Args:
+        kind: the class of mistake.
+        statement: the statement that made it, as `show` prints it.
+        detail: who did what to which element.
+    """
+
+    def __init__(self, kind: FaultKind, statement: str, detail: str) -> None:
+        self.kind: FaultKind = kind
+        self.statement = statement
+        self.detail = detail
+        super().__init__(f"{kind}: {detail}\n  in `{statement}`")
 
 
 def suggest(word: str, known: Iterable[str], listing: str = "") -> str:

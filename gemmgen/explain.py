@@ -5,90 +5,56 @@ All numbers are counted on the kernel as `build` makes it, so that they can't dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 
 from gemmgen import sweeps, waves
-from gemmgen.errors import LoweringError, SpecError
-from gemmgen.ir.atoms import Spread
-from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.backends.clike import Words
+from gemmgen.checks.capacity import sub_group_registers
+from gemmgen.costs import Costs, Hop, buffers, costs_of
+from gemmgen.errors import SpecError
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel, local_bytes
-from gemmgen.ir.live import live
-from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, TileMma, Update
+from gemmgen.ir.liveness import live
+from gemmgen.ir.stmt import (
+    EpilogueStore,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import walk
-from gemmgen.passes.capacity import sub_group_registers
 from gemmgen.passes.swap import swap
 from gemmgen.passes.validate import is_transposed
 from gemmgen.schedule import Schedule
 from gemmgen.spec import MATRICES, GemmSpec
+from gemmgen.summary import summary
 
 _MOST_OWNERS = 12
+#: Of no one language.
+_WORDS = Words("work-item", "group", "global memory", "local memory", "sub-group")
 #: Bytes of a register.
 REGISTER = 4
 #: The private copy of a block of B.
 COPY = "b_block"
-_ATOMS = {
-    "scalar": "single loads",
-    "vector": "vector loads",
-    "block_read": "sub-group block reads",
-    "image_block_read": "sub-group block reads of an image",
-    **dict.fromkeys(("ldmatrix_a", "ldmatrix_b"), "matrix loads"),
-    **dict.fromkeys(("ldmatrix_a_turned", "ldmatrix_b_turned"), "turning matrix loads"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Hop:
-    """A part of an operand's way, per step of K.
-
-    Attributes:
-        elements: that a work-item brings; of a staged tile, its share.
-        loads: instructions that it takes.
-    """
-
-    operand: str
-    src: Buffer
-    dst: Buffer
-    elements: float
-    loads: float
-    how: str
-
-    @property
-    def bytes(self) -> float:
-        """As they are stored."""
-        return self.elements * self.src.dtype.size
-
-
-@dataclass(frozen=True, slots=True)
-class _Costs:
-    """What one step of K asks of a work-item."""
-
-    hops: tuple[_Hop, ...]
-    fmas: int
-    passed: int
-
-    def read(self, *spaces: Space) -> float:
-        """How many bytes it reads from these."""
-        return sum(hop.bytes for hop in self.hops if hop.src.space in spaces)
 
 
 def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     """The picture, some 40 lines. Raises: UserError where the target can't run the schedule."""
-    from gemmgen.driver import lower  # only when asked for: all passes come with it
+    from gemmgen.driver import build_program, lowered  # only when asked for: all passes come with it
 
     if spec.alpha == 0:
         raise SpecError("alpha = 0 leaves no product to explain: fold another factor, or leave alpha out")
-    kernel = swap(lower(spec, schedule, target, stop_after="build"))
+    program = build_program(spec, schedule, target)
+    kernel = swap(program.main)
     transposed = is_transposed(spec, schedule, target)
-    costs, (*_, c) = _costs(kernel, spec), MATRICES[transposed]
+    notes = summary(spec, program, lowered(program, target), _WORDS)
+    said = (f"{label if i == 0 else '':<11}{text}" for label, texts in notes for i, text in enumerate(texts))
+    costs, (*_, c) = costs_of(kernel, spec), MATRICES[transposed]
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     head += ", computed as C^T = B^T * A^T" * transposed
     spec = spec.transposed() if transposed else spec
     parts = (
-        [head],
+        [head, *said],
         _boxes(spec, schedule, c),
         _owners(kernel, schedule),
         _ways(costs, schedule, transposed),
@@ -112,22 +78,16 @@ def _boxes(spec: GemmSpec, schedule: Schedule, c: str) -> list[str]:
     work_items = schedule.group[0] * schedule.group[1]
     block = _x(schedule.block_tile)
     titles = [f"group: {block} of {c} by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
-    if schedule.persistent:
-        titles[0] += f", one part of {c} after the other"
-    if schedule.cluster != (1, 1):
-        titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
-    if schedule.joined > 1:
-        titles[0] += f", {schedule.joined} of them in a cluster with parts of K"
     if schedule.vector > 1:
-        (tall, wide), (down, across) = schedule.tile, schedule.sweep
+        (tall, wide), (down, across) = schedule.tile, schedule.macro_kernel
         block = f"{tall * down}x{wide * across}"
-        titles = [f"group: up to {block} of {c} by 1 work-item, {_x(schedule.sweep)} tiles one after the other"]
+        titles = [f"group: up to {block} of {c} by 1 work-item, {_x(schedule.macro_kernel)} tiles one after the other"]
     lanes = schedule.sub_group
     if lanes is not None:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
         block = f"{rows * tall}x{cols * wide}"
         titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of {c} by {_count(lanes, 'lane')}")
-    sums = schedule.vector if schedule.along_k else 1
+    sums = schedule.vector if schedule.dot_product else 1
     held = _count(rows * cols * sums * spec.accumulator.size // REGISTER, "register")
     titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of {c} in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
@@ -147,14 +107,14 @@ def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
 
 def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
     """Which row and which column of the group's tile belongs to which work-item."""
-    fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update)).acc.fragment
+    fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, EpilogueStore)).acc.fragment
     block, axes = _x(schedule.block_tile), (fragment.rows, fragment.cols)
-    rows, cols = axes[::-1] if schedule.swapped else axes
+    rows, cols = axes[::-1] if schedule.operands_swapped else axes
     lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
     return [*lines, f"  rows:    {_runs(rows)}", f"  columns: {_runs(cols)}"]
 
 
-def _runs(spread: Spread) -> str:
+def _runs(spread: AxisLayout) -> str:
     """The owners along an axis, neighbours of one owner together."""
     owners = (spread.owner(element)[0] for element in range(spread.extent))
     runs = [(owner, len(list(same))) for owner, same in groupby(owners)]
@@ -162,87 +122,35 @@ def _runs(spread: Spread) -> str:
     return text + (" …" if len(runs) > _MOST_OWNERS else "")
 
 
-# --- counting -------------------------------------------------------------------------------------
-
-
-def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
-    loops = (s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0")
-    main = next((s for s in loops if any(isinstance(x, Mma | TileMma | Multiply) for x in walk(s.body))), None)
-    if main is None:
-        raise LoweringError(f"{kernel.name} has no main loop over k0")
-    hops: list[_Hop] = []
-    fmas = passed = 0
-    work_items = kernel.group[0] * kernel.group[1]
-    for stmt, times in _repeated(main.body, 1):
-        match stmt:
-            case Stage(dst, src):
-                roles = None if dst.pipe is None else dst.pipe.roles
-                share = src.rows * src.cols / (work_items if roles is None else roles.consumers)
-                how = f"{'vectors of ' + str(stmt.width) if stmt.width > 1 else 'single loads'}, the group together"
-                loads = share / stmt.width
-                if src.buffer.box is not None:
-                    boxes = (as_int(dst.buffer.shape[1]) or 1) if dst.buffer.layout.swizzle else 1
-                    how, loads = f"{'one box' if boxes == 1 else f'{boxes} boxes'}, by one work-item for all", 0.0
-                hops.append(_Hop(src.buffer.name, src.buffer, dst.buffer, share, loads, how))
-            case Copy(dst, src):
-                own = dst.fragment.rows.values * dst.fragment.cols.values * times
-                how = _ATOMS.get(stmt.atom.name, stmt.atom.name) + (f" of {stmt.width}" if stmt.width > 1 else "")
-                operand = src.buffer.name.partition("_")[0]
-                hops.append(_Hop(operand, src.buffer, dst.buffer, own, own / stmt.width, how))
-            case Move(dst, _, src):
-                operand, words = src.name.removeprefix("packed_"), stmt.width * times
-                own = words * src.dtype.size // spec.dtype.size
-                hops.append(_Hop(operand, src, dst, own, times, f"block reads of {stmt.width} words"))
-            case Multiply(atom=atom):
-                fmas += atom.c.rows.values * atom.depth * times
-            case TileMma(acc, _, b):
-                fmas += acc.fragment.rows.values * acc.fragment.cols.values * b.rows * times
-            case Mma():
-                rows, cols = stmt.acc.fragment.rows.values, stmt.acc.fragment.cols.values
-                fmas += rows * cols * stmt.depth * times
-                passed += rows * stmt.depth * times if "sub_groups" in stmt.atom.needs else 0
-    return _Costs(tuple(hops), fmas, passed)
-
-
-def _repeated(body: Body, times: int) -> Iterator[tuple[Stmt, int]]:
-    """The statements below, and how often each runs."""
-    for stmt in body:
-        yield stmt, times
-        match stmt:
-            case For():
-                start, stop = as_int(stmt.start), as_int(stmt.stop)
-                if start is not None and stop is not None:
-                    yield from _repeated(stmt.body, times * -(-(stop - start) // stmt.step))
-            case If(_, then, _) | Block(then):
-                yield from _repeated(then, times)
-
-
 # --- the operands' way ----------------------------------------------------------------------------
 
 
-def _ways(costs: _Costs, schedule: Schedule, transposed: bool) -> list[str]:
+def _ways(costs: Costs, schedule: Schedule, transposed: bool) -> list[str]:
     lines = ["the way to the registers, per work-item and step of K:"]
     for operand in "ab":
         lines += [f"  {operand.upper()}  {_hop(hop)}" for hop in costs.hops if hop.operand == operand]
-        if (schedule.a if (operand == "a") != transposed else schedule.b).share:
+        if (schedule.a if (operand == "a") != transposed else schedule.b).shuffle:
             lines.append(f"     each lane holds other elements; {costs.passed} are passed around the sub-group")
     return lines
 
 
 def _way_out(kernel: Kernel) -> list[str]:
-    """Where C leaves by boxes."""
-    update = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update))
+    """Where C leaves by TMA."""
+    update = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, EpilogueStore))
     via, c = update.via, update.dst.buffer
-    if via is None or c.box is None:
+    if via is None or c.tma_tile is None:
         return []
-    cols = c.box[0 if update.dst.transposed else 1]
+    cols = c.tma_tile[0 if update.dst.transposed else 1]
     boxes = -(-update.dst.cols // cols) * (update.acc.fragment.rows.values // 2)
     way = f"registers {update.acc.buffer.name} ──> local {via.name} ──> global {c.name}"
     by = _count(as_int(via.shape[0]) or 1, "slot")
-    return ["the way of C, per sub-group:", f"  {way}: {_count(boxes, 'store')} of a box of {_x(c.box)}, by {by}"]
+    return [
+        "the way of C, per sub-group:",
+        f"  {way}: {_count(boxes, 'store')} of a TMA tile of {_x(c.tma_tile)}, by {by}",
+    ]
 
 
-def _hop(hop: _Hop) -> str:
+def _hop(hop: Hop) -> str:
     loads = f" in {_plural(hop.loads, 'load')}" if hop.loads else ""
     return (
         f"{hop.src.space.value} {hop.src.name} ──> {hop.dst.space.value} {hop.dst.name}: "
@@ -253,19 +161,9 @@ def _hop(hop: _Hop) -> str:
 # --- what it takes --------------------------------------------------------------------------------
 
 
-def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
-    """What the kernel allocates there; a step that is written twice (for the rest of K) counts once, the larger."""
-    largest: dict[str, Buffer] = {}
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.space is space:
-            other = largest.get(stmt.buffer.name, stmt.buffer)
-            largest[stmt.buffer.name] = max(other, stmt.buffer, key=lambda b: b.elements)
-    return tuple(largest.values())
-
-
 def _registers(kernel: Kernel, schedule: Schedule, target: Target, transposed: bool) -> list[str]:
     shared = "b_frag" if transposed else "a_frag"
-    in_passing = {shared} if schedule.by_blocks and not schedule.b_step else set()
+    in_passing = {shared} if schedule.by_blocks and not schedule.b_sub_step else set()
     held = live(kernel.body, {COPY, *in_passing})
     counts = [(-(-buffer.bytes // REGISTER), buffer.name) for buffer in held]
     total = sum(count for count, _ in counts)
@@ -280,24 +178,24 @@ def _registers(kernel: Kernel, schedule: Schedule, target: Target, transposed: b
 
 def _private(kernel: Kernel, target: Target) -> list[str]:
     """Arrays that no register holds."""
-    copies = [b for b in _buffers(kernel, Space.PRIVATE) if b.name == COPY]
+    copies = [b for b in buffers(kernel, Space.PRIVATE) if b.name == COPY]
     return [f"private memory: {b.name}, {b.bytes:,} of {target.private_bytes:,} bytes of a stack" for b in copies]
 
 
 def _local(kernel: Kernel, target: Target) -> list[str]:
-    buffers = _buffers(kernel, Space.LOCAL)
-    if not buffers:
+    shared = buffers(kernel, Space.LOCAL)
+    if not shared:
         return ["local memory: none"]
     total = local_bytes(kernel)
-    shapes = ", ".join(f"{b.name}[{']['.join(map(str, b.extents))}] {b.bytes:,}" for b in buffers)
-    reused = ", the last where the others were" if total < sum(buffer.bytes for buffer in buffers) else ""
+    shapes = ", ".join(f"{b.name}[{']['.join(map(str, b.extents))}] {b.bytes:,}" for b in shared)
+    reused = ", the last where the others were" if total < sum(buffer.bytes for buffer in shared) else ""
     return [
         f"local memory per group: {total:,} of {target.local_bytes:,} bytes ({total / target.local_bytes:.0%})",
         f"  {shapes}{reused}",
     ]
 
 
-def _work(costs: _Costs, schedule: Schedule) -> list[str]:
+def _work(costs: Costs, schedule: Schedule) -> list[str]:
     loads = sum(hop.loads for hop in costs.hops)
     lines = [f"per step of K ({_depth(schedule)} deep) and work-item:"]
     if not loads:
@@ -307,10 +205,10 @@ def _work(costs: _Costs, schedule: Schedule) -> list[str]:
 
 def _depth(schedule: Schedule) -> int:
     """Of a step of K."""
-    return schedule.vector if schedule.along_k else schedule.k_step
+    return schedule.vector if schedule.dot_product else schedule.block_k
 
 
-def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
+def _intensity(costs: Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Flops per byte at each level, a group's loads against a group's arithmetic."""
     rows, cols = (extent * spec.element(x).size for x, extent in zip("ab", schedule.block_tile, strict=True))
     once = (rows + cols) * _depth(schedule) / (schedule.group[0] * schedule.group[1])
@@ -344,7 +242,7 @@ def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 
-def _into_registers(costs: _Costs) -> float:
+def _into_registers(costs: Costs) -> float:
     return sum(hop.bytes for hop in costs.hops if hop.dst.space is Space.PRIVATE)
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Var
+from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
-from gemmgen.ir.stmt import BoxCopy, Move
+from gemmgen.ir.stmt import TmaCopy, VectorCopy
 from gemmgen.ir.walk import walk
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
 
 
@@ -17,7 +17,7 @@ def span(kernel: Kernel) -> int:
     """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes; or 2^63."""
     if any(matrix.reach > 2**31 for matrix in kernel.matrices):
         return 2**63
-    moves = (s for s in walk(kernel.body) if isinstance(s, Move) and s.byte_place and s.src.space is Space.GLOBAL)
+    moves = (s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.byte_place and s.src.space is Space.GLOBAL)
     return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 
 
@@ -31,7 +31,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         local_bytes,
         dynamic_bytes,
         kernel.sub_group,
-        None if kernel.layers is None else kernel.layers.name,
+        None if kernel.grid_z is None else kernel.grid_z.name,
         awaits_others(kernel),
         tensor_maps(kernel),
         kernel.persistent,
@@ -40,10 +40,10 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
 
 
 def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
-    """The arguments of a kernel's function: of a matrix in boxes a map, which its leading dimension is a part of; and
-    behind that the matrix without boxes, where it is read or written by elements as well.
+    """The arguments of a kernel's function: of a matrix that TMA copies the tensor map, which holds its leading
+    dimension, and behind that the matrix itself where it is read or written by elements as well.
     """
-    boxed = {p.name: p for p in kernel.matrices if p.box is not None}
+    boxed = {p.name: p for p in kernel.matrices if p.tma_tile is not None}
     alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
     strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
     # Of what a kernel before laid out, lines are as long as a size says.
@@ -52,45 +52,45 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
     out: list[Buffer | Var] = []
     for p in kernel.given:
         if isinstance(p, Buffer):
-            out += in_boxes(p, kernel)
+            out += tma_tiles_of(p, kernel)
         elif p not in in_maps - used:
             out.append(p)
         if p.name in boxed.keys() & alone:
-            out.append(replace(boxed[p.name], box=None))
+            out.append(replace(boxed[p.name], tma_tile=None))
     return tuple(out)
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
-    copies = [s for s in walk(kernel.body) if isinstance(s, BoxCopy)]
+    copies = [s for s in walk(kernel.body) if isinstance(s, TmaCopy)]
     swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
-    for p in (box for matrix in kernel.matrices for box in in_boxes(matrix, kernel)):
-        if p.box is not None:
+    for p in (box for matrix in kernel.matrices for box in tma_tiles_of(matrix, kernel)):
+        if p.tma_tile is not None:
             (lines, length), pitch = p.shape[-2:], p.layout.strides[-2]
-            name, swizzle = map_name(p, kernel), swizzles.get(p.name, LINE_BYTES)
+            name, swizzle = map_name(p, kernel), swizzles.get(p.name, TILE_LINE_BYTES)
             batch = (p.shape[0], p.layout.strides[0]) if len(p.shape) > 2 else None
-            out.append(TensorMap(name, p.name, p.dtype, lines, length, pitch, p.box, swizzle, batch))
+            out.append(TensorMap(name, p.name, p.dtype, lines, length, pitch, p.tma_tile, swizzle, batch))
     return tuple(out)
 
 
-def in_boxes(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
+def tma_tiles_of(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
     """A matrix as it is given; and where tiles end in narrower boxes, in those as well."""
-    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, BoxCopy))
-    found = (x.box for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
-    return tuple(replace(matrix, box=box) for box in dict.fromkeys((matrix.box, *found)))
+    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, TmaCopy))
+    found = (x.tma_tile for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
+    return tuple(replace(matrix, tma_tile=box) for box in dict.fromkeys((matrix.tma_tile, *found)))
 
 
 def map_name(matrix: Buffer, kernel: Kernel) -> str:
     """What the map of a matrix is called, by the boxes that it is in."""
     given = next(p for p in kernel.matrices if p.name == matrix.name)
-    return f"{matrix.name}_map" if matrix.box == given.box else f"{matrix.name}_end_map"
+    return f"{matrix.name}_map" if matrix.tma_tile == given.tma_tile else f"{matrix.name}_end_map"
 
 
 def _argument(param: Buffer | Var, kernel: Kernel) -> Argument:
     if isinstance(param, Var):
         return Argument(param.name, "scalar" if param.dtype.is_float else "int", param.dtype.name)
-    if param.box is not None:
+    if param.tma_tile is not None:
         return Argument(map_name(param, kernel), "map", param.dtype.name)
     kind: ArgumentKind = "image" if param.space is Space.IMAGE else "buffer"
     return Argument(param.name, kind, param.dtype.name, param.writable)

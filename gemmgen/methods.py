@@ -1,21 +1,26 @@
 """The methods: what each makes of a tile and a group, and how a schedule that departs from it is named.
 
 A schedule is also seen flat here, as `field -> value` with the operands' fields as `a.width` and so on: the
-command line, TOML and names all speak of single fields.
+command line, TOML and names all speak of single fields (`gemmgen.schedule.flat`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+import re
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import cast, get_args
+from hashlib import sha256
+from typing import get_args
 
-from gemmgen.schedule import Atom, Memory, Method, Operand, Schedule
-
-Pair = tuple[int, int]
-Value = int | bool | str | Pair | None
-Flat = dict[str, Value]
+from gemmgen.ir.dtypes import DType
+from gemmgen.schedule import PLAIN, Flat, Method, Operand, Pair, Schedule, Value, text_of
+from gemmgen.schedule.dpas import MOST_LANES
+from gemmgen.schedule.fields import RENAMED_FIELDS, RENAMED_OF_OPERANDS, WarpAtom, WarpgroupAtom
+from gemmgen.schedule.mainloop import ELEMENT_BYTES
+from gemmgen.schedule.tiling import Tiling
+from gemmgen.schedule.warpgroup_mma import WarpgroupMma, is_swapped
 
 METHODS: tuple[str, ...] = get_args(Method)
 #: The sub-group sizes that devices offer; a wider group is cut into the widest of them.
@@ -34,7 +39,7 @@ def defaults(
 
 
 def _naive(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
-    return Schedule(tile or (1, 1), group or (16, 16), k_step=k_step or 1, sub_group=lanes)
+    return Schedule.of(tile=tile or (1, 1), group=group or (16, 16), block_k=k_step or 1, sub_group=lanes)
 
 
 def _slm(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
@@ -42,7 +47,9 @@ def _slm(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int |
     k_step = k_step or 8
     run = 1 if cols % 4 else 4
     a, b = Operand(memory="local", width=_widest(k_step, (4, 2, 1))), Operand(width=run)
-    return Schedule((rows, cols), group or (8, 16), (rows, run), k_step, lanes, a, b)
+    return Schedule.of(
+        tile=(rows, cols), group=group or (8, 16), thread_vector=(rows, run), block_k=k_step, sub_group=lanes, a=a, b=b
+    )
 
 
 #: Of 32 bits, that a sub-group's lanes share: 4 KiB on Intel's GPUs up to Xe-HPG.
@@ -58,10 +65,19 @@ def _simd(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
     if given is None:
         # The longer a step, the more arithmetic a load.
         k_step = next((w * lanes for w in (4, 2) if _b_step(rows, cols, w * lanes, lanes, room) is not None), lanes)
-    a = Operand(block=True, share=True, width=_widest(max(1, k_step // lanes)))
-    b = Operand(block=True, width=_widest(cols))
+    a = Operand(block_read=True, shuffle=True, width=_widest(max(1, k_step // lanes)))
+    b = Operand(block_read=True, width=_widest(cols))
     b_step = _b_step(rows, cols, k_step, lanes, room) or 0
-    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b, b_step)
+    return Schedule.of(
+        tile=(rows, cols),
+        group=group,
+        thread_vector=(rows, 1),
+        block_k=k_step,
+        sub_group=lanes,
+        a=a,
+        b=b,
+        b_sub_step=b_step,
+    )
 
 
 def _b_step(rows: int, cols: int, k_step: int, lanes: int, room: int) -> int | None:
@@ -75,78 +91,87 @@ def _b_step(rows: int, cols: int, k_step: int, lanes: int, room: int) -> int | N
 def _block_read(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (32, 2)
     group, k_step, lanes = _in_sub_groups(group, k_step, lanes)
-    a = Operand(memory="image", block=True, share=True, width=_widest(rows))
-    b = Operand(memory="image", block=True, width=_widest(k_step))
-    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
+    a = Operand(memory="image", block_read=True, shuffle=True, width=_widest(rows))
+    b = Operand(memory="image", block_read=True, width=_widest(k_step))
+    return Schedule.of(
+        tile=(rows, cols), group=group, thread_vector=(rows, 1), block_k=k_step, sub_group=lanes, a=a, b=b
+    )
 
 
 def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
-    lanes = lanes or (group[1] if group else 8)
-    return Schedule(tile or (32, 2), group or (1, lanes), k_step=k_step or 16, sub_group=lanes, atom="dpas")
+    lanes = lanes or min(group[1] if group else 8, MOST_LANES)
+    return Schedule.of(
+        tile=tile or (32, 2), group=group or (1, lanes), block_k=k_step or 16, sub_group=lanes, atom="dpas"
+    )
 
 
-def _mma(
-    atom: Atom, size: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
-) -> Schedule:
+def _mfma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    return Schedule.of(tile=tile or (8, 2), group=group or (4, 16), block_k=k_step or 16, sub_group=lanes, atom="mfma")
+
+
+def _mma(atom: WarpAtom, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     # Lines of the local tiles begin four banks after one another; eight where lanes read single elements of theirs:
     # words where K is slow, and float64.
+    size = ELEMENT_BYTES[atom]
     width, read_singly = 16 // size, size == 8
-    a = Operand(memory="local", width=width, pad=4 if read_singly else width, async_copy=True)
-    return Schedule(
-        tile or ((4, 8) if read_singly else (8, 16)),
-        group or (16, 8),
-        run=(1, 2),
-        k_step=k_step or 8 * width // (1 if read_singly else 2),
+    tile = tile or ((4, 8) if read_singly else (8, 16))
+    # Of results of two bytes, four neighbours a lane make whole sectors; of larger ones two do.
+    narrow = atom in ("mma", "mma_f8") and tile[1] % 4 == 0
+    return Schedule.of(
+        tile=tile,
+        group=group or (16, 8),
+        block_k=k_step or 8 * width // (1 if read_singly else 2),
         sub_group=lanes,
-        a=a,
-        b=replace(a, pad=4 if read_singly else max(8, width)),
         stages=4,
         register_stages=2,
-        warp=(8, 4),
-        across=True,
+        across_tiles=True,
         atom=atom,
-        c_width=2,
+        c_width=4 if narrow else 2,
+        a=Operand("local", width, pad=4 if read_singly else width, async_copy=True),
+        b=Operand("local", width, pad=4 if read_singly else max(8, width), async_copy=True),
     )
 
 
 def _wgmma(
-    atom: Atom, line: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
+    atom: WarpgroupAtom, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
 ) -> Schedule:
-    # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
-    operand = Operand(memory="local", async_copy=True)
-    tile, (high, wide) = tile or (2, 64), group or (64, 4)
-    # Lanes along C's columns: operands are swapped, as by `Schedule.swapped`.
-    swapped = high % 32 != 0 and wide % 32 == 0
-    # Sums are taken up by fours, so that lanes next to each other read next to each other.
-    evenly = high * 4 % max(1, tile[1]) == 0
-    return Schedule(
-        tile,
-        (high, wide),
-        run=(2, 1) if swapped else (1, 2),
-        k_step=k_step or line,
+    tile, group = tile or (2, 64), group or (64, 4)
+    operand = Operand("local", async_copy=True)
+    return Schedule.of(
+        tile=tile,
+        group=group,
+        # A line of 128 bytes.
+        block_k=k_step or 128 // ELEMENT_BYTES[atom],
         sub_group=lanes,
+        stages=4,
+        threadblock_swizzle=0 if is_swapped(group) else 8,
+        atom=atom,
+        c_width=WarpgroupMma.usual_width(Tiling(tile, group)),
+        producer_threads=128,
+        setmaxnreg=(232, 40),
         a=operand,
         b=operand,
-        stages=4,
-        raster=0 if swapped else 8,
-        atom=atom,
-        c_width=1 if swapped else 4 if evenly else 2,
-        producers=128,
-        registers=(232, 40),
     )
 
 
 def _wgmma_in_terms(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     # Heads and rests are tiles of their own, which a kernel before makes, along K.
-    base = _wgmma("wgmma_3xtf32", 32, tile or (2, 32), group, k_step, lanes)
-    a = replace(base.a, packed=True)
-    return replace(base, a=a, b=replace(a, transposed=True), stages=3)
+    base = _wgmma("wgmma_3xtf32", tile or (2, 32), group, k_step, lanes)
+    a = replace(base.a, prepacked=True)
+    return base.but(stages=3, a=a, b=replace(a, transposed=True))
 
 
 def _vector(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (6, 64)
     vector = _widest(cols, (16, 8, 4, 2))
-    return Schedule((rows, cols), group or (1, 1), k_step=k_step or 1, sub_group=lanes, vector=vector, sweep=(22, 2))
+    return Schedule.of(
+        tile=(rows, cols),
+        group=group or (1, 1),
+        block_k=k_step or 1,
+        sub_group=lanes,
+        vector=vector,
+        macro_kernel=(22, 2),
+    )
 
 
 _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
@@ -155,16 +180,9 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "simd": _simd,
     "block_read": _block_read,
     "dpas": _dpas,
-    "mma": partial(_mma, "mma", 2),
-    "mma_s8": partial(_mma, "mma_s8", 1),
-    "mma_f8": partial(_mma, "mma_f8", 1),
-    "mma_f64": partial(_mma, "mma_f64", 8),
-    "mma_tf32": partial(_mma, "mma_tf32", 4),
-    "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
-    "wgmma": partial(_wgmma, "wgmma", 64),
-    "wgmma_s8": partial(_wgmma, "wgmma_s8", 128),
-    "wgmma_f8": partial(_wgmma, "wgmma_f8", 128),
-    "wgmma_tf32": partial(_wgmma, "wgmma_tf32", 32),
+    "mfma": _mfma,
+    **{atom: partial(_mma, atom) for atom in get_args(WarpAtom)},
+    **{atom: partial(_wgmma, atom) for atom in get_args(WarpgroupAtom)},
     "wgmma_3xtf32": _wgmma_in_terms,
     "vector": _vector,
 }
@@ -187,89 +205,17 @@ def _widest(extent: int, widths: Iterable[int] = (8, 4, 2, 1)) -> int:
 
 
 def flatten(schedule: Schedule) -> Flat:
-    """Every field but the name, in the order of the dataclass."""
+    """Every field but the name, in the order in which schedules are written."""
     flat: Flat = {}
-    for item in fields(schedule):
-        value = getattr(schedule, item.name)
-        if isinstance(value, Operand):
-            flat |= {f"{item.name}.{f.name}": getattr(value, f.name) for f in fields(value)}
-        elif item.name != "name":
-            flat[item.name] = value
+    for key in PLAIN:
+        operand, _, field = key.rpartition(".")
+        flat[key] = getattr(getattr(schedule, operand) if operand else schedule, field)
     return flat
 
 
 def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
-    """The inverse of `flatten`. The values must have been checked."""
-    lanes = flat["sub_group"]
-    return Schedule(
-        tile=_pair(flat["tile"]),
-        group=_pair(flat["group"]),
-        run=_pair(flat["run"]),
-        k_step=_int(flat["k_step"]),
-        b_step=_int(flat["b_step"]),
-        sub_group=None if lanes is None else _int(lanes),
-        a=_operand(flat, "a"),
-        b=_operand(flat, "b"),
-        stages=_int(flat["stages"]),
-        mbarrier=_int(flat["mbarrier"]),
-        boxes=bool(flat["boxes"]),
-        slices=_int(flat["slices"]),
-        split=_int(flat["split"]),
-        joined=_int(flat["joined"]),
-        stream=bool(flat["stream"]),
-        atomic=bool(flat["atomic"]),
-        raster=_int(flat["raster"]),
-        prefetch=bool(flat["prefetch"]),
-        register_stages=_int(flat["register_stages"]),
-        barrier=bool(flat["barrier"]),
-        atom=cast("Atom", flat["atom"]),
-        warp=None if flat["warp"] is None else _pair(flat["warp"]),
-        stagger=bool(flat["stagger"]),
-        across=bool(flat["across"]),
-        snake=bool(flat["snake"]),
-        large_registers=bool(flat["large_registers"]),
-        c_width=_int(flat["c_width"]),
-        c_stages=_int(flat["c_stages"]),
-        c_turns=bool(flat["c_turns"]),
-        vector=_int(flat["vector"]),
-        along_k=bool(flat["along_k"]),
-        sweep=_pair(flat["sweep"]),
-        even=_pair(flat["even"]),
-        k_block=_int(flat["k_block"]),
-        m_block=_int(flat["m_block"]),
-        b_prefetch=_int(flat["b_prefetch"]),
-        c_prefetch=bool(flat["c_prefetch"]),
-        producers=_int(flat["producers"]),
-        registers=_pair(flat["registers"]),
-        persistent=bool(flat["persistent"]),
-        cluster=_pair(flat["cluster"]),
-        late=bool(flat["late"]),
-        name=name,
-    )
-
-
-def _operand(flat: Mapping[str, Value], key: str) -> Operand:
-    return Operand(
-        memory=cast("Memory", flat[f"{key}.memory"]),
-        width=_int(flat[f"{key}.width"]),
-        block=bool(flat[f"{key}.block"]),
-        share=bool(flat[f"{key}.share"]),
-        transposed=bool(flat[f"{key}.transposed"]),
-        pad=_int(flat[f"{key}.pad"]),
-        async_copy=bool(flat[f"{key}.async_copy"]),
-        packed=bool(flat[f"{key}.packed"]),
-        streamed=bool(flat[f"{key}.streamed"]),
-    )
-
-
-def _int(value: Value) -> int:
-    assert isinstance(value, int), value
-    return value
-
-
-def _pair(value: Value) -> Pair:
-    assert isinstance(value, tuple), value
-    return value
+    """The inverse of `flatten`. Raises: ScheduleError with what means nothing, and what can't be."""
+    return Schedule.of(name=name, **flat)
 
 
 def change(base: Schedule, changes: Mapping[str, Value]) -> Schedule:
@@ -277,16 +223,17 @@ def change(base: Schedule, changes: Mapping[str, Value]) -> Schedule:
     old = flatten(base)
     before = flatten(_shaped(base.method, old))
     # The group follows only where lanes are asked for: elsewhere lanes follow the group.
-    may_follow = ("k_step", "sub_group", *(("group",) if "sub_group" in changes else ()))
+    may_follow = ("block_k", "sub_group", *(("group",) if "sub_group" in changes else ()))
     free = {key for key in may_follow if key not in changes and _follows(base.method, old, key)}
     after = flatten(_shaped(base.method, {k: v for k, v in {**old, **changes}.items() if k not in free}))
     flat = {key: after[key] if key in free or value == before[key] else value for key, value in old.items()}
-    return unflatten({**flat, **changes}, base.name)
+    follows = {key: value for key, value in flat.items() if value != old[key]}
+    return base.but(**{**follows, **changes})
 
 
 def _shaped(method: str, flat: Mapping[str, Value]) -> Schedule:
     """The method's defaults for the shape that `flat` gives."""
-    tile, group, k_step, lanes = (flat.get(key) for key in ("tile", "group", "k_step", "sub_group"))
+    tile, group, k_step, lanes = (flat.get(key) for key in ("tile", "group", "block_k", "sub_group"))
     return defaults(
         method,
         tile if isinstance(tile, tuple) else None,
@@ -303,32 +250,107 @@ def _follows(method: str, flat: Flat, key: str) -> bool:
 
 # --- names ----------------------------------------------------------------------------------------
 
+#: What lists call fields: most as before they were renamed, which is shorter.
 _SHORT = {
-    "k_step": "k",
+    **{new: old for old, new in {**RENAMED_FIELDS, **RENAMED_OF_OPERANDS}.items()},
+    "block_k": "k",
     "sub_group": "sg",
-    "stages": "stages",
     "register_stages": "regstages",
     "width": "w",
 }
 
 
 def slug(schedule: Schedule) -> str:
-    """A kernel's name: the schedule's, or METHOD_RxC_hxw and a suffix for each field that is not as the method puts it.
+    """A schedule in lists: its name, or METHOD_RxC_hxw and a suffix for each field that is not as the method puts it.
 
     Different schedules without names have different slugs: the method, the tile and the group are read off the front,
     depth and lanes are said or follow from those, and the rest is said or follows from all of them.
     """
     if schedule.name:
         return schedule.name
-    flat = flatten(schedule)
-    head = {key: flat[key] for key in ("tile", "group")}
-    base = _shaped(schedule.method, head)
-    full = flatten(_shaped(schedule.method, {**head, "k_step": flat["k_step"], "sub_group": flat["sub_group"]}))
-    expected = {**full, "k_step": base.k_step, "sub_group": base.sub_group}
-    suffixes = (_suffix(key, value) for key, value in flat.items() if key not in head and value != expected[key])
+    suffixes = (_suffix(key, value) for key, value in departures(schedule).items())
     parts = [schedule.method, text_of(schedule.tile), text_of(schedule.group), *suffixes]
     # Sizes below zero never reach a kernel, but a message about them may want the name.
     return "_".join(parts).replace("-", "minus")
+
+
+def departures(schedule: Schedule) -> Flat:
+    """The fields that are not as the method puts them: depth and lanes for the tile and the group, the rest for all of
+    these.
+    """
+    flat = flatten(schedule)
+    head = {key: flat[key] for key in ("tile", "group")}
+    base = _shaped(schedule.method, head)
+    full = flatten(_shaped(schedule.method, {**head, "block_k": flat["block_k"], "sub_group": flat["sub_group"]}))
+    expected = {**full, "block_k": base.block_k, "sub_group": base.sub_group}
+    return {key: value for key, value in flat.items() if key not in head and value != expected[key]}
+
+
+def options_of(schedule: Schedule) -> str:
+    """The options of `gemmgen emit` that say all of a schedule."""
+    head = f"--method {schedule.method} --tile {text_of(schedule.tile)} --group {text_of(schedule.group)}"
+    return " ".join([head, *(f"--set {key}={text_of(value)}" for key, value in departures(schedule).items())])
+
+
+#: What kernels' names say of a schedule, the most telling first.
+_SAID: Mapping[str, str] = {
+    "kc": "kc{}",
+    "stages": "s{}",
+    "split_k": "split{}",
+    "stream_k": "stream",
+    "persistent": "persistent",
+    "sliced_k": "sliced{}",
+    "cluster": "cluster{}",
+    "block_k": "k{}",
+    "vector": "v{}",
+}
+#: How many of those a name says.
+_SAID_AT_MOST = 2
+#: What the sizes of a CPU's caches decide beside the tile and KC.
+_BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple"})
+#: Methods whose blocks, not the tiles of their threads, are what one talks of.
+_BY_BLOCKS = ("slm", "mma", "wgmma")
+_TYPES: Mapping[str, str] = {
+    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"s{bits}" for bits in (8, 16, 32, 64)},
+    "bfloat16": "bf16",
+    "complex64": "c64",
+    "complex128": "c128",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+}
+
+
+def kernel_name(schedule: Schedule, types: Sequence[DType]) -> str:
+    """What a kernel is called: as its schedule, or `gemm_f32_6x64_kc1024`.
+
+    That is the types of A and B, the method, the tile, the group where it is not the method's, and the most telling
+    fields that are not as the method puts them. A short digest stands for all others.
+    """
+    if schedule.name:
+        return schedule.name
+    other = departures(schedule)
+    said = {key: text for key, text in _SAID.items() if key in other}
+    words = [text.format(text_of(other[key])) for key, text in [*said.items()][:_SAID_AT_MOST]]
+    # Both operands' types in an order that does not change where the operands are swapped.
+    parts = ["gemm", *sorted({_TYPES[dtype.name] for dtype in types}), *_shape(schedule), *words]
+    unsaid = {key: text_of(value) for key, value in other.items() if key not in [*said][:_SAID_AT_MOST]}
+    if unsaid.keys() - (_BY_CACHES if schedule.method == "vector" else frozenset()):
+        digest = sha256(repr(sorted(unsaid.items())).encode()).digest()
+        parts.append(b32encode(digest)[:4].decode().lower())
+    return "_".join(parts).replace("-", "minus")
+
+
+def _shape(schedule: Schedule) -> list[str]:
+    """The tile that one talks of, and the group where it is not the method's."""
+    method, (rows, cols), (down, across) = schedule.method, schedule.tile, schedule.group
+    usual = defaults(method, schedule.tile).group
+    by = [] if (down, across) == usual else [f"by{down}x{across}"]
+    if not method.startswith(_BY_BLOCKS):
+        return [*([] if method == "vector" else [method]), f"{rows}x{cols}", *by]
+    # The types say which of the instructions it is.
+    word = re.sub(r"_(s8|f8|f64)$", "", method)
+    return [word, f"{rows * down}x{cols * across}", *by]
 
 
 def _suffix(key: str, value: Value) -> str:
@@ -341,10 +363,3 @@ def _suffix(key: str, value: Value) -> str:
     else:
         text = f"{word}{text_of(value)}"
     return f"{operand}_{text}" if operand else text
-
-
-def text_of(value: Value) -> str:
-    """A value as the command line and TOML write it."""
-    if isinstance(value, tuple):
-        return f"{value[0]}x{value[1]}"
-    return "none" if value is None else str(value)

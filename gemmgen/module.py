@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.backends.files import environment
-from gemmgen.backends.opencl_needs import REQUIRED_SIZE
+from gemmgen.backends.opencl_launcher import REQUIRED_SIZE
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul

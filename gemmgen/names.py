@@ -39,7 +39,7 @@ stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid bl
 groups counted most asked GEMMGEN_TENSOR_MAP
 bias row_bias scale row_scale residual ldr stride_r
 a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
-syclex Matrix check work_item sums slot multiply
+syclex Matrix check work_item sums slot multiply written_here
 """
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
@@ -53,16 +53,17 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 #: that emitted files define for themselves. Compiled where a name is first asked about, not at every start.
 _FAMILIES = (
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
-    r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
-    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|async_(commit|wait|copy\w*)|at|(load|store)\d*"
+    r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|at|(load|store)\d*"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+"
-    r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|(INT_)?SUMS"
-    r"|registers_(more|fewer)|kernels_(await|release)|copy_box(_to_all|_once)?|store_box|stores_(fence|commit|wait)"
-    r"|put(2|_matrices)(_turned)?|cluster_(barrier|arrive|wait|sync)|in_block"
-    r"|swizzled|fetch_map|(own_)?matrix_tile(_of_\d+)?|make_map|(blocks|clustered)_at_once"
+    r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all)|m64n\d+k\d+)|named_barrier_sync|ALL_|(ALL_)?(INT_)?ACC"
+    r"|setmaxnreg_(inc|dec)|griddepcontrol_\w+|tma_(load|store)_\w+|cp_async_\w+"
+    r"|st(matrix_x4|_shared_\w+)(_trans)?|cluster_(sync(_relaxed)?|arrive|wait)|map_shared_rank|shared_address"
+    r"|swizzled_address|prefetch_tensormap|(own_)?matrix_descriptor(_\d+b)?|make_tensor_map|(blocks|clustered)_at_once"
     r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|(finite_)?rest)_in_tf32"
+    r"|OF_EACH_LANE|(load|read|prefetch)_(vnni_|transposed_)?\d+x\d+"
+    r"|mfma_\d+x\d+x\d+|mma_m\d+n\d+k\d+|ldmatrix_\w+|cvt_rna_tf32|tf32_(high|low(_finite)?)"
 )
 
 

@@ -119,9 +119,9 @@ def answer(
     Args:
         matrices: C may be None where neither beta nor the epilogue reads it.
         factors: alpha and beta, as they are folded or passed.
-        product_error: what each product may be off by before it is summed, as a part of it (`ir.warp_matrix`).
+        product_error: what each product may be off by before it is summed, as a part of it (`ir.instructions`).
         exact: whether the sums are known to come out exactly, as those of small whole numbers do.
-        cut: bits that matrix instructions keep of their sums, and products that they add at a time (`ir.warp_matrix`).
+        cut: bits that matrix instructions keep of their sums, and products that they add at a time (`ir.instructions`).
     """
     (alpha, beta), sums = factors, spec.accumulator
     a, b = (np.conj(wide(x)) if conj else wide(x) for x, conj in zip(matrices[:2], spec.conj, strict=True))

@@ -13,7 +13,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
-from gemmgen.ir.meanings import MEANINGS
+from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
 
 Doubles = NDArray[np.float64]

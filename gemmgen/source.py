@@ -101,6 +101,7 @@ class Source:
         gpu_options: what the compiler for Intel's GPUs must be told as well; others don't take it.
         matrix_options: what it must be told where the device has matrix instructions, and where it has none; None where
             the text uses none of OpenCL's.
+        matrix_extensions: of OpenCL, those that such a device has.
         extensions: of OpenCL, that a device must have.
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
@@ -117,6 +118,7 @@ class Source:
     build_options: tuple[str, ...] = ()
     gpu_options: tuple[str, ...] = ()
     matrix_options: tuple[str, str] | None = None
+    matrix_extensions: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
     alignment: int = 1

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError, suggest
-from gemmgen.fields import Kind, field_problems, is_whole
 from gemmgen.ir.dtypes import (
     ALL_DTYPES,
     AMBIGUOUS,
@@ -23,6 +22,7 @@ from gemmgen.ir.dtypes import (
     type_name,
 )
 from gemmgen.prologue import of_transpose, prologue
+from gemmgen.records import Kind, field_problems, is_whole
 
 Order = Literal["row", "col"]
 #: What an element type may be given as: `parse_dtype`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import product
@@ -137,7 +137,7 @@ class _Way(NamedTuple):
     @classmethod
     def of(cls, s: Schedule) -> _Way:
         copied = s.b.memory == "private"
-        return cls(s.tile, s.vector, copied, s.split, s.sweep, s.even, s.k_block, s.m_block, s.along_k)
+        return cls(s.tile, s.vector, copied, s.split_k, s.macro_kernel, s.grid_multiple, s.kc, s.mc, s.dot_product)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -146,8 +146,16 @@ class _Way(NamedTuple):
 
     def schedule(self) -> Schedule:
         b = Operand(memory="private") if self.copied else Operand()
-        plain = Schedule(self.tile, (1, 1), vector=self.vector, split=self.split, sweep=self.sweep, even=self.even, b=b)
-        return replace(plain, k_block=self.k_block, m_block=self.m_block, along_k=self.along_k)
+        plain = Schedule.of(
+            tile=self.tile,
+            group=(1, 1),
+            vector=self.vector,
+            split_k=self.split,
+            macro_kernel=self.sweep,
+            grid_multiple=self.even,
+            b=b,
+        )
+        return plain.but(kc=self.k_block, mc=self.m_block, dot_product=self.along_k)
 
 
 @lru_cache(maxsize=256)
@@ -165,13 +173,13 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
 
 def _finished(spec: GemmSpec, s: Schedule, depth: int, target: Target) -> Schedule:
     """With what the loop over K does beside the sum, which a maker's processors want or don't, whatever the tiles."""
-    c, depth = costs(target.maker), min(depth, s.k_block)
-    if s.b.memory != "private" or s.along_k or depth < c.written_out:
+    c, depth = costs(target.maker), min(depth, s.kc)
+    if s.b.memory != "private" or s.dot_product or depth < c.written_out:
         return s
-    written_out = replace(s, k_step=c.written_out)
-    asks_for_c = 0 < c.asks_for_c <= depth and (spec.c_order == "row" or s.split > 1)
+    written_out = s.but(block_k=c.written_out)
+    asks_for_c = 0 < c.asks_for_c <= depth and (spec.c_order == "row" or s.split_k > 1)
     b_prefetch = c.b_prefetch if s.tile[0] <= c.rows_beside_prefetch else 0
-    asking = replace(written_out, b_prefetch=b_prefetch, c_prefetch=asks_for_c)
+    asking = written_out.but(b_prefetch=b_prefetch, c_prefetch=asks_for_c)
     return asking if not problems_as_asked(spec, asking, target) else written_out
 
 

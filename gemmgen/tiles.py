@@ -1,5 +1,5 @@
-"""Which schedule a GPU of CUDA computes a product by: tiles of a preset, K in parts, matrices packed or not, whatever
-comes out cheapest by the model of `gemmgen.waves`.
+"""Which schedule a GPU of CUDA computes a product by: tiles of a named schedule, K in parts, matrices packed or not,
+whatever comes out cheapest by the model of `gemmgen.waves`.
 """
 
 from __future__ import annotations
@@ -98,21 +98,21 @@ def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
 
 def _varies(plain: Schedule) -> bool:
     """Whether a tile is anything of its own where matrices are packed, or K is in parts: not turns, for which there are
-    no boxes of C then, nor clusters, which are for lines that begin anywhere, nor what copies nothing.
+    no TMA tiles of C then, nor clusters, which are for lines that begin anywhere, nor what copies nothing.
     """
-    return not plain.c_turns and plain.cluster == (1, 1) and plain.a.memory == "local"
+    return not plain.ordered_epilogue and plain.cluster == (1, 1) and plain.a.memory == "local"
 
 
 def reaches(s: Schedule, shape: Shape) -> bool:
     """Whether indices reach all of what is packed."""
     m, n, k = shape
-    laid = (m, s.block_tile[0], s.a.packed), (n, s.block_tile[1], s.b.packed)
-    return all(whole(size, unit) * whole(k, s.k_step) < REACHED for size, unit, packed in laid if packed)
+    laid = (m, s.block_tile[0], s.a.prepacked), (n, s.block_tile[1], s.b.prepacked)
+    return all(whole(size, unit) * whole(k, s.block_k) < REACHED for size, unit, packed in laid if packed)
 
 
 def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
     """Whether matrices may be laid out so: what tensor maps could read themselves only where its lines are shorter than
-    a box's.
+    a TMA tile's.
     """
     if not s.by_warpgroups or spec.ld_multiple * spec.dtype.size % 16:
         return True
@@ -120,7 +120,7 @@ def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
     a_pitch, b_pitch = k if spec.a_order == "row" else m, n if spec.b_order == "row" else k
     box = LINE // spec.dtype.size
     short = a_pitch < min(box, s.block_tile[0]), b_pitch < min(box, s.block_tile[1])
-    return s.a.packed <= short[0] and s.b.packed <= short[1]
+    return s.a.prepacked <= short[0] and s.b.prepacked <= short[1]
 
 
 def _shares(
@@ -131,26 +131,26 @@ def _shares(
     blocks = blocks_of(plain, shape, products)
     if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
         yield 1, True, 1
-    if not _varies(tile.schedule) or plain.late:
+    if not _varies(tile.schedule) or plain.serial_launch:
         return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
     limits = (min(deepest, max(JOINED, int(filled * places / blocks))) for filled in (0, *FILLED))
     for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
         if parts * m * n * products < REACHED:
-            # A preset of parts is for these alone, unless it is as good at what ends in C.
-            if _ends(tile.schedule) or "_joined" not in tile.preset:
+            # A schedule of parts is for these alone, unless it is as good at what ends in C.
+            if _ends(tile.schedule) or "_joined" not in tile.named:
                 yield parts, False, 1
-            if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.preset):
+            if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.named):
                 yield parts, False, JOINED
 
 
 def _ends(s: Schedule) -> bool:
     """Whether it is as good as others at what ends in C itself; not where warpgroups leave to work-items what they
-    could store by boxes, as a preset for a second kernel does.
+    could store by TMA, as one for a second kernel does.
     """
-    return not s.by_warpgroups or s.swapped or s.c_stages > 0
+    return not s.by_warpgroups or s.operands_swapped or s.epilogue_stages > 0
 
 
 def _deals(s: Schedule) -> bool:
     """Whether its blocks can be dealt out in parts: by a ring that mbarriers hand over, to blocks that are alone."""
-    return s.mbarrier > 0 and s.slices == 1 and s.split == 1
+    return s.mbarrier > 0 and s.sliced_k == 1 and s.split_k == 1

@@ -13,7 +13,9 @@ from gemmgen.errors import ToolError
 
 #: Tool -> the names it goes by, best first, and what installs it.
 TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
-    "ocloc": (("ocloc",), "apt-get install intel-opencl-icd"),
+    "ocloc": (("ocloc",), "gemmgen fetch ocloc, or install your system's intel-ocloc"),
+    # The last one to know Gen8 to Gen11.
+    "ocloc-legacy": (("ocloc-legacy1", "ocloc"), "apt-get install intel-opencl-icd (Debian 12: of 2022)"),
     "iga64": (("iga64",), "apt-get install libigc-tools"),
     "nvcc": (("nvcc",), 'pip install "gemmgen[nvcc]", or install the CUDA toolkit'),
     "nvdisasm": (("nvdisasm",), 'pip install "gemmgen[inspect]", or install the CUDA toolkit'),
@@ -22,19 +24,30 @@ TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
         "apt-get install clang-22 libclc-22 lld-22 (Debian 12; elsewhere from apt.llvm.org)",
     ),
 }
+#: Tools that `gemmgen fetch` brings.
+FETCHED = ("ocloc",)
 
 
 def find(tool: str) -> str:
-    """The path of a tool. What the shell finds comes first, because that is the user's choice.
+    """The path of a tool: what `gemmgen fetch` brought, or what the shell finds. Both are the user's choice.
 
     Raises: ToolError with what installs it.
     """
     spellings, remedy = TOOLS[tool]
+    if tool in FETCHED and (program := fetched(tool)).is_file():
+        return str(program)
     path = os.pathsep.join(folders())
     for spelling in spellings:
         if found := shutil.which(spelling, path=path):
             return found
     raise ToolError(f"{tool} is not on this machine: {remedy}")
+
+
+def fetched(tool: str) -> Path:
+    """Where `gemmgen fetch` puts a program, whether or not it is there."""
+    from platformdirs import user_data_path
+
+    return user_data_path("gemmgen") / "fetched" / tool / "bin" / tool
 
 
 def folders() -> Iterator[str]:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from math import ceil
 from typing import NamedTuple
 
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Atom, Schedule
@@ -34,19 +34,20 @@ LINE, SECTOR = 128, 32
 SHARP = 4
 #: Sums of a block in a cluster that leave no room for a second block.
 LARGE_SUMS = 64 * 64
-#: Groups of the kernel that adds up parts of K (`passes/total.py`): columns of each, fewer from so many planes on.
+#: Groups of the kernel that adds up parts of K (`schedulers.py`): columns of each, fewer from so many planes on.
 TOTAL_GROUP, SMALL_TOTAL_GROUP, MANY_PLANES = 256, 32, 32
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A preset's constants; `waves.toml` says what each is.
+    """A schedule's constants; `waves.toml` says what each is.
 
     Attributes:
-        atom: what multiplies in place of the preset's instruction, at the same rate.
+        named: the schedule, of `gemmgen.candidates`.
+        atom: what multiplies in place of the schedule's instruction, at the same rate.
     """
 
-    preset: str
+    named: str
     rate: float
     block: float
     resident: int
@@ -59,7 +60,7 @@ class Tile:
 
     @property
     def schedule(self) -> Schedule:
-        """The preset's, with all of K in one part."""
+        """The schedule, with all of K in one part."""
         return changed(self, 1, False, False)
 
 
@@ -129,16 +130,27 @@ def changed(
     stream: bool = False,
     joined: int = 1,
 ) -> Schedule:
-    """A tile's preset with K in parts, or dealt out, and with packed operands (`presets.varied`)."""
-    return presets.varied(tile.preset, parts, (a_packed, b_packed), stream, joined, tile.atom)
+    """A tile's schedule with K in parts, or dealt out, and with packed operands (`candidates.varied`)."""
+    return candidates.varied(tile.named, parts, (a_packed, b_packed), stream, joined, tile.atom)
 
 
 @cache
 def tile_of(schedule: Schedule) -> Tile | None:
-    """The constants for a schedule, from the preset with the same tiles; None where there are none."""
+    """The constants for a schedule, from the named one with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "c_turns", "atom")
+        keys = (
+            "tile",
+            "group",
+            "block_k",
+            "stages",
+            "sliced_k",
+            "mbarrier",
+            "tma",
+            "cluster",
+            "ordered_epilogue",
+            "atom",
+        )
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in tiles() if same(tile.schedule)), None)
@@ -179,11 +191,11 @@ class _Grid(NamedTuple):
 
 def _grid(tile: Tile, s: Schedule, shape: Shape, target: Target, products: int) -> _Grid:
     blocks = blocks_of(s, shape, products)
-    each = up(blocks * s.split, target.cores)
-    even = blocks / target.cores if s.stream else each
-    at_once = max(1.0, blocks * s.split / each / products)
-    begun, together = each + s.stream, min(each, _resident(tile, s))
-    return _Grid(blocks, each, even, begun, together, at_once, up(up(shape[2], s.split), s.k_step))
+    each = up(blocks * s.split_k, target.cores)
+    even = blocks / target.cores if s.stream_k else each
+    at_once = max(1.0, blocks * s.split_k / each / products)
+    begun, together = each + s.stream_k, min(each, _resident(tile, s))
+    return _Grid(blocks, each, even, begun, together, at_once, up(up(shape[2], s.split_k), s.block_k))
 
 
 def account(
@@ -194,10 +206,10 @@ def account(
     warpgroups, size, of_sums = s.by_warpgroups, spec.dtype.size, spec.accumulator.size
     cycles = _by_boxes if warpgroups else _by_work_items
     multiply, steps, busy = (x / c.cycles_per_us for x in cycles(spec, tile, s, shape, grid, target))
-    parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
+    parts = products * m * n * of_sums * s.partial_sums if s.partial_sums > 1 else 0
     # Of a stream two planes of sums for each group at most, beside C.
-    dealt = 2 * min(target.cores, grid.blocks) * rows * cols * of_sums if s.stream else 0
-    done = grid.blocks * s.split * grid.steps * rows * cols * s.k_step
+    dealt = 2 * min(target.cores, grid.blocks) * rows * cols * of_sums if s.stream_k else 0
+    done = grid.blocks * s.split_k * grid.steps * rows * cols * s.block_k
     powered = _side_by_side(SHARP, busy, done / c.power) if warpgroups else busy
     written = (parts or products * m * n * spec.result.size) + dealt
     return {
@@ -206,9 +218,9 @@ def account(
         "beginnings and ends of blocks": busy - steps,
         "power": powered - busy,
         "memory": _beside_memory(powered, products * (m * k + k * n) * size, written) - powered,
-        "packing": _packing(spec, s, shape, products) if s.a.packed or s.b.packed else 0.0,
-        "the sum of K's parts": _total(s, shape, target, products, parts + dealt) if parts or s.stream else 0.0,
-        "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.joined > 1),
+        "packing": _packing(spec, s, shape, products) if s.a.prepacked or s.b.prepacked else 0.0,
+        "the sum of K's parts": _total(s, shape, target, products, parts + dealt) if parts or s.stream_k else 0.0,
+        "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.cluster_reduction > 1),
         "the launch": c.launch + c.late * (warpgroups and not _begins_beside(tile, s, grid.blocks, target)),
     }
 
@@ -216,31 +228,31 @@ def account(
 def _packing(spec: GemmSpec, s: Schedule, shape: Shape, products: int) -> float:
     """Microseconds of the kernel that lays matrices out before."""
     c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
-    laid = products * whole(k, s.k_step) * (whole(m, rows) * s.a.packed + whole(n, cols) * s.b.packed)
+    laid = products * whole(k, s.block_k) * (whole(m, rows) * s.a.prepacked + whole(n, cols) * s.b.prepacked)
     return c.packing + laid * spec.dtype.size / c.packed_bytes_per_us
 
 
 def _total(s: Schedule, shape: Shape, target: Target, products: int, summed: int) -> float:
     """Microseconds of the kernel that adds up parts of K, of so many bytes."""
     c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
-    width = TOTAL_GROUP if s.planes < MANY_PLANES else SMALL_TOTAL_GROUP
+    width = TOTAL_GROUP if s.partial_sums < MANY_PLANES else SMALL_TOTAL_GROUP
     groups = products * m * up(n, width)
-    if s.stream:  # it adds up blocks that two have computed parts of, no more than there are groups
+    if s.stream_k:  # it adds up blocks that two have computed parts of, no more than there are groups
         groups = min(groups, target.cores * rows * up(cols, width))
     cycles = groups / target.cores * c.total_group
-    return c.another + summed / c.cached_per_us + c.plane * s.planes + cycles / c.cycles_per_us
+    return c.another + summed / c.cached_per_us + c.plane * s.partial_sums + cycles / c.cycles_per_us
 
 
 def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool:
     """Whether a kernel's blocks find room beside the last ones of one like it, and so begin while those multiply."""
-    places, count = target.cores * _resident(tile, s), blocks * s.split
+    places, count = target.cores * _resident(tile, s), blocks * s.split_k
     last = min(places, count) if s.persistent else (count - 1) % places + 1
-    return not s.late and places - last >= min(places, count)
+    return not s.serial_launch and places - last >= min(places, count)
 
 
 def _resident(tile: Tile, s: Schedule) -> int:
     """Blocks that a multiprocessor has at once: one, where what a cluster adds up has much memory of its own."""
-    return 1 if s.joined > 1 and s.block_tile[0] * s.block_tile[1] >= LARGE_SUMS else tile.resident
+    return 1 if s.cluster_reduction > 1 and s.block_tile[0] * s.block_tile[1] >= LARGE_SUMS else tile.resident
 
 
 def _beside_memory(busy: float, read: float, written: float) -> float:
@@ -272,10 +284,10 @@ def _by_work_items(
     full, rest = divmod(each, tile.resident)
     places = full * tile.resident / _rate(tile, tile.resident) + (rest / _rate(tile, rest) if rest else 0.0)
     copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
-    copies *= min(1.0, shape[2] / s.split / (grid.steps * s.k_step)) ** c.short
-    cycles = grid.even / each * places * grid.steps * s.k_step
+    copies *= min(1.0, shape[2] / s.split_k / (grid.steps * s.block_k)) ** c.short
+    cycles = grid.even / each * places * grid.steps * s.block_k
     stored = grid.begun * _stored(spec, tile, s, shape, grid, target)
-    if s.stream:
+    if s.stream_k:
         stored = grid.even / grid.begun * stored + (grid.begun - grid.even) * rows * cols * c.element
     sharp = 1 + c.aside * (grid.together - 1) * (1 - grid.together / grid.begun)
     steps = (rows * cols + copies) * cycles
@@ -297,7 +309,7 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
     by_k = (order == "row") == (name == "a")
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
-    if operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0)):
+    if operand.prepacked or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0)):
         return tile.line / operand.width
     return tile.single if along else tile.turned
 
@@ -312,7 +324,7 @@ def _by_boxes(
     way while it stores: either the multiprocessor is busy all the time, or its places wait for what is on its way.
     """
     c, (rows, cols) = costs(), s.block_tile
-    multiply, asked = rows * cols * s.k_step / tile.rate, _asked(spec, s, shape, grid)
+    multiply, asked = rows * cols * s.block_k / tile.rate, _asked(spec, s, shape, grid)
     stored, late, count = _stored(spec, tile, s, shape, grid, target), c.latency / s.stages, grid.even * grid.steps
     step = _side_by_side(c.within, multiply, asked)
     if s.persistent:
@@ -329,14 +341,14 @@ def _asked(spec: GemmSpec, s: Schedule, shape: Shape, grid: _Grid) -> float:
     c, (m, n, k), (rows, cols), (high, wide) = costs(), shape, s.block_tile, s.cluster
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     down, across, size = up(m, rows), up(n, cols), spec.dtype.size
-    of_a = min(across, max(1.0, grid.at_once / min(down, s.raster or 1)))
+    of_a = min(across, max(1.0, grid.at_once / min(down, s.threadblock_swizzle or 1)))
     of_b = min(down, max(1.0, grid.at_once / of_a))
-    behind = (grid.steps * s.split * s.k_step - k) / (grid.steps * s.split)
-    laid = s.k_step * size / LINE * c.asked
+    behind = (grid.steps * s.split_k * s.block_k - k) / (grid.steps * s.split_k)
+    laid = s.block_k * size / LINE * c.asked
     first = 1 + c.at_first / grid.steps
-    a = _lines(m, k, rows, s.k_step, spec.a_order == "row", size, behind, grid.each, of_a * first)
-    b = _lines(n, k, cols, s.k_step, spec.b_order == "col", size, behind, grid.each, of_b * first)
-    return (rows * laid if s.a.packed else a) / wide + (cols * laid if s.b.packed else b) / high
+    a = _lines(m, k, rows, s.block_k, spec.a_order == "row", size, behind, grid.each, of_a * first)
+    b = _lines(n, k, cols, s.block_k, spec.b_order == "col", size, behind, grid.each, of_b * first)
+    return (rows * laid if s.a.prepacked else a) / wide + (cols * laid if s.b.prepacked else b) / high
 
 
 def _lines(
@@ -346,7 +358,7 @@ def _lines(
 
     Args:
         extent: the operand's, of which a block has its own part.
-        along_k: where lines lie along K.
+        dot_product: where lines lie along K.
         behind: lines of a step on average that lie behind K.
         each: blocks of a multiprocessor, of which one at least is at the matrix' edge.
         asking: blocks that ask for the same lines at a time.
@@ -371,15 +383,15 @@ def _stored(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, grid: _Grid, 
     c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
     high, wide = m / up(m, rows), n / up(n, cols)
     line = n if spec.c_order == "row" else m
-    apart = s.planes == 1 and line % s.c_width > 0
-    if s.by_warpgroups and s.planes == 1 and s.c_stages:
+    apart = s.partial_sums == 1 and line % s.c_width > 0
+    if s.by_warpgroups and s.partial_sums == 1 and s.epilogue_stages:
         begins = line * spec.result.size
         slower = c.torn_stored if begins % SECTOR else c.parted_stored if begins % LINE else 0.0
         size = high * up(ceil(wide * spec.result.size), SECTOR) * SECTOR
         both = size / c.stored, size * min(grid.blocks, target.cores) / c.stored_by_all
         return _side_by_side(SHARP, *both) * (1 + slower)
     if s.by_warpgroups:
-        single = apart or s.planes == s.c_width == 1
+        single = apart or s.partial_sums == s.c_width == 1
     else:  # neighbours of a work-item's lie in a row
         single = spec.c_order == "col" or (apart and spec.ld_multiple % s.c_width > 0)
     if single:

@@ -20,7 +20,10 @@ from tests.support.golden import Golden
 from tests.support.tools import tool
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.
-os.environ[cache.OFF] = "answers"
+os.environ[cache.OFF] = "answers,tuned"
+# The kernel that a test is about is to be the one that runs.
+os.environ["GEMMGEN_COMPILE_ASIDE"] = "0"
+os.environ["GEMMGEN_NUMPY"] = "0"
 # A shell's job in the background ignores Ctrl-C, and so would every process that a test starts, those among them whose
 # end by Ctrl-C is tested. A signal that has a handler here is an ordinary one there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -62,7 +65,9 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
     parser.addoption(
-        "--no-skips", action="store_true", help="fail where a test is skipped for want of anything but a GPU or icpx"
+        "--no-skips",
+        action="store_true",
+        help="fail where a test is skipped for want of anything but a GPU, icpx or torch",
     )
 
 

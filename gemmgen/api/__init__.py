@@ -1,5 +1,5 @@
-"""What Python calls: `compile`, `gemm`, and the kernels and devices of each backend. It stands above the driver, which
-makes sources, and the runtimes, which know sources alone. Nothing heavy is imported before it is used.
+"""The Python interface: `compile`, `gemm`, and the kernels and devices of each backend. It is the layer above the
+driver, which makes sources, and the runtimes, which know only sources. Heavy modules are imported at their first use.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gemmgen.runtime import require_pyopencl
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel as CudaKernel
     from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
-    from gemmgen.runtime.devices import devices as devices
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
+    from gemmgen.runtime.opencl_devices import devices as devices
     from gemmgen.runtime.sycl import SyclKernel as SyclKernel
     from gemmgen.runtime.sycl_devices import sycl_devices as sycl_devices
 
-_OF_OPENCL = {"CompiledKernel": "opencl", "devices": "devices"}
+_OF_OPENCL = {"CompiledKernel": "opencl", "devices": "opencl_devices"}
 _HOMES = {
     **_OF_OPENCL,
     "CudaKernel": "cuda",

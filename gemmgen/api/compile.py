@@ -1,28 +1,27 @@
-"""From a request to a kernel that can be called. Nothing heavy is imported before it is used."""
+"""`gemmgen.compile`: from a request to a callable kernel. Heavy modules are imported at their first use."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from gemmgen.api import on_disk
-from gemmgen.errors import DeviceError, ScheduleError, SpecError
+from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES, Target
-from gemmgen.runtime.kept import once
-from gemmgen.schedule import Schedule
+from gemmgen.runtime.cache import once
+from gemmgen.runtime.selection import FORMS, RUNNABLE, chosen, loaded
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import CudaDeviceLike
     from gemmgen.runtime.opencl import CompiledKernel
-    from gemmgen.runtime.queues import DeviceLike
+    from gemmgen.runtime.opencl_devices import DeviceLike
+    from gemmgen.runtime.selection import Compiled
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import SyclDeviceLike
+    from gemmgen.schedule import Schedule
     from gemmgen.source import Source
-
-#: Backends whose kernels can be run from Python.
-RUNNABLE = ("opencl", "cuda", "sycl")
 
 
 @overload
@@ -80,73 +79,88 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     """Emit a kernel for a device, and build it.
 
     Args:
-        spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
-        schedule: how; the name of a preset (`gemmgen presets`), or None for what `gemmgen.choose` says of a
-            product of any size.
+        spec: the product; None for the preset's, or float32 with run-time sizes, alpha and beta.
+        schedule: a schedule, or the name of a preset (`gemmgen presets`); None for what `gemmgen tune` has found for
+            the spec's sizes, or else the choice of `gemmgen.choose`.
         backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`, `sycl` for a `SyclKernel`.
-        device: None for the best (of CUDA the current one, of SYCL its default), a number or part of a name
-            (`gemmgen devices`), or a device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
-        ld_multiple: what leading dimensions are promised to be multiples of, in place of the spec's. Where neither
-            promises anything, a CUDA kernel has a twin that is promised 4, and each call runs the one that its arrays
-            allow; the first call that the twin is for compiles it, unless `.build()` has. 1 gives one kernel for all.
-            OpenCL's and SYCL's vectors need no alignment, so that one kernel is as good as any.
+        device: None for the best (CUDA: the current one, SYCL: its default), a number or part of a name
+            (`gemmgen devices`), or a device, context or queue of pyopencl; for CUDA a device of CuPy or torch.
+        ld_multiple: replaces the spec's: leading dimensions are assumed to be multiples of it. If neither is given, a
+            CUDA kernel has a variant that assumes 4, and each call runs the variant that its arrays allow. The first
+            such call compiles it, or `.build()`. With 1 there is one kernel for all arrays. OpenCL's and SYCL's
+            vectors need no alignment, so there is always one kernel.
 
-    Matrices that span 2^31 elements and more are multiplied by a twin that counts places in 64 bits; the first call
-    that needs it compiles it.
+    Matrices that span 2^31 elements and more are multiplied by a variant with 64-bit indices. The first call that needs
+    it compiles it.
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
     if spec is not None and not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is of type {type(spec).__name__}: pass a GemmSpec, or None for float32 of any size")
-    if schedule is not None and not isinstance(schedule, Schedule | str):
+    if schedule is not None and not _is_schedule(schedule):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
-    # The twins are made by the first call whose matrices need them.
-    if backend == "cuda":
-        cuda = _compile_cuda(spec, schedule, device, ld_multiple)
-        cuda.wider = once(lambda: _compile_cuda(replace(cuda.source.spec, wide=True), schedule, device, ld_multiple))
-        return cuda
-    if backend == "sycl":
-        sycl = _compile_sycl(spec, schedule, device, ld_multiple)
-        sycl.wider = once(lambda: _compile_sycl(replace(sycl.source.spec, wide=True), schedule, device, ld_multiple))
-        return sycl
-    if backend != "opencl":
-        raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
-    kernel = _compile_opencl(spec, schedule, device, ld_multiple)
-    kernel.wider = once(lambda: _compile_opencl(replace(kernel.source.spec, wide=True), schedule, device, ld_multiple))
-    return kernel
+    if schedule is None and spec is not None:
+        schedule = _recorded(spec, backend, device)
+    kernel = _compiled(spec, schedule, backend, device, ld_multiple)
+    kernel.wider = once(lambda: wider(kernel.source.spec, schedule, backend, device, ld_multiple))
+    return cast("CompiledKernel", kernel)
+
+
+def wider(
+    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+) -> Compiled:
+    """The variant with 64-bit indices, which the first call makes whose matrices need it. Raises: as `compile`."""
+    return _compiled(replace(spec, wide=True), schedule, backend, device, ld_multiple)
+
+
+def _compiled(
+    spec: GemmSpec | None, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+) -> Compiled:
+    """A kernel without its 64-bit variant. Raises: as `compile`."""
+    known, how = _of_preset(spec, schedule)
+    place = chosen(backend, device, wishes(how))
+    if backend != "cuda":
+        return loaded(
+            backend, emitted(known, how, ld_multiple, backend, place.target, FORMS.get(backend)), place.device
+        )
+    if how is None:
+        from gemmgen.choose import choose
+
+        how = choose(known, None, place.target)
+    kernel = cuda_kernel(promised(known, ld_multiple), how, device, exact=ld_multiple is not None)
+    return cast("Compiled", kernel)
+
+
+def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
+    """The schedule that was measured for a product of known sizes on a device, by its number or name."""
+    from gemmgen import tuning
+
+    by_name = device is None or isinstance(device, int | str)
+    if not by_name or None in (spec.m, spec.n, spec.k) or backend not in RUNNABLE or not tuning.has_records():
+        return None
+    from gemmgen.tuning.device import by_argument
+    from gemmgen.tuning.recorded import ask
+
+    found = by_argument(backend, device, wishes(None))
+    known = ask(backend, found, found.target, spec, None)
+    return None if known is None else known.schedule
+
+
+def _is_schedule(value: object) -> bool:
+    """Whether a value is a schedule, or a name that may be a preset's."""
+    from gemmgen.schedule import Schedule
+
+    return isinstance(value, Schedule | str)
 
 
 def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:
-    """The spec with the promise that was given beside it. Raises: SpecError."""
+    """The spec with the argument `ld_multiple`. Raises: SpecError."""
     spec = spec or GemmSpec()
     return spec if ld_multiple is None else replace(spec, ld_multiple=ld_multiple)
 
 
-def _compile_opencl(
-    spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike, ld_multiple: int | None
-) -> CompiledKernel:
-    from gemmgen.runtime.devices import target_of
-    from gemmgen.runtime.opencl import CompiledKernel
-    from gemmgen.runtime.queues import resolve
-
-    known, how = _of_preset(spec, schedule)
-    queue = resolve(device, wishes(how))
-    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target_of(queue.device)), queue)
-
-
-def _compile_sycl(
-    spec: GemmSpec | None, schedule: Schedule | str | None, device: SyclDeviceLike, ld_multiple: int | None
-) -> SyclKernel:
-    from gemmgen.runtime.sycl import SyclKernel
-    from gemmgen.runtime.sycl_devices import pick, target_of
-
-    known, how = _of_preset(spec, schedule)
-    info = pick(device, wishes(how))
-    return SyclKernel.from_source(_emitted(known, how, ld_multiple, "sycl", target_of(info), "kernel"), info)
-
-
 def _of_preset(spec: GemmSpec | None, schedule: Schedule | str | None) -> tuple[GemmSpec, Schedule | None]:
-    """What a preset's name stands for; all else as it is given."""
+    """The spec and the schedule of a preset, if `schedule` is a name; otherwise the arguments."""
     if not isinstance(schedule, str):
         return spec or GemmSpec(), schedule
     from gemmgen import presets
@@ -155,7 +169,7 @@ def _of_preset(spec: GemmSpec | None, schedule: Schedule | str | None) -> tuple[
     return spec or preset.spec, preset.schedule
 
 
-def _emitted(
+def emitted(
     spec: GemmSpec,
     schedule: Schedule | None,
     ld_multiple: int | None,
@@ -163,7 +177,7 @@ def _emitted(
     target: Target,
     form: str | None = None,
 ) -> Source:
-    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError."""
+    """The source. A schedule is chosen if none is given. Raises: SpecError, ScheduleError."""
 
     def emit() -> Source:
         from gemmgen import driver
@@ -174,66 +188,62 @@ def _emitted(
     return on_disk.remembered("source", (spec, schedule, ld_multiple, backend, target, form), emit)
 
 
-def _compile_cuda(
-    spec: GemmSpec | None, schedule: Schedule | str | None, device: CudaDeviceLike, ld_multiple: int | None
-) -> CudaKernel:
-    from gemmgen import presets
-    from gemmgen.choose import choose
-    from gemmgen.runtime.cuda_devices import pick, target_of
-
-    if schedule is None:
-        spec = spec or GemmSpec()
-        schedule = choose(spec, None, target_of(pick(device)))
-    if isinstance(schedule, str):
-        preset = presets.load(schedule)
-        spec, schedule = spec or preset.spec, preset.schedule
-    assert isinstance(schedule, Schedule)
-    return cuda_kernel(promised(spec, ld_multiple), schedule, device, exact=ld_multiple is not None)
-
-
 def cuda_kernel(
     spec: GemmSpec, schedule: Schedule, device: CudaDeviceLike = None, exact: bool = False, strict: bool = False
 ) -> CudaKernel:
-    """The kernel that `compile` makes for CUDA, and what everything runs that says it runs a schedule.
+    """The kernel that `compile` makes for CUDA. All commands that run a schedule on CUDA use it.
 
     Args:
-        device: None for the current one, and later for those of the arrays.
-        exact: whether the spec's `ld_multiple` is meant as it stands, so that there is no twin.
-        strict: whether spilled registers are refused, by ptxas' word (of the twin as well).
+        device: None for the current GPU now, and for the arrays' GPU in each call.
+        exact: whether the spec's `ld_multiple` is final, so that there is no variant.
+        strict: whether kernels that spill registers, as ptxas reports, are refused (variants as well).
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
-    from gemmgen.driver import emit
-    from gemmgen.passes.validate import is_transposed
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import pick, target_of
-    from gemmgen.runtime.ptxas import refuse_spills
     from gemmgen.runtime.variants import Variants
 
     info = pick(device)
     arch, target = "sm_{}{}".format(*info.capability), target_of(info)
 
-    def emitted(spec: GemmSpec) -> Source:
-        source = emit(spec, schedule, "cuda", target)
+    def made(spec: GemmSpec) -> Source:
+        source = emitted(spec, schedule, None, "cuda", target)
         if strict:
+            from gemmgen.runtime.ptxas import refuse_spills
+
             refuse_spills(source, arch)
         return source
 
-    variants = Variants(spec, schedule, emitted, exact, is_transposed(spec, schedule, target))
+    variants = Variants(made(spec), promised_specs(spec, schedule, target, exact), made)
     for promised_more in variants.promised if strict else ():
-        variants.twin(promised_more)  # not by some call in the midst of a program
+        variants.twin(promised_more)  # now, not by a later call
     return CudaKernel.from_source(variants.general, device, variants)
 
 
+def promised_specs(spec: GemmSpec, schedule: Schedule, target: Target, exact: bool = False) -> tuple[GemmSpec, ...]:
+    """The specs of a CUDA kernel's variants (`runtime/variants.py`)."""
+
+    def work_out() -> tuple[GemmSpec, ...]:
+        from gemmgen.driver import emit
+        from gemmgen.passes.validate import is_transposed
+        from gemmgen.runtime.variants import variants_of
+
+        general = emit(spec, schedule, "cuda", target)
+        return variants_of(general, schedule, exact, is_transposed(spec, schedule, target))
+
+    return on_disk.remembered("variants", (spec, schedule, target, exact), work_out)
+
+
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:
-    """Features that a schedule will ask of a device, so that one is chosen that has them."""
+    """The features that a schedule needs, for the choice of a device."""
     if schedule is None:
         return BLOCK_FEATURES
-    assert isinstance(schedule, Schedule)
+    assert not isinstance(schedule, str)
     operands = (schedule.a, schedule.b)
     asked = {
-        "sub_groups": schedule.sub_group is not None or any(o.share or o.block for o in operands),
-        "block_read": any(o.block and o.memory != "image" for o in operands),
-        "image_block_read": any(o.block and o.memory == "image" for o in operands),
+        "sub_groups": schedule.sub_group is not None or any(o.shuffle or o.block_read for o in operands),
+        "block_read": any(o.block_read and o.memory != "image" for o in operands),
+        "image_block_read": any(o.block_read and o.memory == "image" for o in operands),
     }
     return frozenset(feature for feature, needed in asked.items() if needed)

@@ -1,4 +1,4 @@
-"""What a call of `gemm` asks for beside the product: prologues, an epilogue, their arrays, conjugation."""
+"""`Extra`: the prologues, the epilogue, their arrays and the conjugation of a call of `gemm`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime.operands import asking
+from gemmgen.runtime.arrays import asking
 from gemmgen.spec import GemmSpec
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What is asked for beside the product.
+    """What a call computes in addition to the product.
 
     Attributes:
-        epilogue, prologues: as a spec has them; the prologues of A and of B.
-        operands: the arrays of both, as they are given.
+        epilogue, prologues: as in a spec; the prologues of A and of B.
+        operands: the arrays of both, as the caller passed them.
         conj: whether A and B are conjugated.
         emulate: whether 16-bit floats are kept in integers.
     """
@@ -45,7 +45,7 @@ class Extra:
         conj: tuple[bool, bool],
         emulate: bool = False,
     ) -> Self:
-        """As a call has them: an epilogue of one function may be its text alone."""
+        """From a call's arguments. An epilogue of one function may be a string."""
         then = (epilogue,) if isinstance(epilogue, str) else epilogue or ()
         if not isinstance(then, Sequence):
             raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
@@ -53,13 +53,13 @@ class Extra:
 
     @cached_property
     def _formulas(self) -> GemmSpec:
-        """A spec that has them. Raises: SpecError for what are none."""
+        """A spec with these formulas. Raises: SpecError for invalid ones."""
         made_a, made_b = self.prologues
         return GemmSpec(epilogue=self.epilogue, prologue_a=made_a, prologue_b=made_b)
 
     @property
     def reads_c(self) -> bool:
-        """Whether a function names what C held before. Raises: SpecError for what is no epilogue or prologue."""
+        """Whether a function reads the old C. Raises: SpecError for an invalid epilogue or prologue."""
         return self._asked and self._formulas.names_c
 
     @property
@@ -67,7 +67,7 @@ class Extra:
         return bool(self.epilogue) or any(text is not None for text in self.prologues)
 
     def problems(self, product: Product | None, on_host: bool) -> list[str]:
-        """What gemm can't do, though kernels can."""
+        """Problems: combinations that kernels support, but `gemm` does not."""
         if not self._asked:
             which = {x: f"a{'n' * (OPERANDS[x].of == 'c')} {asking(x)}" for x in self.operands}
             return [f"{x} means nothing without {by} that names it: leave it out" for x, by in which.items()]
@@ -79,8 +79,8 @@ class Extra:
 
     @property
     def of_rows(self) -> list[str]:
-        """What is an array with an element for each row, or counts rows: those of a stack may be made one matrix'.
-        Raises: SpecError for what is no epilogue or prologue.
+        """The names that depend on a matrix's rows: arrays with an element for each row, and `row`. Stacks may be
+        folded into one matrix, whose rows differ. Raises: SpecError for an invalid epilogue or prologue.
         """
         if not self._asked:
             return []
@@ -89,16 +89,16 @@ class Extra:
         return [name for name in self.operands if "m" in OPERANDS[name].axes] + ["row"] * counts
 
     def stored(self, kernel: DType, a: Operand, b: Operand) -> tuple[DType | None, DType | None]:
-        """The types in which a prologue finds A and B; None where they are converted before."""
+        """The stored types of A and B that a prologue reads; None if they are converted before."""
         found = [
             None if text is None else next((t for t in STORED.get(kernel, ()) if numpy_dtype(t) == x.dtype), None)
             for text, x in zip(self.prologues, (a, b), strict=True)
         ]
-        # Kernels have one function for loads that convert.
+        # A kernel has one function for converting loads, and so one stored type.
         return (found[0] if found[1] in (None, found[0]) else None), found[1]
 
     def arrays(self, library: Library, spec: GemmSpec) -> dict[str, object]:
-        """Those of the formulas, in the types that kernels take. Raises: SpecError."""
+        """The formulas' arrays, in the types that kernels take. Raises: SpecError."""
         problems: list[str] = []
         found: dict[str, object] = {}
         for name, value in self.operands.items():

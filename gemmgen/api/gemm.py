@@ -1,19 +1,22 @@
-"""`gemmgen.gemm`: any product of arrays, by the rules of `numpy.matmul`, on the device that the arrays lie on."""
+"""`gemmgen.gemm`: any product of arrays, by the rules of `numpy.matmul`, on the device that holds the arrays."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+import sys
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.api import repeated
+from gemmgen.api import aside, calibration
+from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
-from gemmgen.api.gemm_lists import takes_lists
 from gemmgen.api.gemm_problems import (
     addend_problems,
     as_they_are,
@@ -22,27 +25,57 @@ from gemmgen.api.gemm_problems import (
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import kernel_for, target_for
-from gemmgen.api.libraries import Dtype, Library
-from gemmgen.api.library_of import library_of
+from gemmgen.api.kernels import Kernel, kernel_now, target_for
+from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.api.promotion import Types
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime.cuda_arrays import ALIGNMENT, UNALIGNED_PRESET
-from gemmgen.runtime.operands import expect_operands
-from gemmgen.schedule import Schedule
+from gemmgen.runtime.arrays import expect_operands
+from gemmgen.runtime.calls import READERS, HostCall, Table, keep
+from gemmgen.runtime.cuda_arrays import ALIGNMENT
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix
 from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.queues import DeviceLike
+    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.cuda_calls import Plan
+    from gemmgen.runtime.opencl_devices import DeviceLike
+    from gemmgen.schedule import Schedule
 
-#: An array of any library that is known; what goes in comes out.
+#: An array of any supported library; the result is of the same library.
 AnyArray = TypeVar("AnyArray")
+#: Launches of products with a stride each, beyond which copying A or B takes less time; and products of a kept call.
+MOST_LAUNCHES, MOST_STEPS = 4, 64
 
 
-@takes_lists
+class How(NamedTuple):
+    """What a call of `gemm` says besides its arrays and factors, as `gemm`'s arguments of these names. Calls with one
+    `How` and like arrays share what is prepared, so every member is hashable.
+    """
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    conjugate_a: bool = False
+    conjugate_b: bool = False
+    prologue_a: str | None = None
+    prologue_b: str | None = None
+    epilogue: str | tuple[str, ...] | None = None
+    emulate: bool = False
+    dtype: object = None
+    schedule: Schedule | str | None = None
+    backend: str | None = None
+    device: DeviceLike = None
+
+
+#: Prepared calls of `gemm`.
+_calls = Table()
+aside.when_done(_calls.drop_provisional)
+_PLAIN, _NO_OPERANDS = How(), MappingProxyType[str, object]({})
+_DTYPE, _BACKEND = How._fields.index("dtype"), How._fields.index("backend")
+
+
 def gemm(
     a: AnyArray,
     b: AnyArray,
@@ -68,43 +101,152 @@ def gemm(
     """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
 
     Args:
-        a, b: vectors, matrices, or stacks of them, which are broadcast, of one library: NumPy's (or what makes one),
-            pyopencl's, CuPy's, torch's, or others by `__cuda_array_interface__` and DLPack. Transposed views are read
-            as they are; what has no contiguous lines is copied (pyopencl's is refused).
-        c: what beta scales; not read where beta is 0. It gets the result where no out is given.
-        alpha, beta: numbers, real ones where elements are; where alpha is 0, neither a nor b is read.
-        transpose_a, transpose_b: whether rows and columns of the last two dimensions change places; of no vector.
+        a, b: vectors, matrices, or stacks of them, which are broadcast. Both are of one library: NumPy's (or anything
+            that NumPy converts), pyopencl's, CuPy's, torch's, or others by `__cuda_array_interface__` and DLPack.
+            Transposed views are read in place. Arrays without contiguous lines are copied (pyopencl's are refused).
+        c: scaled by beta; not read if beta is 0. It is overwritten by the result if out is not given.
+        alpha, beta: numbers, real if the elements are real. If alpha is 0, neither a nor b is read.
+        transpose_a, transpose_b: whether to swap the last two dimensions; ignored for vectors.
         conjugate_a, conjugate_b: whether complex elements are conjugated.
-        prologue_a, prologue_b: what elements of a and b are made into before they are multiplied: `"b * b_scale"`.
-        epilogue: functions that the result goes through, such as `"relu"` or `["bias", "gelu"]` (docs/epilogues.md).
-        emulate: whether float16 and bfloat16 are kept in integers, for devices of SYCL that lack them.
+        prologue_a, prologue_b: formulas for the elements of a and b before they are multiplied: `"b * b_scale"`.
+        epilogue: functions applied to the result, such as `"relu"` or `["bias", "gelu"]` (docs/epilogues.md).
+        emulate: whether float16 and bfloat16 are kept in integers, for SYCL devices without these types.
         dtype: the result's type; None for NumPy's (or torch's). int32 of int8 and float32 of float16 lose nothing.
-        out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
-        schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
-        backend, device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
-        operands: the arrays that these name, such as `bias`, of a's library; of stacks none with an element a row.
+        out: the array for the result, of exactly its shape. It may be c, but must share no memory with a or b.
+        schedule: a `Schedule` or the name of a preset; None for the choice of `gemmgen.choose`.
+        backend, device: where to multiply NumPy's arrays, as for `gemmgen.compile`. Other arrays determine it.
+        operands: the arrays that formulas name, such as `bias`, of a's library; for stacks none with an element a row.
 
-    Returns: the array that the result went to, or a new one, of a's library. NumPy's is complete; pyopencl's carries
-    its event, and GPUs' are being computed on the current stream. NumPy itself multiplies what no kernel can (objects).
+    Returns: `out`, `c` or a new array of a's library. NumPy's is complete, pyopencl's carries its event, and arrays on
+    GPUs are being computed on the current stream. Elements that no kernel supports (objects) are multiplied by NumPy.
 
-    Raises: SpecError with every problem (a ValueError; of types a TypeError, too), ScheduleError, DeviceError.
+    Raises: SpecError with every problem (a ValueError; for types also a TypeError), ScheduleError, DeviceError.
     """
-    flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate
-    named = prologue_a, prologue_b, dtype
-    key = repeated.key_of((a, b, c, out), (schedule, backend, device), flags, named, (epilogue, operands))
-    if (done := repeated.again(key, (a, b, c, out), alpha, beta, operands)) is not None:
-        return cast("AnyArray", done)
+    then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
+    flags = transpose_a, transpose_b, conjugate_a, conjugate_b
+    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device)
+    return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
+
+
+def gemm_tensors(
+    a: AnyArray,
+    b: AnyArray,
+    c: AnyArray | None = None,
+    out: AnyArray | None = None,
+    alpha: complex = 1,
+    beta: complex = 0,
+    how: How = _PLAIN,
+    operands: Mapping[str, object] = _NO_OPERANDS,
+) -> AnyArray:
+    """`gemm` for an operator of torch, which has a backward of its own: tensors may require gradients.
+
+    Args:
+        how: all other arguments of `gemm`.
+        operands: the tensors that formulas name.
+
+    Returns and raises: as `gemm`.
+    """
+    return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, how, operands, True))
+
+
+def last_choice() -> Choice | None:
+    """What computed the last product of `gemm` in this process: a kernel of a backend, or NumPy itself; None before the
+    first, and for lists of matrices that are multiplied by one launch.
+    """
+    last = _calls.last
+    return last if isinstance(last, Choice) else cast("Choice | None", getattr(last, "about", None))
+
+
+def _multiply(
+    a: object,
+    b: object,
+    c: object,
+    out: object,
+    alpha: complex,
+    beta: complex,
+    how: How,
+    operands: Mapping[str, object],
+    below_autograd: bool,
+) -> object:
+    """A product by a prepared call, or else by all checks. `how` may be a plain tuple."""
+    reader = READERS.get(type(a))
+    if reader is not None and (c is None or out is None or c is out):
+        into = c if out is None else out
+        done = reader(_calls, (how, c is None), a, b, into, alpha, beta, operands, below_autograd)
+        if done is not None:
+            return done
+    if getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
+        done = _of_tensors((a, b, c, out), (alpha, beta), how, operands, below_autograd)
+        if done is not None:
+            return done
+    known = How(*how)
+    if any(isinstance(x, list | tuple) for x in (a, b, c, out)):
+        from gemmgen.api.gemm_lists import is_of_lists, of_lists
+
+        options = {**known._asdict(), "alpha": alpha, "beta": beta, "out": out, **operands}
+        if is_of_lists(a, b, c, options):
+            _calls.last = None
+            return of_lists(gemm, {"a": a, "b": b, "c": c, "out": out}, options)
+    if below_autograd and "torch" in sys.modules:
+        with sys.modules["torch"].no_grad():
+            return _checked((a, b, c, out), (alpha, beta), known, operands)
+    return _checked((a, b, c, out), (alpha, beta), known, operands)
+
+
+def _of_tensors(
+    arrays: tuple[object, object, object, object],
+    factors: tuple[complex, complex],
+    how: How,
+    operands: Mapping[str, object],
+    below_autograd: bool,
+) -> object:
+    """A product of CPU tensors as that of NumPy's arrays over the same memory; None if NumPy does not see them."""
+    *_, c, out = arrays
+    if how[_DTYPE] is not None:
+        return None
+    records = not below_autograd and sys.modules["torch"].is_grad_enabled()
+    seen = host_arrays((*arrays, *operands.values()), records)
+    if seen is None:
+        return None
+    x, y, z, into, *others = seen
+    # One object twice, as c and out may be, is one array. A named backend leaves no product to NumPy itself.
+    into = z if out is c else into
+    how = cast("How", (*how[:_BACKEND], how[_BACKEND] or "opencl", *how[_BACKEND + 1 :]))
+    by_name = dict(zip(operands, others, strict=True)) if others else _NO_OPERANDS
+    result = _multiply(x, y, z, into, *factors, how, by_name, False)
+    given = c if out is None else out
+    return host_tensor(result) if given is None else given
+
+
+def _checked(
+    arrays: tuple[object, object, object, object],
+    factors: tuple[complex, complex],
+    how: How,
+    operands: Mapping[str, object],
+) -> object:
+    """A product with all checks. It is prepared for later calls, if that is possible."""
+    a, b, c, out = arrays
+    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate
     expect_operands("gemm", operands)
     if problems := flag_problems(flags):
         raise SpecError(problems)
-    library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    conj = bool(conjugate_a), bool(conjugate_b)
-    extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, conj, bool(emulate))
-    turned = bool(transpose_a), bool(transpose_b)
-    request = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra)
-    result = replace(request, key=key).run(schedule, backend, device)
+    library = library_of({"a": a, "b": b, "c": c, "out": out}, how.backend)
+    conj = bool(how.conjugate_a), bool(how.conjugate_b)
+    extra = Extra.of(how.epilogue, (how.prologue_a, how.prologue_b), operands, conj, bool(how.emulate))
+    turned = bool(how.transpose_a), bool(how.transpose_b)
+    request = _Request.of(library, arrays, factors, turned, how.dtype, extra)
+    kept = Kept(how, arrays) if c is None or out is None or c is out else None
+    result = replace(request, kept=kept).run(how.schedule, how.backend, how.device)
     given = c if out is None else out
-    return cast("AnyArray", library.finish(result) if given is None else given)
+    return library.finish(result) if given is None else given
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A call that may be kept: what it said, with its arrays A, B, C and out."""
+
+    how: How
+    arrays: tuple[object, object, object, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +254,10 @@ class _Request:
     """A call that has been checked.
 
     Attributes:
-        addend: what beta scales; None where that is not read.
-        target: where the result goes; None for a new array.
+        addend: the array that beta scales; None if it is not read.
+        target: the array for the result; None for a new one.
         turned: whether A and B are transposed.
-        key: of calls like this one, where those can be shorter.
+        kept: the call, if it may be kept for others like it.
     """
 
     library: Library
@@ -129,7 +271,7 @@ class _Request:
     product: Product
     types: Types
     extra: Extra
-    key: repeated.Key | None = None
+    kept: Kept | None = None
 
     @classmethod
     def of(
@@ -172,8 +314,12 @@ class _Request:
     def run(self, schedule: Schedule | str | None, backend: str | None, device: object) -> Operand:
         """Compute it; the result. Raises: DtypeError, ScheduleError, DeviceError."""
         if not self.types.on_host:
+            kind, work = self._plain_kind(), self._work
+            if kind is not None and self.alpha == 1 and calibration.prefers_numpy(kind, work):
+                return self._by_numpy(work)
             return self._by_kernels(schedule, backend or self.library.backends[0], device)
         if schedule is None and backend is None and device is None:
+            _calls.last = Choice("numpy", "", f"no kernel has elements of {self.types.result}")
             return self._on_host()
         raise DtypeError(
             f"no kernel has elements of {self.types.result}, which NumPy alone can multiply: "
@@ -199,10 +345,7 @@ class _Request:
     def _launch(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> None:
         library, types, product = self.library, self.types, self.product
         stored = self.extra.stored(types.kernel, self.a, self.b)
-        own_a, own_b = (types.elements if dtype is None else numpy_dtype(dtype) for dtype in stored)
-        a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
-        b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
-        calls = list(calls_of(a, b, stack_of(into, product)))
+        a, b, calls = self._calls(into, stored)
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
@@ -216,29 +359,175 @@ class _Request:
         orders = tuple(library.order(x) or "row" for x in (first.a, first.b, first.c))
         beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
         spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
-        if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
-            schedule = UNALIGNED_PRESET
+        any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
-        kernel = kernel_for(backend, where, spec, schedule, shape, products, promise_of(library, spec, calls))
-        elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
-        type_a, type_b = elements
+        about = backend, where, spec, schedule, shape, products, promise_of(library, spec, calls)
+        kernel, pending = kernel_now(*about, any_address, library.must_wait())
+        choice = Choice(backend, kernel.source.name, _why(schedule, pending))
+        _calls.last = choice
         operands = self.extra.arrays(library, spec)
+        if isinstance(library, DeviceLibrary):
+            gpu, is_provisional = cast("CudaKernel", kernel), pending is not None
+            self._queue(gpu, spec, calls, operands, into, is_mirrored, (a, b), is_provisional, choice)
+            _expect_pending(pending)
+            return
         for call in calls:
-            kernel(
-                library.view(call.a, type_a),
-                library.view(call.b, type_b),
-                library.view(call.c, sums),
-                alpha=self.alpha,
-                beta=self.beta,
-                **operands,
-            )
-        as_given = a.array is self.a.array and b.array is self.b.array and into.dtype == types.result
-        if self.key is not None and as_given and (self.target is None or into is self.target):
-            repeated.remember(self.key, kernel, is_mirrored)
+            kernel(*self._views(spec, call), alpha=self.alpha, beta=self.beta, **operands)
+        if len(calls) == 1 and self._is_in_place(into, (a, b), operands):
+            views = self._views(spec, calls[0])
+            self._keep(kernel, views, operands, into, is_mirrored, pending is not None, choice)
+            _expect_pending(pending)
+
+    def _is_in_place(self, into: Operand, read: tuple[Operand, Operand], operands: Mapping[str, object]) -> bool:
+        """Whether a call like this one needs no copies, on the host."""
+        is_converted = into.dtype != self.types.result or (self.target is not None and into is not self.target)
+        if self.kept is None or is_converted or not self.product.shape:
+            return False
+        given = self.extra.operands
+        is_given = len(operands) == len(given) and all(x is given[name] for name, x in operands.items())
+        return is_given and read[0].array is self.a.array and read[1].array is self.b.array
+
+    def _keep(
+        self,
+        kernel: Kernel,
+        views: tuple[ArrayLike, ArrayLike, ArrayLike],
+        operands: Mapping[str, object],
+        into: Operand,
+        is_mirrored: bool,
+        is_provisional: bool,
+        choice: Choice,
+    ) -> None:
+        """Keep a call, if the backend prepares calls with such arrays."""
+        factors = self.alpha, self.beta
+        found = kernel.prepare({**dict(zip("abc", views, strict=True)), **operands}, factors)
+        if found is None or self.kept is None:
+            return
+        more = [cast("npt.NDArray[np.generic]", x) for x in operands.values()]
+        own = reach_of(self.a), reach_of(self.b), reach_of(into)
+        reach = *own, *(x.nbytes for x in more)
+        call = found.of_product(self.product.shape, self.types.result, reach, is_mirrored)
+        *_, c, out = self.kept.arrays
+        arrays = (*self.kept.arrays[:2], c if out is None else out)
+        how = tuple(self.kept.how), c is None
+        call.about = choice
+        kind = None if is_provisional else self._plain_kind()
+        if kind is None or not isinstance(call, HostCall):
+            call.keep(_calls, how, arrays, factors, operands, is_provisional)
+        else:
+            both = calibration.Beside(call, calibration.NumPyCall(own, self._work), kind, self._work)
+            keep(_calls, how, arrays, factors, operands, both)
+
+    def _plain_kind(self) -> calibration.Kind | None:
+        """The kind of a plain product of NumPy's matrices, which NumPy itself may compute if alpha is 1; None for
+        others.
+        """
+        a, b, types = self.a, self.b, self.types.result
+        target = types if self.target is None else self.target.dtype
+        if self.kept is None or self.kept.how != _PLAIN or self.beta != 0 or self.extra.operands:
+            return None
+        if type(self.library) is not NumPy or len(a.shape) != 2 or len(b.shape) != 2:
+            return None
+        is_own = types.name in calibration.TYPES and a.dtype == b.dtype == types == target and types.isnative
+        if not (is_own and a.order and b.order and calibration.is_on()):
+            return None
+        return calibration.Kind(types.name, (a.order, b.order), 1 in self.product.shape)
+
+    @property
+    def _work(self) -> int:
+        """Multiply-adds."""
+        return prod(self.product.shape) * self.product.k
+
+    def _by_numpy(self, work: int) -> Operand:
+        """Compute a plain product by NumPy, and keep the call."""
+        assert self.kept is not None
+        *_, c, out = self.kept.arrays
+        given = (*self.kept.arrays[:2], c if out is None else out)
+        result = self._on_host()
+        call = calibration.NumPyCall((reach_of(self.a), reach_of(self.b), reach_of(result)), work)
+        _calls.last = call
+        keep(_calls, (tuple(self.kept.how), c is None), given, (self.alpha, self.beta), {}, call)
+        return result
+
+    def _calls(self, into: Operand, stored: tuple[DType | None, DType | None]) -> tuple[Operand, Operand, list[Call]]:
+        """A and B as kernels read them, and the calls that compute the stack. If strides leave more than a few calls,
+        a copy takes less time.
+        """
+        product, types = self.product, self.types
+        own_a, own_b = (types.elements if dtype is None else numpy_dtype(dtype) for dtype in stored)
+        a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
+        b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
+        calls = list(calls_of(a, b, stack_of(into, product)))
+        if len(calls) > MOST_LAUNCHES and isinstance(self.library, DeviceLibrary):
+            copied = self.library.copy(self.a, own_a).as_stack(self.turned[0], False).broadcast(product.batch)
+            other = self.library.copy(self.b, own_b).as_stack(self.turned[1], True).broadcast(product.batch)
+            # Only those are copied that have to be.
+            for left, right in ((copied, b), (a, other), (copied, other)):
+                fewer = list(calls_of(left, right, stack_of(into, product)))
+                if len(fewer) <= MOST_LAUNCHES:
+                    return left, right, fewer
+        return a, b, calls
+
+    def _views(self, spec: GemmSpec, call: Call) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+        """The arrays of a call, in the types of its kernel."""
+        view, sums = self.library.view, numpy_dtype(self.types.sums)
+        elements = [numpy_dtype(spec.element(x)) for x in "ab"]
+        return view(call.a, elements[0]), view(call.b, elements[1]), view(call.c, sums)
+
+    def _queue(
+        self,
+        kernel: CudaKernel,
+        spec: GemmSpec,
+        calls: Sequence[Call],
+        operands: Mapping[str, object],
+        into: Operand,
+        is_mirrored: bool,
+        read: tuple[Operand, Operand],
+        is_provisional: bool,
+        choice: Choice,
+    ) -> None:
+        """Queue all calls on a GPU, and keep them for calls like this one."""
+        from gemmgen.runtime.cuda_calls import Step, keep
+
+        plans: dict[Hashable, Plan] = {}
+        steps = []
+        more = cast("list[DeviceMatrix]", list(operands.values()))
+        for call in calls:
+            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
+            # Calls differ in addresses only, and these matter by their alignment only.
+            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
+            if low not in plans:
+                plans[low] = kernel.plan(*matrices, (self.alpha, self.beta), operands)
+            kernel.queue(plans[low], [*matrices, *more])
+            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        if self.kept is None or len(steps) > MOST_STEPS or (self.target is not None and into is not self.target):
+            return
+        a, b = self.a, self.b
+        given = {name: x for name, x in self.extra.operands.items() if x is not None}
+        whole = all(x.array is y for x, y in zip(more, given.values(), strict=True))
+        copies = read[0].array is not a.array, read[1].array is not b.array
+        is_converted = into.dtype != self.types.result or (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype)
+        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans.values()}) > 1:
+            return
+        *_, c, out = self.kept.arrays
+        plan = replace(
+            next(iter(plans.values())),
+            steps=tuple(steps),
+            mirrored=is_mirrored,
+            shape=self.product.shape,
+            turned=False,
+            dtype=self.types.result.name,
+            reach=(reach_of(a), reach_of(b), reach_of(into)),
+            copies=copies,
+            provisional=is_provisional,
+            about=choice,
+            grads=any(getattr(x, "requires_grad", False) for x in (*self.kept.arrays, *given.values())),
+        )
+        arrays = (*self.kept.arrays[:2], c if out is None else out)
+        keep(_calls, (tuple(self.kept.how), c is None), arrays, (self.alpha, self.beta), given, plan)
 
     def _prefers_mirror(self, call: Call, backend: str, device: object, stored: tuple[object, object]) -> bool:
-        """Whether the transpose of C had better be computed, and nothing beside the product speaks of rows or of A."""
+        """Whether to compute the transpose of C: it is faster, and no prologue or epilogue depends on rows or on A."""
         extra = self.extra
         is_conjugated = self.types.kernel.real is not None and any(extra.conj)
         if stored != (None, None) or extra.epilogue or extra.emulate or any(extra.prologues) or is_conjugated:
@@ -246,14 +535,14 @@ class _Request:
         return self.library.prefers_mirror(call) or (call.prefers_mirror and self._has_vectors(backend, device))
 
     def _has_vectors(self, backend: str, device: object) -> bool:
-        """Whether the device computes such a product by vectors."""
+        """Whether the device computes this product with vectors of its own (CPUs)."""
         types = self.types
         if types.kernel not in (F32, F64) or types.sums != types.kernel:
             return False
         return "vectors" in target_for(backend, device, GemmSpec(dtype=types.kernel)).features
 
     def _on_host(self) -> Operand:
-        """By NumPy, for elements that no device has."""
+        """Multiply by NumPy, for elements that no device supports."""
         result = self.types.result
         arrays = [cast("npt.NDArray[np.generic]", x.array).astype(result, copy=False) for x in (self.a, self.b)]
         arrays = [np.conj(x) if c else x for x, c in zip(arrays, self.extra.conj, strict=True)]
@@ -267,7 +556,7 @@ class _Request:
         return target
 
     def _ready(self, operand: Operand, dtype: Dtype, turned: bool, column: bool) -> Operand:
-        """A or B as a stack of matrices that kernels can read: as it is, or else copied."""
+        """A or B as a stack of matrices that kernels can read: the array itself, or a copy."""
         stack = operand.as_stack(turned, column)
         known = operand.dtype == dtype and operand.dtype.isnative
         if known and self.library.is_aligned(operand) and stack.order is not None:
@@ -277,6 +566,19 @@ class _Request:
     def _is_written_by_kernels(self, target: Operand) -> bool:
         held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
         return held and stack_of(target, self.product).order is not None
+
+
+def _why(schedule: Schedule | str | None, pending: Hashable | None) -> str:
+    """Why a kernel was run."""
+    if pending is not None:
+        return "it is there while the kernel of this size is compiled"
+    return "chosen by sizes, types, addresses and device" if schedule is None else "its schedule was named"
+
+
+def _expect_pending(key: Hashable | None) -> None:
+    """Drop provisional calls, if the kernel that replaces theirs came while they were kept."""
+    if key is not None and not aside.is_pending(key):
+        _calls.drop_provisional()
 
 
 @lru_cache(1024)
@@ -298,9 +600,15 @@ def _spec(
     return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
 
 
+def reach_of(operand: Operand) -> int:
+    """The bytes from the first to the last element of an array whose strides are not negative."""
+    steps = zip(operand.shape, operand.strides, strict=True)
+    return sum((extent - 1) * step for extent, step in steps) + operand.dtype.itemsize
+
+
 def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> int:
-    """What all leading dimensions are multiples of: a vector, as kernels that copy boxes ask for, of what A or B is
-    stored in, or at least of what is multiplied; or one element.
+    """The `ld_multiple` that all leading dimensions keep. It is one vector, as kernels with TMA need it: of the stored
+    elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
     """
     sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
     matrices = [x for call in calls for x in (call.a, call.b, call.c)]
@@ -309,7 +617,7 @@ def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> int:
 
 
 def stack_of(target: Operand, product: Product) -> Operand:
-    """A result with the rows and columns that it lacks where A or B is a vector."""
+    """The result as a stack of matrices. It adds the dimension that is missing if A or B is a vector."""
     shape, strides = list(target.shape), list(target.strides)
     if product.is_column:
         shape.append(1)

@@ -1,64 +1,60 @@
-"""`gemmgen.gemm` of lists of matrices: one launch where kernels take arrays of addresses, else one for each product."""
+"""`gemmgen.gemm` of lists of matrices: one launch if kernels take arrays of addresses, or else one for each product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmgen.api.extras import Extra
 from gemmgen.api.kernels import kernel_for
-from gemmgen.api.libraries import Library
-from gemmgen.api.library_of import library_of
+from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Operand
+from gemmgen.backends import BACKENDS
+from gemmgen.backends import backend as find_backend
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import MATRIX_DTYPES, RESULTS
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
 from gemmgen.runtime.lists import MOST_TOLD, collisions, labelled
-from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
-Gemm = TypeVar("Gemm", bound=Callable[..., object])
-#: Options of a call that a listed kernel has an answer to; with others each product is a call.
+if TYPE_CHECKING:
+    from gemmgen.schedule import Schedule
+
+#: Options that a kernel of a listed spec supports. With other options each product is a separate call.
 _KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "emulate", "schedule", "backend", "device", "out"}
 
 
-def takes_lists(one: Gemm) -> Gemm:
-    """`gemm` that also takes lists (or tuples) of matrices as a, b, c and out."""
+def is_of_lists(a: object, b: object, c: object, options: Mapping[str, object]) -> bool:
+    """Whether a call is one of lists (or tuples) of matrices. A list of NumPy arrays is one stack, as NumPy converts
+    it, unless its rows matter.
+    """
+    given = {"a": a, "b": b, "c": c, "out": options.get("out")}
+    lists = {name: value for name, value in given.items() if _is_list(value)}
+    return bool(lists) and not (_are_stacks(lists) and not (any(lists.values()) and _of_rows(options)))
 
-    @wraps(one)
-    def gemm(a: object, b: object, c: object = None, **options: object) -> object:
-        given = {"a": a, "b": b, "c": c, "out": options.get("out")}
-        lists = {name: value for name, value in given.items() if _is_list(value)}
-        # NumPy makes a stack of its own arrays, and a stack is the result.
-        stacks = not lists.keys() & {"c", "out"} and all(_is_numpys(value) for value in lists.values())
-        if stacks and not (any(lists.values()) and _of_rows(options)):
-            return one(a, b, c, **options)
-        results = _of_lists(one, given, options)
-        return np.stack(cast("Sequence[npt.NDArray[np.generic]]", results)) if stacks else results
 
-    return cast("Gemm", gemm)
+def _are_stacks(lists: Mapping[str, object]) -> bool:
+    return not lists.keys() & {"c", "out"} and all(_is_numpys(value) for value in lists.values())
 
 
 def _of_rows(options: Mapping[str, object]) -> bool:
-    """Whether anything asked for is for the rows of single products, which those of a stack may be made one of."""
+    """Whether a formula depends on the rows of a single product, since stacks may be folded into one matrix."""
     texts = options.get("prologue_a"), options.get("prologue_b")
     operands = {name: x for name, x in options.items() if name in OPERANDS and x is not None}
     try:
         extra = Extra.of(cast("str", options.get("epilogue")), cast("tuple[str, str]", texts), operands, (False, False))
         return bool(extra.of_rows)
     except SpecError:
-        return False  # which the call says
+        return False  # the call itself reports it
 
 
 def _is_list(value: object) -> bool:
-    """Whether it is a list of arrays; an empty one is, too, where a result is."""
+    """Whether `value` is a list of arrays. An empty list counts if the result is one."""
     return isinstance(value, list | tuple) and all(len(getattr(x, "shape", ())) == 2 for x in value)
 
 
@@ -66,10 +62,22 @@ def _is_numpys(value: object) -> bool:
     return all(isinstance(x, np.ndarray) for x in cast("Sequence[object]", value))
 
 
-def _of_lists(
-    one: Callable[..., object], given: Mapping[str, object], options: Mapping[str, object]
-) -> Sequence[object]:
-    """The list that was given for the results, or a new one. Raises: SpecError."""
+def of_lists(one: Callable[..., object], given: Mapping[str, object], options: Mapping[str, object]) -> object:
+    """The results: the list that was passed for them, or a new one; for lists of NumPy arrays alone a stack.
+
+    Args:
+        one: `gemm`, for a product.
+        given: a, b, c and out.
+        options: the other arguments, with out.
+
+    Raises: SpecError.
+    """
+    results = _listed(one, given, options)
+    stacks = _are_stacks({name: value for name, value in given.items() if _is_list(value)})
+    return np.stack(cast("Sequence[npt.NDArray[np.generic]]", results)) if stacks else results
+
+
+def _listed(one: Callable[..., object], given: Mapping[str, object], options: Mapping[str, object]) -> Sequence[object]:
     count = _count(given, options)
     result = given["c"] if given["out"] is None else given["out"]
     listed = cast("Sequence[object] | None", result)
@@ -96,7 +104,7 @@ def _of_lists(
 
 
 def _count(given: Mapping[str, object], options: Mapping[str, object]) -> int:
-    """How many products there are. Raises: SpecError."""
+    """The number of products. Raises: SpecError."""
     named = {name: value for name, value in {**given, **options}.items() if value is not None}
     arrays = {name: value for name, value in named.items() if name in given or name in OPERANDS}
     counts = {name: len(cast("Sequence[object]", value)) for name, value in arrays.items() if _is_list(value)}
@@ -120,7 +128,7 @@ def _count(given: Mapping[str, object], options: Mapping[str, object]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A call of one kernel with the lists as they are."""
+    """One launch for all products, with the matrices in place."""
 
     spec: GemmSpec
     backend: str
@@ -137,14 +145,15 @@ class _Listed:
         given: Mapping[str, object],
         options: Mapping[str, object],
     ) -> _Listed | None:
-        """None where a call for each product is to say what is wrong, or to copy what a kernel can't take."""
+        """The call, or None if a call for each product is needed: to report problems, or to copy matrices."""
         targets = [x for x in (given["c"], given["out"]) if x is not None]
         beside = {name for name, x in options.items() if x is not None and x is not False} - _KNOWN - set(OPERANDS)
         if len(targets) != 1 or beside or any(_is_list(options.get(name)) for name in OPERANDS):
             return None
         backend = cast("str", options.get("backend")) or library.backends[0]
         a, b, c = ([x for name, x in known.items() if name[0] in letters] for letters in ("a", "b", "co"))
-        if backend == "opencl" or not all(_alike(each) for each in (a, b, c)):
+        takes_lists = backend in BACKENDS and "address_lists" not in find_backend(backend).lacks
+        if not takes_lists or not all(_alike(each) for each in (a, b, c)):
             return None
         first_a, first_b, first_c = (cast(Operand, each[0]) for each in (a, b, c))
         spec = _spec(first_a, first_b, first_c, options)
@@ -161,9 +170,8 @@ class _Listed:
     def run(self, options: Mapping[str, object]) -> Sequence[object]:
         """The list of results."""
         schedule = cast("Schedule | str | None", options.get("schedule"))
-        if schedule is None and not self.aligned:
-            schedule = UNALIGNED_PRESET
-        kernel = kernel_for(self.backend, self.device, self.spec, schedule, self.size, len(self.matrices[2]))
+        count, any_address = len(self.matrices[2]), not self.aligned
+        kernel = kernel_for(self.backend, self.device, self.spec, schedule, self.size, count, 1, any_address)
         operands = {name: value for name, value in options.items() if name in OPERANDS}
         alpha, beta = cast("complex", options.get("alpha", 1)), cast("complex", options.get("beta", 0))
         kernel(*self.matrices, alpha=alpha, beta=beta, **operands)
@@ -171,7 +179,7 @@ class _Listed:
 
 
 def _alike(each: Sequence[Operand | None]) -> bool:
-    """Whether one kernel takes them all: one shape, one type, one leading dimension."""
+    """Whether one kernel takes all matrices: they have one shape, one type and one leading dimension."""
     first = each[0]
     return first is not None and all(
         x is not None and (x.shape, x.strides, x.dtype) == (first.shape, first.strides, first.dtype) for x in each
@@ -179,7 +187,7 @@ def _alike(each: Sequence[Operand | None]) -> bool:
 
 
 def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> GemmSpec | None:
-    """What a kernel computes of the matrices, if there is one that takes them as they are."""
+    """The spec of a kernel that takes the matrices in place, or None."""
     orders = a.order, b.order, c.order
     dtype = next((x for x in MATRIX_DTYPES.values() if numpy_dtype(x) == a.dtype == b.dtype), None)
     result = next((x for x in RESULTS[dtype] if numpy_dtype(x) == c.dtype), None) if dtype else None

@@ -1,4 +1,4 @@
-"""What is wrong with a call of `gemmgen.gemm`: each function adds to a list of problems, or returns one."""
+"""Checks of a call of `gemmgen.gemm`. Each function returns a list of problems, or adds to one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gemmgen.api.libraries import Dtype, Library
 from gemmgen.api.matmul import Operand, Product, text
 from gemmgen.api.promotion import Types, types_of
 from gemmgen.ir.dtypes import DType
-from gemmgen.runtime.overlaps import meets_itself, overlap
+from gemmgen.runtime.views import meets_itself, overlap
 
-#: What `gemm` calls its flags, in order.
+#: The names of `gemm`'s flags, in order.
 _FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate")
 
 
 def flag_problems(flags: tuple[object, ...]) -> list[str]:
-    """Flags that are neither true nor false: a text is no answer, whatever it says."""
+    """Problems: flags that are not bool. A string is refused, whatever it says."""
     return [
         f"{name} = {value!r} is of type {type(value).__name__}: pass True or False"
         for name, value in zip(_FLAGS, flags, strict=True)
@@ -28,7 +28,7 @@ def flag_problems(flags: tuple[object, ...]) -> list[str]:
 def result_types(
     library: Library, a: Operand, b: Operand, dtype: object, target: Operand | None, problems: list[str]
 ) -> Types | None:
-    """The types of the elements, the sums and the result; None where there are problems."""
+    """The types of the elements, the sums and the result; None if there are problems."""
     try:
         promoted = a.dtype if a.dtype == b.dtype else library.promote(a.dtype, b.dtype)
     except TypeError as error:
@@ -39,11 +39,12 @@ def result_types(
         wanted = None if dtype is None else library.dtype(dtype)
     except TypeError as error:
         problems.append(f"dtype = {dtype!r} is no element type ({error}): pass one such as np.float32")
-    return types_of(promoted, wanted, None if target is None else target.dtype, problems)
+    into = None if target is None else target.dtype
+    return types_of(promoted, wanted, into, problems, library.default_result(promoted), library.has_float8)
 
 
 def factor_problems(factors: tuple[object, object], has_c: bool, problems: list[str]) -> None:
-    """What is wrong with alpha and beta, of all types; kernels check them against their own."""
+    """Problems with alpha and beta that do not depend on the type. Kernels check them against their own type."""
     for name, value in zip(("alpha", "beta"), factors, strict=True):
         if not isinstance(value, numbers.Number | np.bool_):
             problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a number")
@@ -56,7 +57,7 @@ def factor_problems(factors: tuple[object, object], has_c: bool, problems: list[
 def target_problems(
     library: Library, name: str, target: Operand, product: Product, inputs: tuple[Operand, Operand]
 ) -> list[str]:
-    """Of the array, called `name`, that the result goes to."""
+    """Problems with the array for the result, called `name`."""
     problems = []
     if target.shape != product.shape:
         problems.append(
@@ -75,7 +76,7 @@ def target_problems(
 
 
 def addend_problems(addend: Operand, target: Operand, library: Library) -> list[str]:
-    """Of a c that goes to another out before the product is added."""
+    """Problems with a c that is copied to another `out` before the product is added."""
     problems = []
     try:
         fits = np.broadcast_shapes(addend.shape, target.shape) == target.shape
@@ -96,10 +97,10 @@ def as_they_are(
     target: Operand | None,
     stored: tuple[DType | None, DType | None],
 ) -> list[str]:
-    """What would take a copy, of arrays whose library makes none.
+    """Problems: arrays that would have to be copied, if their library makes no copies.
 
     Args:
-        stored: the types in which a prologue finds A and B; None where they must be converted before.
+        stored: the stored types of A and B that a prologue reads; None if they must be converted before.
     """
     a, b = operands
     named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))

@@ -1,51 +1,106 @@
-"""Kernels that are made once for each spec, schedule and device, and kept in the process."""
+"""The process's cache of compiled kernels, by spec, sizes and device."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from math import prod
+from typing import TYPE_CHECKING, Protocol, cast
 
-from gemmgen.api import on_disk
-from gemmgen.api.compile import compile as compile_kernel
+from gemmgen.api import aside, on_disk
+from gemmgen.api.compile import emitted, promised_specs, wider
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import BLOCK_FEATURES, Target
-from gemmgen.runtime.kept import Kept
-from gemmgen.schedule import Schedule
+from gemmgen.runtime.cache import Kept, once
+from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.selection import FORMS, Chosen, chosen, loaded
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
+if TYPE_CHECKING:
+    from gemmgen.runtime.calls import Factors, PreparedCall
+    from gemmgen.schedule import Schedule
+
 Shape = tuple[int, int, int]
-Choice = tuple[Schedule, GemmSpec]
 
 
 class Kernel(Protocol):
-    """What a compiled kernel of any backend is called with."""
+    """The call of a compiled kernel of any backend."""
+
+    source: Source
 
     def __call__(
         self, a: object, b: object, c: object, *, alpha: complex, beta: complex, **operands: object
     ) -> object: ...
-
-    def again(
-        self, arrays: Mapping[str, object], alpha: complex | None, beta: complex | None, /
-    ) -> tuple[object, object] | None: ...
+    def prepare(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A device as `gemmgen.compile` takes it, and what it can do."""
+class Question:
+    """A spec with known assumptions, the schedule if it is named, sizes, the number of products, and a target. All
+    answers are kept on disk. With them a start imports neither passes nor printers, nor schedules.
+    """
 
-    device: object
+    spec: GemmSpec
+    named: Schedule | None
+    shape: Shape
+    products: int
     target: Target
+    backend: str
+
+    def choice(self) -> tuple[Schedule, GemmSpec]:
+        """The schedule, and the spec with the assumptions that it needs."""
+        about = self.spec, self.named, self.shape, self.products, self.target
+        return on_disk.remembered("choice", about, lambda: choice(*about))
+
+    def source(self, spec: GemmSpec) -> Source:
+        """The source of a spec with that schedule."""
+        return on_disk.remembered("twin", (self, spec), lambda: self._emitted(self.choice()[0], spec))
+
+    def answer(self) -> Answer:
+        """What computes the product."""
+        return Answer(*on_disk.remembered("product", (self,), self._answer), self)
+
+    def _answer(self) -> tuple[Source, tuple[GemmSpec, ...]]:
+        schedule, spec = self.choice()
+        variants = promised_specs(spec, schedule, self.target) if self.backend == "cuda" else ()
+        return self._emitted(schedule, spec), variants
+
+    def _emitted(self, schedule: Schedule, spec: GemmSpec) -> Source:
+        return emitted(spec, schedule, None, self.backend, self.target, FORMS.get(self.backend))
 
 
-#: (backend, device as it was asked for, what it must have) -> which that is.
-_places: Kept[tuple[str, Hashable, frozenset[str]], Place] = Kept(64)
-#: (backend, device as it was asked for, spec, sizes with the number of products, schedule if it is named) -> the
-#: schedule, and the spec with what that must be promised.
-_choices: Kept[tuple[str, Hashable, GemmSpec, tuple[int, ...], Schedule | None], Choice] = Kept(4096)
-#: The kernels themselves: compiled code, so fewer.
-_kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What computes a product.
+
+    Attributes:
+        source: the source, whose spec has the assumptions that its schedule needs.
+        variants: the specs of its variants with more assumptions (CUDA).
+        question: from which the schedule follows.
+    """
+
+    source: Source
+    variants: tuple[GemmSpec, ...]
+    question: Question
+
+
+#: (backend, device argument, required features) -> the device.
+_places: Kept[tuple[str, Hashable, frozenset[str]], Chosen] = Kept(64)
+#: (backend, device argument, spec, sizes with the number of products, schedule if it is named) -> the answer.
+_answers: Kept[tuple[str, Hashable, GemmSpec, tuple[int, ...], Schedule | None], Answer] = Kept(4096)
+#: The compiled kernels; fewer, since they hold code.
+_kernels: Kept[tuple[str, Hashable, Source, tuple[GemmSpec, ...]], Kernel] = Kept(256)
+
+#: (backend, device argument, spec, whether it takes matrices at any address) -> the kernel without workspaces that was
+#: chosen for the largest product, with that product's multiply-adds. It serves all sizes.
+_any: dict[tuple[str, Hashable, GemmSpec, bool], tuple[int, Kernel]] = {}
+#: What was asked for by products without a named schedule, where somebody wants to know (`gemmgen tune --trace`):
+#: backend, spec, sizes, number of products.
+asked: list[tuple[str, GemmSpec, Shape, int]] | None = None
+#: Multiply-adds that another kernel may compute meanwhile: so many times its own, or as many as take it 50 ms at most.
+BEYOND_ITS_OWN, FEW, FEW_ON_GPUS = 8, 2**24, 2**34
 
 
 def kernel_for(
@@ -56,55 +111,127 @@ def kernel_for(
     shape: Shape,
     products: int = 1,
     ld_multiple: int = 1,
+    any_address: bool = False,
 ) -> Kernel:
-    """The kernel of a spec and a schedule for a device; by `gemmgen.choose` where no schedule is named.
+    """The kernel of a spec and a schedule for a device. `gemmgen.choose` chooses if no schedule is named.
 
     Args:
-        products: of a batch.
-        ld_multiple: what leading dimensions are known to be multiples of; promised to schedules that can't be had
-            without it, since other kernels find out for each call.
+        products: the number of products of a batch.
+        ld_multiple: leading dimensions are known to be multiples of this. Only schedules that need this assumption get
+            it, since other kernels check each call.
+        any_address: whether the schedule must take matrices that begin at any address, if none is named.
 
     Raises: ScheduleError, DeviceError with every problem.
     """
-    device = _named(device)
-    if not isinstance(schedule, Schedule | str | None):
-        raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
-    if isinstance(schedule, str):
-        from gemmgen import presets
-
-        schedule = presets.load(schedule).schedule
-    named, kept = schedule, replace(spec, ld_multiple=ld_multiple)
-    chosen, promised = _choices.get(
+    device, is_chosen = _named(device), schedule is None
+    wanted = UNALIGNED_PRESET if is_chosen and any_address else schedule
+    named = None if wanted is None else _named_schedule(wanted)
+    if asked is not None and is_chosen:
+        asked.append((backend, spec, shape, products))
+    kept = replace(spec, ld_multiple=ld_multiple)
+    found = _answers.get(
         (backend, device, kept, (*shape, products), named),
-        lambda: _remembered_choice(kept, named, shape, products, _place(backend, device, spec).target),
+        lambda: Question(
+            kept,
+            named or _recorded(backend, _place(backend, device, spec), kept, shape, products),
+            shape,
+            products,
+            _place(backend, device, spec).target,
+            backend,
+        ).answer(),
     )
-    return _kernels.get((backend, device, promised, chosen), lambda: _make(backend, device, promised, chosen))
+    key = backend, device, found.source, found.variants
+    kernel = _kernels.get(key, lambda: _made(_place(backend, device, spec), found))
+    if is_chosen and not found.source.workspaces:
+        # A promise that the schedule does not need is not in the source's spec.
+        for each in {kept, replace(kept, ld_multiple=found.source.spec.ld_multiple)}:
+            _note((backend, device, each), kernel, products * prod(shape), any_address)
+    return kernel
+
+
+def _note(about: tuple[str, Hashable, GemmSpec], kernel: Kernel, work: int, any_address: bool) -> None:
+    """Note a kernel for calls that can't wait for their own."""
+    takes_any = any_address or _takes_any_alignment(kernel.source)
+    if takes_any and work > _any.get((*about, True), (0, None))[0]:
+        _any[*about, True] = work, kernel
+    known, _ = _any.get((*about, False), (0, None))
+    # A kernel for any address is slow beside one that is chosen for aligned matrices.
+    if not known or (work > known and not any_address):
+        _any[*about, False] = work, kernel
+
+
+def _takes_any_alignment(source: Source) -> bool:
+    """Whether matrices may begin at any address, and lines be any number of elements apart."""
+    return source.spec.ld_multiple == 1 and source.alignment <= min(source.spec.element(x).size for x in "ab")
+
+
+def kernel_now(
+    backend: str,
+    device: object,
+    spec: GemmSpec,
+    schedule: Schedule | str | None,
+    shape: Shape,
+    products: int = 1,
+    ld_multiple: int = 1,
+    any_address: bool = False,
+    must_wait: bool = False,
+) -> tuple[Kernel, Hashable | None]:
+    """As `kernel_for`, but without waiting, if no schedule is named: if the kernel is not there, another one of the
+    same types and orders, while its own is compiled aside.
+
+    Args:
+        must_wait: whether the kernel must be the one that is chosen.
+
+    Returns: the kernel; and, if it is another one, the key by which its own is compiled aside.
+    """
+    about = backend, device, spec, schedule, shape, products, ld_multiple, any_address
+    if schedule is not None or must_wait or not aside.is_on():
+        return kernel_for(*about), None
+    device, kept = _named(device), replace(spec, ld_multiple=ld_multiple)
+    other = _other((backend, device), (kept, replace(spec, ld_multiple=1)), products * prod(shape), any_address)
+    if other is None:
+        kernel = kernel_for(*about)
+        if not (any_address or _takes_any_alignment(kernel.source)):
+            # Matrices of another alignment may come next.
+            free = backend, device, spec, None, shape, products, 1, True
+            aside.make((backend, device, spec, "any alignment"), lambda: kernel_for(*free))
+        return kernel, None
+    key = backend, device, kept, (*shape, products), _named_schedule(UNALIGNED_PRESET) if any_address else None
+    found = _answers.known(key)
+    known = None if found is None else _kernels.known((backend, device, found.source, found.variants))
+    if known is not None:
+        return known, None
+    aside.make(key, lambda: kernel_for(*about))
+    return other, key
+
+
+def _other(
+    place: tuple[str, Hashable], specs: tuple[GemmSpec, GemmSpec], work: int, any_address: bool
+) -> Kernel | None:
+    """A kernel that is there and takes such a product in not much longer than its own; None if there is none.
+
+    Args:
+        specs: that of the call, and without its promise of leading dimensions.
+    """
+    for spec in specs:
+        own, kernel = _any.get((*place, spec, any_address), (0, None))
+        if kernel is not None and work <= max(BEYOND_ITS_OWN * own, FEW_ON_GPUS if place[0] == "cuda" else FEW):
+            return kernel
+    return None
 
 
 def target_for(backend: str, device: object, spec: GemmSpec) -> Target:
-    """What such a kernel's device can do. Raises: DeviceError."""
+    """The target of the device for such a kernel. Raises: DeviceError."""
     return _place(backend, _named(device), spec).target
 
 
-def _named(device: object) -> Hashable:
-    """A device as it can be asked for. Raises: DeviceError."""
-    if not isinstance(device, Hashable):
-        raise DeviceError(
-            f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
-        )
-    return device
-
-
-def _remembered_choice(spec: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:
-    about = spec, named, shape, products, target
-    return on_disk.remembered("choice", about, lambda: choice(*about))
-
-
-def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:
-    """The schedule, named or chosen, and the spec with what its leading dimensions keep to only if that is asked for:
-    by schedules that copy boxes, or whole words of elements that are less than one.
+def choice(
+    kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target
+) -> tuple[Schedule, GemmSpec]:
+    """The schedule, named or chosen, and the spec. The spec keeps `ld_multiple` only if the schedule needs it: for TMA,
+    or for asynchronous copies of elements smaller than a word.
     """
-    # Not needed by those who know the answer.
+    # Imported late: a cached answer does not need it.
     from gemmgen.choose import choose
     from gemmgen.passes.validate import is_possible
 
@@ -113,35 +240,54 @@ def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, 
     return schedule, free if is_possible(free, schedule, target) else kept
 
 
-def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:
-    place = _place(backend, device, spec)
-    # Each backend has devices of its own, and refuses others'.
-    return cast(Kernel, compile_kernel(spec, schedule, backend, cast("None", place.device)))
+def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> Schedule | None:
+    """The schedule that was measured on the device for such a product, if records have one."""
+    from gemmgen import tuning
+
+    if not tuning.has_records():
+        return None
+    from gemmgen.tuning.recorded import ask
+
+    found = ask(backend, place.device, place.target, spec, shape, products)
+    return None if found is None else found.schedule
 
 
-def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:
+def _named(device: object) -> Hashable:
+    """A device argument as a key. Raises: DeviceError."""
+    if not isinstance(device, Hashable):
+        raise DeviceError(
+            f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
+        )
+    return device
+
+
+def _named_schedule(schedule: object) -> Schedule:
+    """A schedule that is named. Raises: ScheduleError."""
+    from gemmgen.schedule import Schedule
+
+    if isinstance(schedule, str):
+        from gemmgen import presets
+
+        return presets.load(schedule).schedule
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
+    return schedule
+
+
+def _made(place: Chosen, answer: Answer) -> Kernel:
+    """The kernel of an answer, with its 64-bit variant, as `compile` makes it."""
+    source, question = answer.source, answer.question
+    variants = None
+    if question.backend == "cuda":
+        from gemmgen.runtime.variants import Variants
+
+        variants = Variants(source, answer.variants, question.source)
+    kernel = loaded(question.backend, source, place.device, variants)
+    kernel.wider = once(lambda: wider(source.spec, question.choice()[0], question.backend, place.device, None))
+    return cast(Kernel, kernel)
+
+
+def _place(backend: str, device: Hashable, spec: GemmSpec) -> Chosen:
     own = None if spec.emulate and spec.dtype == F16 else spec.dtype.needs
     needs = BLOCK_FEATURES | ({own} if own else set())
-    return _places.get((backend, device, needs), lambda: _find(backend, device, needs))
-
-
-def _find(backend: str, device: Hashable, needs: frozenset[str]) -> Place:
-    """Raises: DeviceError."""
-    if backend == "cuda":
-        from gemmgen.runtime import cuda_devices
-
-        gpu = cuda_devices.pick(cast("None", device))
-        return Place(gpu, cuda_devices.target_of(gpu))
-    if backend == "sycl":
-        from gemmgen.runtime import sycl_devices
-
-        info = sycl_devices.pick(cast("None", device), needs)
-        return Place(info, sycl_devices.target_of(info))
-    from gemmgen.runtime import require_pyopencl
-
-    require_pyopencl()
-    from gemmgen.runtime.devices import target_of
-    from gemmgen.runtime.queues import resolve
-
-    queue = resolve(cast("None", device), needs)
-    return Place(queue, target_of(queue.device))
+    return _places.get((backend, device, needs), lambda: chosen(backend, device, needs))

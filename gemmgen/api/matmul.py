@@ -1,4 +1,4 @@
-"""What a product of arrays of any shape consists of, by the rules of `numpy.matmul`: shapes and strides alone."""
+"""Products of stacks by the rules of `numpy.matmul`, as calls of kernels. Works on shapes and strides only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gemmgen.spec import Order
 
 Shape = tuple[int, ...]
 
-#: What C narrower than is computed as its transpose where A lies by columns: the widest vectors of CPUs.
+#: If C has fewer columns than this and A is column-major, its transpose is computed: the widest vectors of CPUs.
 VECTOR_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An array, seen through a shape and strides of its own.
+    """A view of an array, with its own shape and strides.
 
     Attributes:
-        array: what the elements lie in; its library makes the view when a kernel needs it.
-        strides, offset: in bytes; the offset from the array's first element.
+        array: the array that holds the elements. Its library makes the view when a kernel needs it.
+        strides, offset: in bytes; the offset is from the array's first element.
     """
 
     array: object
@@ -33,10 +33,10 @@ class Operand:
     offset: int = 0
 
     def as_stack(self, transposed: bool, column: bool) -> Operand:
-        """With rows and columns last: a vector is one row, or one column; `transposed` says nothing of it."""
+        """The stack with rows and columns last. A vector becomes one row or one column, whatever `transposed` is."""
         if len(self.shape) == 1:
             shape = (self.shape[0], 1) if column else (1, self.shape[0])
-            # A stride of one element where the extent is 1, so that lines are seen to be what they are.
+            # The stride is one element if the extent is 1, so that the lines count as contiguous.
             size = self.dtype.itemsize
             strides = (self.strides[0], size) if column else (self.shape[0] * size, self.strides[0])
             return replace(self, shape=shape, strides=strides)
@@ -47,7 +47,7 @@ class Operand:
         return replace(self, shape=(*batch, cols, rows), strides=(*steps, across, down))
 
     def broadcast(self, batch: Shape) -> Operand:
-        """The same stack as many times as a batch asks for."""
+        """The stack, broadcast to a batch."""
         own = self.shape[:-2]
         lead = len(batch) - len(own)
         steps = (0,) * lead + tuple(
@@ -57,17 +57,17 @@ class Operand:
 
     @property
     def order(self) -> Order | None:
-        """How each matrix lies, rows preferred; None where lines are not contiguous, or matrices lie backwards."""
+        """The order of each matrix, row-major preferred; None if lines are not contiguous, or strides are negative."""
         return self.first_order("row", "col")
 
     @property
     def order_by_lines(self) -> Order | None:
-        """The same, fewer lines preferred: a column of neighbours is one line, not lines of one element."""
+        """The order with fewer lines preferred: a contiguous column is one line, not lines of one element."""
         rows, cols = self.shape[-2:]
         return self.first_order("col", "row") if rows > cols else self.order
 
     def first_order(self, *orders: Order) -> Order | None:
-        """The first one of these that each matrix lies in."""
+        """The first of these orders that describes each matrix; None if none does."""
         if any(
             extent > 1 and (step < 0 or step % self.dtype.itemsize)
             for extent, step in zip(self.shape[:-2], self.strides[:-2], strict=True)
@@ -82,7 +82,7 @@ class Product:
 
     Attributes:
         batch: extents of the stacks, after broadcasting.
-        is_row, is_column: whether A is a vector, and B.
+        is_row, is_column: whether A is a vector; whether B is one.
     """
 
     batch: Shape
@@ -94,17 +94,17 @@ class Product:
 
     @property
     def shape(self) -> Shape:
-        """The result's."""
+        """The result's shape."""
         return (*self.batch, *(() if self.is_row else (self.m,)), *(() if self.is_column else (self.n,)))
 
 
 def text(shape: Shape) -> str:
-    """As messages have it."""
+    """A shape as text, for messages."""
     return "x".join(map(str, shape)) or "()"
 
 
 def scalar_problems(a: Operand, b: Operand) -> list[str]:
-    """Whether A or B has no dimension."""
+    """Problems: A or B has no dimension."""
     return [
         f"{name} is a scalar, which matmul does not take: multiply by *, or pass a 1x1 array"
         for name, operand in (("a", a), ("b", b))
@@ -113,7 +113,7 @@ def scalar_problems(a: Operand, b: Operand) -> list[str]:
 
 
 def product_of(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, problems: list[str]) -> Product | None:
-    """The sizes of `a @ b`, which are no scalars, or None with what is wrong."""
+    """The sizes of `a @ b` for arrays that are no scalars, or None with problems added."""
     before = len(problems)
     left, right = a.as_stack(transpose_a, column=False), b.as_stack(transpose_b, column=True)
     (m, k), (depth, n) = left.shape[-2:], right.shape[-2:]
@@ -149,8 +149,8 @@ class Call:
 
     @property
     def prefers_mirror(self) -> bool:
-        """Whether work-items with vectors of columns had better compute the transpose: where C lies by columns, or is
-        narrower than a vector, for A by columns; and what they need lies as they need it then.
+        """Whether kernels with vectors of columns (CPUs) are faster for the transpose: if C is column-major, or if C is
+        narrower than a vector and A column-major; and if the arrays then have the orders that the kernels need.
         """
         is_narrow = self.a.order == "col" and self.c.shape[-1] * self.c.dtype.itemsize < VECTOR_BYTES
         turned = self.mirrored()
@@ -159,7 +159,8 @@ class Call:
 
 
 def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:
-    """The calls that compute a stack of products, as few as strides allow. All have one shape, and are batches or not.
+    """The calls that compute a stack of products, as few as strides allow. All have the same shape; all are batches, or
+    none is.
 
     Args:
         a, b, c: broadcast to one batch.
@@ -182,7 +183,7 @@ def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:
 
 
 def _matrices(x: Operand, ahead: int, inner: int | None, extents: Sequence[int], steps: Sequence[int]) -> Operand:
-    """Of a stack, those along one axis; one alone where it serves them all."""
+    """The matrices of a stack along one axis; a single matrix if it serves all products."""
     one = replace(x, shape=x.shape[-2:], strides=x.strides[-2:], offset=x.offset + ahead)
     if inner is None or not steps[inner]:
         return one
@@ -190,7 +191,7 @@ def _matrices(x: Operand, ahead: int, inner: int | None, extents: Sequence[int],
 
 
 def _merged(batch: Shape, strides: Sequence[Shape]) -> tuple[list[int], list[list[int]]]:
-    """A batch with as few axes as describe it: those of extent 1 left out, and those that follow each other as one."""
+    """A batch with the fewest axes: without axes of extent 1, and with axes merged if their strides allow it."""
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in strides]
     for axis in reversed(range(len(batch))):
@@ -207,7 +208,7 @@ def _merged(batch: Shape, strides: Sequence[Shape]) -> tuple[list[int], list[lis
 
 
 def _folded(three: tuple[Operand, Operand, Operand], count: int, steps: Sequence[int]) -> Call | None:
-    """A batch that shares B as one tall product, where rows of A, and of C, go on from one matrix to the next."""
+    """A batch that shares B as one tall product, if the rows of A and of C continue from one matrix to the next."""
     a, b, c = three
     m = a.shape[-2]
     if steps[1]:

@@ -1,9 +1,9 @@
-"""What takes long to work out and is small, kept on disk for processes to come: which schedule computes a product, and
-its source. A start from there imports neither the passes nor the printers.
+"""The disk cache of answers: chosen schedules and emitted sources. With it, a start imports neither the passes nor the
+printers.
 
-An answer is kept as JSON: records by the names of their classes and fields. It is found by its question: what it was
-worked out from, gemmgen's own files and Python's version, so that nothing of another version is ever found. What is
-damaged, or no file of this user alone, is worked out anew. `GEMMGEN_NO_CACHE=1` leaves the disk alone.
+An answer is stored as JSON, with records by the names of their classes and fields. Its key consists of its inputs, of
+gemmgen's own files and of Python's version, so answers of other versions are never found. An answer is computed again
+if its file is damaged, or not the user's own. `GEMMGEN_NO_CACHE=1` turns the cache off.
 """
 
 from __future__ import annotations
@@ -15,47 +15,71 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias, TypeVar, cast
 
 import gemmgen
-from gemmgen import schedule, source, spec
+from gemmgen import source, spec
 from gemmgen.errors import LoweringError, UserError
 from gemmgen.ir import dtypes, expr, workspace
-from gemmgen.runtime.cache import DiskCache, digest
-from gemmgen.runtime.kept import once
+from gemmgen.runtime.cache import DiskCache, digest, once
 
 Answer = TypeVar("Answer")
-#: What JSON has for it.
+#: A value as JSON represents it.
 Written: TypeAlias = "bool | int | float | str | list[Written] | dict[str, Written] | None"
 
-#: Answers that a process leaves behind: those of its start, not of each size that it ever meets.
+#: The most answers that a process writes: those of its start, not of every size that it meets.
 MOST_WRITTEN = 64
-#: The records that answers are made of, by name.
-RECORDS: dict[str, type] = {
-    name: record
-    for module in (schedule, source, spec, dtypes, expr, workspace)
-    for name, record in vars(module).items()
-    if isinstance(record, type) and is_dataclass(record)
-}
+
 
 _cache = DiskCache("answers")
-#: Numbers those that a process writes.
+#: Counts the answers that this process writes.
 _written = count()
 
 
+@once
+def records() -> dict[str, type]:
+    """The classes of records in most answers, by name."""
+    return _records_of(source, spec, dtypes, expr, workspace)
+
+
+@once
+def _records_of_schedules() -> dict[str, type]:
+    """Those of schedules. They are imported late, since a call whose source is known needs none."""
+    from gemmgen import schedule
+
+    members = {member.__name__: member for each in schedule.AXES.values() for member in each}
+    return {**_records_of(schedule), **members}
+
+
+def _records_of(*modules: ModuleType) -> dict[str, type]:
+    return {
+        name: record
+        for module in modules
+        for name, record in vars(module).items()
+        if isinstance(record, type) and is_dataclass(record)
+    }
+
+
+def _record(name: str) -> type | None:
+    """The class of a record by its name, if there is one."""
+    return records().get(name) or _records_of_schedules().get(name)
+
+
 def remembered(question: str, about: tuple[object, ...], work_out: Callable[[], Answer]) -> Answer:
-    """The answer to a question, from disk or worked out.
+    """An answer, from disk or computed.
 
     Args:
-        question: in a word; an answer to it is always of one type: numbers, texts, records of such, tuples, sets.
-        about: all that the answer depends on: numbers, texts, records of such.
+        question: one word for the kind of answer. Its answers have one type: numbers, strings, records of these,
+            tuples, sets.
+        about: all inputs of the answer: numbers, strings, records of these.
     """
     if _cache.is_off:
         return work_out()
     asked = digest(question, _told((about, _made_by())))
     kept = _cache.read(question, asked)
     if kept is not None:
-        # Of our own making, and whole; but another process may have run other code.
+        # The file is gemmgen's own and undamaged, but other code may have written it.
         try:
             return cast("Answer", _read(cast("Written", json.loads(kept))))
         except (UserError, ValueError, TypeError, LookupError):
@@ -67,7 +91,7 @@ def remembered(question: str, about: tuple[object, ...], work_out: Callable[[], 
 
 
 def _told(value: object) -> str:
-    """A value in words that are the same in every process, as those of sets are not."""
+    """A value as text that is the same in every process. The order of a set's `repr` is not."""
     if is_dataclass(value) and not isinstance(value, type):
         return f"{type(value).__name__}({', '.join(_told(getattr(value, field.name)) for field in fields(value))})"
     if isinstance(value, frozenset):
@@ -79,10 +103,10 @@ def _told(value: object) -> str:
 
 @once
 def _made_by() -> tuple[object, ...]:
-    """gemmgen's version, when each of its files was last written and how long it is, and Python's version."""
+    """gemmgen's version, the time and size of each of its files, and Python's version."""
     package = Path(gemmgen.__file__).parent
     found: list[tuple[str, int, int]] = []
-    # In a checkout templates stand beside the package.
+    # In a checkout the templates are beside the package.
     for root in (package, package.parent / "templates"):
         for folder, names, files in os.walk(root):
             names[:] = [name for name in names if name not in ("__pycache__", "generated")]
@@ -93,7 +117,7 @@ def _made_by() -> tuple[object, ...]:
 
 
 def _as_written(value: object) -> Written:
-    """A value as JSON has it: a tuple is a list; all that JSON lacks is an object of one key, which says what it is."""
+    """A value for JSON. A tuple is a list; any other type that JSON lacks is an object with one key, its type."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -104,20 +128,23 @@ def _as_written(value: object) -> Written:
         case frozenset():
             return {"frozenset": sorted((_as_written(x) for x in value), key=repr)}
     name = type(value).__name__
-    if RECORDS.get(name) is not type(value):
+    if _record(name) is not type(value):
         raise LoweringError(f"an answer holds a {name}, which is no record that can be kept")
     held = fields(cast("source.Source", value))
     return {name: {field.name: _as_written(getattr(value, field.name)) for field in held}}
 
 
 def _read(written: Written) -> object:
-    """The value again. Raises: UserError, TypeError, LookupError, ValueError for what is none."""
+    """The value from JSON. Raises: UserError, TypeError, LookupError, ValueError if it is not valid."""
     if isinstance(written, list):
         return tuple(map(_read, written))
     if not isinstance(written, dict):
         return written
     ((name, content),) = written.items()
     if isinstance(content, dict):
-        return RECORDS[name](**{key: _read(x) for key, x in content.items()})
+        record = _record(name)
+        if record is None:
+            raise LookupError(name)
+        return cast(object, record(**{key: _read(x) for key, x in content.items()}))
     values = cast("tuple[float, float]", _read(content))
     return complex(*values) if name == "complex" else frozenset(values)

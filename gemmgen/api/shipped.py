@@ -1,5 +1,5 @@
-"""The kernels of `gemmgen.generated`: files beside one another, each callable under its name. The text is there for
-whoever imports it; what runs it is looked for by the first call.
+"""The kernels of `gemmgen.generated`: one file each, callable by name. Importing one needs no device; the first call
+looks for the packages that run it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SourceAlone:
-    """A kernel where the package that runs it is not installed: its source, and at a call what to install."""
+    """A kernel without the package that runs it: it has the source, and a call raises an error with the remedy."""
 
     def __init__(self, source: Source, missing: DeviceError) -> None:
         self.source = source
@@ -37,7 +37,7 @@ class SourceAlone:
 
 
 def opencl_kernel(source: Source) -> CompiledKernel | SourceAlone:
-    """What a file of OpenCL C is imported as; CUDA's and SYCL's kernels ask for their packages at a call themselves."""
+    """The object for an OpenCL C file. CUDA's and SYCL's kernels look for their packages themselves, at a call."""
     try:
         require_pyopencl()
     except DeviceError as error:
@@ -48,13 +48,13 @@ def opencl_kernel(source: Source) -> CompiledKernel | SourceAlone:
 
 
 def names(package: str, suffix: str) -> list[str]:
-    """Kernels of a package: its files that end so, by the alphabet."""
+    """The kernels of a package: its files with the suffix, sorted."""
     found = (entry.name for entry in files(package).iterdir())
     return sorted(name.removesuffix(suffix) for name in found if name.endswith(suffix))
 
 
 def _unfit(backend: str, name: str) -> str | None:
-    """Why a preset is not among a backend's files, though it can be emitted; None where it is none, or can't be."""
+    """Why a preset has no file of a backend, though it can be emitted; None if it is no preset, or can't be emitted."""
     from gemmgen import driver, presets
     from gemmgen.backends import backend as find_backend
 
@@ -68,8 +68,8 @@ def _unfit(backend: str, name: str) -> str | None:
 def source(package: str, suffix: str, backend: str, name: str, form: str | None = None) -> Source:
     """The preset of that name, with the file's text.
 
-    Raises: AttributeError, which suggests the nearest name; ImportError, whose words an import shows, for a preset
-        that the backend can take, but nobody should choose for it.
+    Raises: AttributeError with the nearest name; ImportError with the reason for a preset that the backend supports,
+        but that has no file, since it is not useful there.
     """
     known = names(package, suffix)
     if name not in known:
@@ -80,6 +80,6 @@ def source(package: str, suffix: str, backend: str, name: str, form: str | None 
     from gemmgen import driver, presets  # names alone need neither
 
     preset = presets.load(name)
-    # The preset gives the arguments and the launch geometry; the text is the file's.
+    # The preset gives the arguments and the launch geometry, the file gives the text.
     emitted = driver.emit(preset.spec, preset.schedule, backend, form=form)
     return replace(emitted, text=files(package).joinpath(f"{name}{suffix}").read_text(encoding="utf-8"))

@@ -1,20 +1,31 @@
-"""Printers: one C-family printer, and for each language what differs. A language is imported when it is asked for."""
+"""Printers: one C-family printer, and for each language what differs. A language is imported when it is asked for, so
+that the command line can name them all.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from gemmgen.backends.clike import CLike
 from gemmgen.errors import ScheduleError
-from gemmgen.spec import GemmSpec
+
+if TYPE_CHECKING:
+    from gemmgen.backends.clike import CLike
+    from gemmgen.spec import GemmSpec
 
 #: Languages by their names -> the module and the class that print them.
-_PRINTERS = {"opencl": ("opencl", "OpenCL"), "cuda": ("cuda", "Cuda"), "sycl": ("sycl", "Sycl")}
+_PRINTERS = {
+    "opencl": ("opencl", "OpenCL"),
+    "cuda": ("cuda", "Cuda"),
+    "sycl": ("sycl", "Sycl"),
+    "hip": ("hip", "Hip"),
+}
 BACKENDS: tuple[str, ...] = tuple(_PRINTERS)
+#: The same in words.
+NAMED = " or ".join((", ".join(BACKENDS[:-1]), BACKENDS[-1]))
 #: Languages in which 16-bit floats can be kept in integers -> what prints them so; OpenCL C has no other way.
-_BY_BITS = {"opencl": ("opencl", "OpenCL"), "sycl": ("sycl_bits", "SyclByBits")}
+_BY_BITS = {"opencl": ("opencl", "OpenCL"), "sycl": ("sycl", "SyclByBits")}
 
 
 def backend(name: str) -> type[CLike]:

@@ -1,70 +1,386 @@
-"""What C-family languages share: statements, operators with their precedence, arrays, loops.
+"""The printer of C-family languages: statements, operators with their precedence, arrays, loops.
 
-A backend is a subclass that says how its language names types, memory, ids, functions and the copy
-instructions. No decision about tiling is made here or there.
+A language is a subclass, most of which is a table: what it calls types, memory, ids, functions and the barrier. Its
+methods are those instructions that others lack, and what stands around a kernel. No decision about tiling is made here
+or there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Self
 
-from gemmgen.backends.expressions import PRECEDENCE
-from gemmgen.backends.language import Language
-from gemmgen.backends.lines import fold_line
-from gemmgen.backends.vectors import vector_name
-from gemmgen.errors import LoweringError
+from gemmgen.backends.files import rendered
+from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import LOAD_TILES, PARAMETERS, has_loads, is_load, repeated
+from gemmgen.backends.vectors import (
+    POSTFIX,
+    PRECEDENCE,
+    TERNARY,
+    UNARY,
+    VectorWords,
+    vector_copy_text,
+    vector_element,
+    vector_loop,
+    vector_name,
+)
+from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Bin, Load, as_int, convert
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.constants import NAME, PRODUCT, SUM, Named, text_of, whole_parts
+from gemmgen.ir.copy_instructions import BLOCK_2D_START
+from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
+from gemmgen.ir.functions import MATH
+from gemmgen.ir.instructions import DP4A
+from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.stmt import (
-    Advance,
     Alloc,
     Block,
     Body,
-    BoxCopy,
     Comment,
     For,
     If,
     Let,
-    Move,
     Multiply,
-    Point,
+    PointerIncrement,
+    PointerInit,
     Prefetch,
     Return,
     Stmt,
     Store,
+    TmaCopy,
+    VectorCopy,
 )
+from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, RoleStep, SyncStmt
+from gemmgen.ir.target import Target
+from gemmgen.ir.walk import walk
+from gemmgen.ir.workspace import Workspace
+from gemmgen.positions import LOAD_STAGE
+from gemmgen.spec import GemmSpec
 
 INDENT = "    "
+#: What a tensor map's matrix begins on multiples of.
+MAP_BYTES = 16
+#: Functions of numbers that C calls otherwise where they are of floats.
+FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a language calls things, for head comments."""
+
+    work_item: str
+    group: str
+    buffer: str
+    local_memory: str
+    sub_group: str
 
 
 @dataclass
-class CLike(Language):
-    """Prints one kernel."""
+class CLike(ABC):
+    """Prints one kernel.
+
+    Attributes:
+        target: whose features choose between names of a function.
+        kernel: what is printed.
+        form: one of `forms`.
+        spec: what it computes, for host code in the same file.
+        program: the name of the file's main kernel; None where this is the only one.
+        constants: what the file defines, by name.
+        free: those of them that a reader may change.
+        remedy: says which command emits another value of a schedule's field.
+    """
+
+    name: ClassVar[str]
+    suffix: ClassVar[str]
+    words: ClassVar[Words]
+    #: What it calls each type of elements.
+    types: ClassVar[Mapping[str, str]]
+    #: How it writes complex numbers.
+    pairs: ClassVar[Pairs]
+    #: Built-in functions: `{args}` stands for the arguments, other words are those of `call_words`.
+    calls: ClassVar[Mapping[str, str]]
+    #: The statement at which a group meets.
+    barrier: ClassVar[str]
+    #: What stands before the type of a buffer declared there.
+    spaces: ClassVar[Mapping[Space, str]] = {}
+    #: What stands before the type of a matrix, and says that no other pointer leads there.
+    matrix_space: ClassVar[str] = ""
+    restrict: ClassVar[str] = "__restrict__ "
+    #: What stands before the name of a function of numbers, and behind it where those are of float32.
+    math_prefix: ClassVar[str] = ""
+    float_suffix: ClassVar[str] = ""
+    #: The smaller of two numbers.
+    minimum: ClassVar[str] = "min"
+    #: What its integer literals of 64 bits end in.
+    long: ClassVar[str] = "LL"
+    #: How it computes on vectors of a work-item's own, where it does.
+    vectors: ClassVar[VectorWords | None] = None
+
+    #: Whether it has functions within functions, which see what is declared around them.
+    load_function: ClassVar[bool] = True
+
+    #: Names of the targets that speak it; the first is meant where none is named.
+    targets: ClassVar[tuple[str, ...]]
+    #: Those of them that are one chip, meant only where they are named.
+    chips: ClassVar[frozenset[str]] = frozenset()
+    #: What the language has no words for, whatever a target offers.
+    lacks: ClassVar[frozenset[str]] = frozenset()
+    #: Whether ptxas compiles it, which tells what registers spill.
+    asks_ptxas: ClassVar[bool] = False
+    #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
+    forms: ClassVar[tuple[str, ...]] = ()
+
+    target: Target
+    kernel: Kernel
+    form: str | None = None
+    spec: GemmSpec = field(default_factory=GemmSpec)
+    program: str | None = None
+    constants: Mapping[str, int] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+    remedy: Callable[[str], str] = field(default="gemmgen emit --set {}=...".format, compare=False)
+    #: (product, number) of what the text takes an even part of.
+    parts: set[tuple[str, int]] = field(default_factory=set, init=False, compare=False)
+    #: The load that has a function of its own, from its definition on.
+    load: Stmt | None = field(default=None, init=False, compare=False)
+
+    def knows(self, number: Named) -> bool:
+        """Whether the file defines what a number is made of, as it is meant."""
+        return all(self.constants.get(base.name) == base.value for base in number.bases)
+
+    def number(self, number: int, outer: int = 0) -> str:
+        """An integer by its names where the file defines them, in parentheses only where `outer` binds tighter."""
+        text, inner = self.literal(number, I32)
+        return f"({text})" if inner < outer else text
+
+    def needs(self) -> frozenset[str]:
+        """The features of a target that the text uses."""
+        return uses_features(self.kernel) | self.uses()
+
+    # --- what a language says ---------------------------------------------------------------------
+
+    @abstractmethod
+    def signature(self) -> list[str]:
+        """The lines up to the opening brace."""
+
+    def qualifier(self, buffer: Buffer) -> str:
+        """What stands before the type of a declared buffer."""
+        return self.spaces.get(buffer.space, "")
+
+    def parameter(self, param: Buffer | Var, restrict: str | None = None) -> str:
+        """A parameter's declaration; `restrict` replaces the language's own."""
+        if isinstance(param, Var):
+            return f"{self.types[param.dtype.name]} {param.name}"
+        if param.space is Space.IMAGE:
+            raise ScheduleError(f"{param.name} is an image, which {self.name} reads no blocks of: use --method simd")
+        matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
+        const = "" if matrix.writable else "const "
+        restrict = self.restrict if restrict is None else restrict
+        return f"{self.matrix_space}{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
+
+    def role_barrier(self, barrier: Barrier) -> str:
+        """The statement at which those of a role or of a sub-group meet, where the language has roles."""
+        raise LoweringError(f"{self.name} has no barriers of {barrier.role_items or 'sub-group'} work-items")
+
+    def unroll(self, loop: For) -> str:
+        """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
+        return "#pragma unroll" if loop.unroll else f"#pragma unroll {loop.unroll_factor}"
+
+    def template(self) -> str:
+        """The file's skeleton."""
+        return f"{self.name}/kernel{self.suffix}.j2"
+
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:  # noqa: ARG002
+        """What the skeleton says beside that, of all kernels of the file."""
+        return {}
+
+    def async_group(self, group: AsyncGroup) -> str:
+        """A statement about asynchronous copies, where the language has them."""
+        raise LoweringError(f"{self.name} has no asynchronous copies to {group.verb}")
+
+    def mbarrier(self, step: Mbarrier) -> list[str]:
+        """A step with mbarriers, where the language has them."""
+        raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
+
+    def dependent_launch(self, step: DependentLaunch) -> str:
+        """The statement that meets the kernels before or after."""
+        raise LoweringError(f"{self.name} has no {step.verb} of kernels")
+
+    def multiply(self, stmt: Multiply) -> str:
+        """A sub-group's matrix instruction, where the language has it; a work-item's, which all have."""
+        if stmt.atom != DP4A:
+            raise LoweringError(f"{self.name} has no {stmt.atom.name}")
+        places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
+        return f"dp4a({', '.join(self.address(buffer, index) for buffer, index in places)});"
+
+    def dot_products(self, qualifier: str, instruction: str | None = None) -> list[str]:
+        """The function for those, if the kernel calls it: by what the language calls the instruction, or by the sum
+        that compilers know it by.
+        """
+        if not any(isinstance(s, Multiply) and s.atom == DP4A for s in walk(self.kernel.body)):
+            return []
+        return rendered("dp4a.j2", qualifier=qualifier, instruction=instruction, element=self.types[I8.name])
+
+    def tma_copy(self, stmt: TmaCopy) -> str:
+        """The statement that begins a copy of a TMA tile, where the language has it."""
+        raise LoweringError(f"{self.name} has no TMA tiles of {stmt.src.name} to copy")
+
+    def role(self, step: RoleStep) -> list[str]:
+        """Statements that only roles have, where the language has them."""
+        raise LoweringError(f"{self.name} has no roles for {type(step).__name__}")
+
+    @abstractmethod
+    def vector_copy(self, move: VectorCopy) -> str:
+        """A statement for an instruction that moves more than an element."""
+
+    def uses(self) -> frozenset[str]:
+        """The features of the target whose names the text uses, beside what the instructions need."""
+        return frozenset()
+
+    def alignment(self) -> int:
+        """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
+        numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
+        """
+        copies = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
+        moves = [s for s in copies if s.atom.block is None and s.atom.unit(s.width, s.src.dtype.size) > 1]
+        # What one kernel lays out for another begins where vectors may stand.
+        given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        touched = [(m, b) for m, b in given if not (b == m.dst and b.prepacked)]
+        elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.tma_tile is not None and not p.prepacked]
+        blocks = [BLOCK_2D_START] * any(s.atom.block is not None for s in copies)
+        widths = [m.atom.unit(m.width, b.dtype.size) * b.dtype.size for m, b in touched]
+        return max([1, *widths, *elements, *boxes, *blocks])
+
+    def beginning(self, name: str) -> int:
+        """The same of one matrix; also of a prepacked one, which may be read by TMA tiles."""
+        boxed = any(p.name == name and p.tma_tile is not None for p in self.kernel.matrices)
+        return max(self.alignment(), MAP_BYTES if boxed else 1)
+
+    @abstractmethod
+    def requirements(self) -> list[str]:
+        """What the head comment says that the kernel needs of a device."""
+
+    @classmethod
+    def unfit(cls, group: tuple[int, int]) -> str | None:  # noqa: ARG003
+        """Why nobody should choose a kernel with groups of so many work-items, though it runs; None where one may."""
+        return None
+
+    def remarks(self) -> list[str]:
+        """What the head comment says beside that to who chooses the kernel."""
+        return []
+
+    @abstractmethod
+    def launch(self) -> str:
+        """The launch geometry, as the head comment prints it."""
+
+    def dynamic_bytes(self) -> int:
+        """Local memory that a launch must ask for."""
+        return 0
+
+    @abstractmethod
+    def prelude(self) -> list[str]:
+        """Lines before the kernel (extensions, helpers), only those it uses."""
+
+    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
+        """Text after the kernels: their launcher, where host code stands in the same file."""
+        return ""
+
+    @abstractmethod
+    def build_line(self) -> str:
+        """How to compile the file, as the head comment prints it."""
+
+    def build_options(self) -> tuple[str, ...]:
+        """What the compiler must be told."""
+        return ()
+
+    def gpu_options(self) -> tuple[str, ...]:
+        """What the compiler for Intel's GPUs must be told as well; others don't take it."""
+        return ()
+
+    def matrix_options(self) -> tuple[str, str] | None:
+        """What it must be told where the device has matrix instructions and where it has none, if that matters."""
+        return None
+
+    def matrix_extensions(self) -> tuple[str, ...]:
+        """The extensions that a device has matrix instructions by."""
+        return ()
+
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions of the language that a device must have."""
+        return ()
+
+    def no_product(self) -> str | None:
+        """The condition under which a launcher passes k = 0, so that A and B are not read; None where it can't know."""
+        scalars = {var.name: var for var in self.kernel.scalars}
+        if not {"alpha", "k"} <= scalars.keys():
+            return None
+        alpha = scalars["alpha"]
+        return self.expr(compare("==", alpha, number(0, alpha.dtype)))
+
+    def reads_operands(self) -> str | None:
+        """The condition under which A and B are read; None for always, as far as a launcher can know."""
+        scalars = {var.name: var for var in self.kernel.scalars}
+        if "k" in scalars:
+            return "k > 0"
+        if (alpha := scalars.get("alpha")) is None:
+            return None
+        return self.expr(compare("!=", alpha, number(0, alpha.dtype)))
+
+    def needed(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The condition under which a launcher runs one of the kernels at all, and its contrary; None for always."""
+        if idle_without(kernel, Var("k")):
+            return "k > 0", "k < 1"
+        alpha = next((var for var in self.kernel.scalars if var.name == "alpha"), None)
+        if alpha is None or not kernel.prepacks:
+            return None
+        zero = number(0, alpha.dtype)
+        return self.expr(compare("!=", alpha, zero)), self.expr(compare("==", alpha, zero))
+
+    # --- statements -------------------------------------------------------------------------------
 
     def function(self) -> str:
         """The function's text."""
-        body = (part for line in self._indented(self.kernel.body, 1) for part in fold_line(line))
-        return "\n".join([*self.signature(), "{", *self.opening(), *body, "}"]) + "\n"
+        body = list(self._indented(self.kernel.body, 1))
+        return "\n".join([*self.signature(), "{", *self.opening(body), *body, "}"]) + "\n"
 
-    def opening(self) -> list[str]:
+    def opening(self, body: Sequence[str]) -> list[str]:  # noqa: ARG002
         """Lines before a function's first statement."""
         return []
 
     def _indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
         stmts = _together(body)
+        found = repeated(stmts) if self.load_function and self.load is None and has_loads(body) else None
         for i, stmt in enumerate(stmts):
             before = stmts[i - 1] if i else None
+            if found is not None and i == found[0]:
+                self.load = found[1]
+                yield from self._load_function(self.load)
+            following = stmts[i + 1] if i + 1 < len(stmts) else None
+            if self.load is not None and following == self.load and is_load(stmt, self.load):
+                continue  # an argument of the call
+            if stmt == self.load and isinstance(before, Let):
+                yield f"{INDENT}{LOAD_TILES}({self.expr(before.value)}, {LOAD_STAGE.name});"
+                continue
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
             if isinstance(before, Alloc) and _is_first_value(before.buffer, stmt):
                 continue  # printed with its declaration
-            following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
+
+    def _load_function(self, load: Stmt) -> Iterator[str]:
+        """The definition of what loads a tile, which is called from the prologue and from the loop."""
+        params = ", ".join(f"int {var.name}" for var in PARAMETERS)
+        yield ""
+        yield f"{INDENT}// Begins the loads of the tiles at k_load to a stage."
+        yield f"{INDENT}const auto {LOAD_TILES} = [&]({params}) {{"
+        # Behind its name it is printed as any other statement.
+        yield from (INDENT + line for line in self._indented((load,), 2))
+        yield f"{INDENT}}};"
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
         match stmt:
@@ -80,20 +396,24 @@ class CLike(Language):
                 yield f"{self.element(buffer, index)} {sign}= {self.expr(value)};"
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"
-            case Move() if stmt.width == 1 and not (any(stmt.atom.lane_step) or stmt.atom.is_async or stmt.atom.adds):
+            case VectorCopy() if stmt.width == 1 and not (
+                any(stmt.atom.lane_step) or stmt.atom.is_async or stmt.atom.adds
+            ):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self._moved(stmt)};"
-            case Move():
-                yield self.wide_move(stmt)
+            case VectorCopy() if self.vectors is not None and max(stmt.dst.vector, stmt.src.vector) > 1:
+                yield vector_copy_text(self, self.vectors, stmt)
+            case VectorCopy():
+                yield self.vector_copy(stmt)
             case Multiply():
                 yield self.multiply(stmt)
-            case BoxCopy():
-                yield self.box_copy(stmt)
-            case _ if isinstance(stmt, Meeting):
-                yield from self._meeting(stmt)
-            case Point() | Advance() | Prefetch():
+            case TmaCopy():
+                yield self.tma_copy(stmt)
+            case _ if isinstance(stmt, SyncStmt):
+                yield from self._sync(stmt)
+            case PointerInit() | PointerIncrement() | Prefetch():
                 yield self._placed(stmt)
             case For():
-                yield from self.vector_loop(stmt) if stmt.vector else self._loop(stmt)
+                yield from self._vector_loop(stmt) if stmt.vector else self._loop(stmt)
             case If():
                 yield from self._branch(stmt)
             case Block(body):
@@ -110,53 +430,58 @@ class CLike(Language):
             match following:
                 case Store(stored, _, value) if stored == buffer:
                     return [f"{name} = {self.expr(value)};"]
-                case Move(stored) if stored == buffer:
+                case VectorCopy(stored) if stored == buffer:
                     return [f"{name} = {self._moved(following)};"]
         elif following is not None and _is_first_value(buffer, following):
             return [f"{self.vector_type(buffer.dtype, buffer.vector)} {line}" for line in self._statement(following)]
         return self.declare(buffer)
 
-    def _moved(self, move: Move) -> str:
+    def _moved(self, move: VectorCopy) -> str:
         """The element that a move brings, in the type that it has there."""
         return self.expr(convert(Load(move.src, move.src_index), move.dst.dtype))
 
-    def _meeting(self, stmt: Meeting) -> list[str]:
+    def _sync(self, stmt: SyncStmt) -> list[str]:
         match stmt:
             case Barrier():
-                return [self.role_barrier(stmt) if stmt != Barrier(stmt.memory) else self.barrier()]
+                return [self.role_barrier(stmt) if stmt != Barrier(stmt.memory) else self.barrier]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():
                 return self.mbarrier(stmt)
-            case Handover():
-                return [self.handover(stmt)]
+            case DependentLaunch():
+                return [self.dependent_launch(stmt)]
             case _:
                 return self.role(stmt)
 
-    def _placed(self, stmt: Point | Advance | Prefetch) -> str:
+    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
         """Where a pointer is from here on, or what will be needed."""
         match stmt:
             case Prefetch(buffer, index, writes):
                 # OpenCL C's own prefetch() is a call of a function in Intel's runtime.
                 place = f"&{vector_name(self, buffer, index)}" if buffer.vector > 1 else self.address(buffer, index)
                 return f"__builtin_prefetch({place}{', 1' if writes else ''});"
-            case Point(view, buffer, index, which):
+            case PointerInit(view, buffer, index, which):
                 name = f"const {self.pointer(view)}{view.name}" if which is None else f"{view.name}[{self.expr(which)}]"
                 return f"{name} = {self.address(buffer, index)};"
-            case Advance(view, Load(addresses, (place,))) if addresses.addresses == view:
-                return f"{self._param(view)} = {addresses.name}[{self.expr(place)}];"
-            case Advance(view, by):
+            case PointerIncrement(view, Load(addresses, (place,))) if addresses.addresses == view:
+                return f"{self.parameter(view)} = {addresses.name}[{self.expr(place)}];"
+            case PointerIncrement(view, by):
                 return f"{view.name} += {self.expr(by)};"
 
     def _loop(self, loop: For) -> Iterator[str]:
-        if loop.unroll or loop.at_once:
+        if loop.unroll or loop.unroll_factor:
             yield self.unroll(loop)
         var = loop.var.name
-        step = f"++{var}" if loop.step == 1 else f"{var} += {loop.step}"
+        step = f"++{var}" if loop.step == 1 else f"{var} += {self.number(loop.step)}"
         stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)
         yield f"for (int {var} = {self.expr(loop.start)}; {var} < {stop}; {step}) {{"
         yield from self._indented(loop.body, 2)
         yield "}"
+
+    def _vector_loop(self, loop: For) -> Iterator[str]:
+        if self.vectors is None:
+            raise LoweringError(f"{self.name} has no vectors to compute {loop.var.name} on")
+        return vector_loop(self, self.vectors, loop)
 
     def _branch(self, branch: If) -> Iterator[str]:
         yield f"if ({self.expr(branch.condition)}) {{"
@@ -184,12 +509,130 @@ class CLike(Language):
         """The type of a pointer into local memory."""
         return f"{self.types[view.dtype.name]} *"
 
+    def vector_type(self, dtype: DType, width: int) -> str:
+        """The type of a vector, where the language has them."""
+        if self.vectors is None:
+            raise LoweringError(f"{self.name} has no vectors of {width} {dtype}")
+        return self.vectors.type.format(element=self.types[dtype.name], width=width)
+
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
         if buffer.vector == 1:
-            return "".join(f"[{extent}]" for extent in buffer.extents)
+            return "".join(f"[{self.number(extent)}]" for extent in buffer.extents)
         *outer, last = buffer.extents
-        return "".join(f"[{extent}]" for extent in (*outer, last // buffer.vector) if extent > 1)
+        return "".join(f"[{self.number(extent)}]" for extent in (*outer, last // buffer.vector) if extent > 1)
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def call(self, call: Call) -> tuple[str, int]:
+        """A built-in function, and how tightly its text binds: a cast as a unary operator."""
+        form = self.calls.get(call.function)
+        if form is None:
+            raise LoweringError(f"{self.name} has no name for {call.function}")
+        text = form.format(args=", ".join(map(self.expr, call.args)), **self.call_words(call))
+        return text, UNARY if text.startswith("(") else POSTFIX
+
+    def call_words(self, call: Call) -> Mapping[str, object]:  # noqa: ARG002
+        """What `calls` are filled in with, beside the arguments."""
+        return {}
+
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        """One element: `a[i * lda + j]` of a matrix or a view, `acc[i][j]` of an array."""
+        if buffer.vector > 1 and self.vectors is not None:
+            return vector_element(self, self.vectors, buffer, index)
+        if buffer.space in (Space.GLOBAL, Space.VIEW):
+            return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
+        name = self.memory(buffer.name, buffer.space)
+        if buffer.distributed > 1:
+            name, index = self.in_group(buffer, index[0]), index[1:]
+        return name + "".join(f"[{self.expr(i)}]" for i in index)
+
+    def memory(self, name: str, space: Space = Space.LOCAL) -> str:  # noqa: ARG002
+        """What the text calls an array in local memory, or another."""
+        return name
+
+    def in_group(self, buffer: Buffer, rank: Expr) -> str:
+        """The array of one of a cluster's groups, where the language has clusters."""
+        raise LoweringError(f"{self.name} has no {buffer.name} of group {self.expr(rank)} of a cluster")
+
+    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        """A pointer to one element; an array's name where that is its first."""
+        if buffer.space not in (Space.GLOBAL, Space.VIEW) and index and as_int(index[-1]) == 0:
+            return self.element(buffer, index[:-1])
+        return f"&{self.element(buffer, index)}"
+
+    def expr(self, node: Expr, outer: int = 0) -> str:
+        """An expression, in parentheses only where `outer` binds tighter."""
+        text, inner = self._bound(node)
+        return f"({text})" if inner < outer else text
+
+    def _bound(self, node: Expr) -> tuple[str, int]:
+        if (of_pairs := self.pairs.arithmetic(node, self.expr)) is not None:
+            return of_pairs
+        match node:
+            case Const(value, dtype):
+                return self.literal(value, dtype)
+            case Var(name, _):
+                return name, POSTFIX
+            case Load(buffer, index):
+                return self.element(buffer, index), POSTFIX
+            case Call("convert", (value,), dtype):
+                return self.conversion(value, dtype)
+            case Call("fma", (a, b, c), dtype) if not dtype.is_float:
+                return self._bound(Bin("+", c, Bin("*", a, b)))
+            case Call("neg", (value,)):
+                return f"-{self.expr(value, POSTFIX)}", UNARY
+            case Call(name, args, dtype) if name == "fma" or name in MATH:
+                return f"{self.math(name, dtype)}({', '.join(map(self.expr, args))})", POSTFIX
+            case Call():
+                return self.call(node)
+            case Select(condition, then, other):
+                texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
+                return "{} ? {} : {}".format(*texts), TERNARY
+            case Bin("min", a, b):
+                return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
+            case Bin("^", a, b):
+                # Compilers ask for parentheses around what stands beside it.
+                return f"{self.expr(a, POSTFIX)} ^ {self.expr(b, POSTFIX)}", PRECEDENCE["^"]
+            case Bin(op, a, b):
+                level = PRECEDENCE[op]
+                # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.
+                right = level if op in ("+", "&&") or (op == "*" and _is_product(b)) else level + 1
+                return f"{self.expr(a, level)} {op} {self.expr(b, right)}", level
+
+    def math(self, name: str, dtype: DType) -> str:
+        """What a function of numbers is called: as in C, or by the prefix or the ending that the language has."""
+        name = FLOAT_NAMES.get(name, name) if dtype.is_float else name
+        return f"{self.math_prefix}{name}{self.float_suffix if dtype == F32 else ''}"
+
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        """A value in another type."""
+        return f"{converting(self.types[dtype.name])}({self.expr(value)})", POSTFIX
+
+    def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
+        """A literal of a type; of those that have none, zero as it is made of nothing."""
+        if (real := dtype.real) is not None:
+            return self.pairs.number(value, self.types[dtype.name], lambda part: self.literal(part, real)[0]), UNARY
+        if not isinstance(value, int | float):
+            raise LoweringError(f"{value} is no {dtype}")
+        if dtype.is_float and dtype.size < F32.size:
+            if value:
+                raise LoweringError(f"{self.name} has no literal {value} of {dtype}")
+            return f"{self.types[dtype.name]}()", POSTFIX
+        if isinstance(value, Named) and self.knows(value):
+            text, tight = text_of(value)
+            if self.free.intersection(base.name for base in value.bases):
+                self.parts.update(whole_parts(value))
+            level = {SUM: PRECEDENCE["+"], PRODUCT: PRECEDENCE["*"], NAME: POSTFIX}[tight]
+            return (f"{converting(self.types[dtype.name])}({text})", POSTFIX) if dtype == I64 else (text, level)
+        suffix = {F32: "f", I64: self.long}.get(dtype, "")
+        text = f"{float(value)!r}{suffix}" if dtype.is_float else f"{value}{suffix}"
+        return text, UNARY if value < 0 else POSTFIX
+
+
+def _is_product(node: Expr) -> bool:
+    """Whether it is a constant of whole factors, in whatever order they are multiplied."""
+    return isinstance(node, Const) and isinstance(node.value, Named) and "/" not in text_of(node.value)[0]
 
 
 def rounds(loop: For) -> int:
@@ -206,7 +649,7 @@ def _together(body: Body) -> list[Stmt]:
     return [stmt for stmts in nested for stmt in stmts]
 
 
-def way(move: Move) -> Literal["copy", "load", "store"]:
+def way(move: VectorCopy) -> Literal["copy", "load", "store"]:
     """Whether a move changes the elements' type, and in which direction: to that of registers or to that of memory."""
     if move.src.dtype == move.dst.dtype:
         return "copy"
@@ -217,9 +660,9 @@ def _is_first_value(buffer: Buffer, stmt: Stmt) -> bool:
     """Whether a statement gives all of a scalar, or of a single vector, its first value."""
     one_vector = buffer.vector > 1 and buffer.extents == (buffer.vector,)
     match stmt:
-        case Store(stored, (), _) | Move(stored, ()):
+        case Store(stored, (), _) | VectorCopy(stored, ()):
             return stored == buffer
-        case Move(stored):
+        case VectorCopy(stored):
             return one_vector and stored == buffer
         case For(body=(Store(stored),)):
             return one_vector and stmt.vector and stored == buffer
@@ -233,3 +676,8 @@ def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
     if isinstance(before, If) and before.then and isinstance(before.then[-1], Return):
         return True
     return isinstance(stmt, Comment) or (depth == 1 and isinstance(before, Let) != isinstance(stmt, Let))
+
+
+def converting(name: str) -> str:
+    """What makes a value one of a type of C++: its name, where that is one word."""
+    return f"static_cast<{name}>" if " " in name else name

@@ -1,66 +1,59 @@
-"""CUDA C++: a kernel, and a launcher with C linkage that a C++ project can call."""
+"""CUDA C++17, for nvcc and NVRTC: kernels, and a launcher with C linkage that a C++ project can call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import CLike, way
-from gemmgen.backends.cuda_checks import guard
-from gemmgen.backends.cuda_launcher import awaited, grid, launcher
-from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
-from gemmgen.backends.cuda_shared import brought, declare_shared, dynamic_bytes, init_mbarriers
-from gemmgen.backends.cuda_stores import put, puts, store_box, store_functions, store_group
-from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_functions
-from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
-from gemmgen.backends.expressions import POSTFIX
-from gemmgen.backends.files import section, sections
-from gemmgen.backends.language import Words
-from gemmgen.backends.lines import wrapped
-from gemmgen.backends.pairs import Pairs
-from gemmgen.errors import LoweringError, ScheduleError
-from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, F64, DType
-from gemmgen.ir.expr import Call, Expr, Var, as_int
-from gemmgen.ir.meetings import RANK, AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
-from gemmgen.ir.sizes import GROUPS
-from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Prefetch, Stmt
+from gemmgen.backends import hopper, ptx
+from gemmgen.backends.files import rendered
+from gemmgen.backends.shared_struct import Member
+from gemmgen.backends.simt import Simt
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.dtypes import F64
+from gemmgen.ir.expr import Call, Expr, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, TmaCopy, VectorCopy
+from gemmgen.ir.swizzle import LINES
+from gemmgen.ir.synchronization import (
+    RANK,
+    AsyncGroup,
+    Barrier,
+    DependentLaunch,
+    Mbarrier,
+    RoleStep,
+    SetMaxRegisters,
+    StoreGroup,
+)
+from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.ir.warp_matrix import WarpAtom
-from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import map_name, passed
+from gemmgen.launch import map_name, tensor_maps
+from gemmgen.source import TensorMap
 
-WARP = 32
-#: A preset for any type, whose blocks fill warps.
-FILLS_WARPS = "smem_8x8"
-#: CUDA's dimensions by number, 0 the fastest.
-DIMENSIONS = "xyz"
-#: The headers of types that the language itself lacks.
-HEADERS = {
-    "float16": "cuda_fp16.h",
-    "bfloat16": "cuda_bf16.h",
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "cuda_fp8.h"),
+#: What TMA tiles in shared memory begin on multiples of.
+BOX_ALIGNMENT = 128
+#: Features that older architectures lack, by the instructions that they stand for.
+INSTRUCTIONS = {
+    "async_copy": "cp.async",
+    "mma": "mma.sync",
+    "fp8": "mma.sync of 8-bit floats",
+    "tall_f64": "mma.sync of float64 with 16 rows",
+    "mbarrier": "mbarrier.try_wait",
+    "atomic_vectors": "red of vectors",
+    "dependent_launch": "griddepcontrol",
+    "tensor_maps": "tensor maps (TMA)",
+    "wgmma": "instructions of warpgroups (wgmma, setmaxnreg)",
 }
-#: Types whose vectors the language names, and words for as many bytes of others.
-OWN_VECTORS = ("float", "double", "int")
-WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
-#: Sections of `INTRINSICS` for moves, in the order in which they are printed.
-SECTIONS = ("copy", "copy_from_anywhere", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
-#: Where the functions stand that kernels are printed with.
-INTRINSICS = "cuda/intrinsics.cu"
 
 
-class Cuda(CLike):
-    """CUDA C++17, for nvcc and NVRTC."""
+class Cuda(Simt):
+    """What is CUDA's: its names, and the instructions of `ptx` and `hopper`."""
 
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
-    words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
-    pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
-    types: ClassVar[dict[str, str]] = {
+    types: ClassVar[Mapping[str, str]] = {
         "float64": "double",
         "float32": "float",
         "float16": "__half",
@@ -74,110 +67,98 @@ class Cuda(CLike):
         "int8": "signed char",
         "bool": "bool",
     }
+    type_headers: ClassVar[Mapping[str, str]] = {
+        "float16": "cuda_fp16.h",
+        "bfloat16": "cuda_bf16.h",
+        **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "cuda_fp8.h"),
+    }
+    calls: ClassVar[Mapping[str, str]] = {
+        **Simt.calls,
+        **{name: f"{function}({{args}})" for name, function in ptx.MATRIX_CALLS.items()},
+        "broadcast": "__shfl_sync({lanes}, {args}, {width})",
+        "shuffle_xor": "__shfl_xor_sync({lanes}, {args}, {width})",
+    }
+    api: ClassVar[str] = "cuda"
+    header: ClassVar[str] = "cuda_runtime.h"
+    rtc: ClassVar[str] = "__CUDACC_RTC__"
+    misaligned: ClassVar[str] = "cudaErrorMisalignedAddress"
+    dot_instruction: ClassVar[str | None] = "__dp4a"
+    multiprocessors: ClassVar[str] = "cudaDevAttrMultiProcessorCount"
+    static_bytes: ClassVar[int] = 48 * 1024
+    asks_ptxas: ClassVar[bool] = True
+    file_template: ClassVar[str] = "cuda/kernel.cu.j2"
+    launcher_template: ClassVar[str] = "cuda/launcher.cu.j2"
+    launch_template: ClassVar[str] = "cuda/launch.cu.j2"
 
-    # --- the function -----------------------------------------------------------------------------
-
-    def signature(self) -> list[str]:
-        rows, cols = self.kernel.group
-        # Registers are handed over only where the compiler knows how many there are for one block.
-        one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
-        cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
-        bounds = f'extern "C" __global__ void {cluster}__launch_bounds__({rows * cols}{one})'
-        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in passed(self.kernel)])]
-
-    def _passed(self, param: Buffer | Var) -> str:
-        """A parameter of the kernel; the launcher's are all that its caller gives."""
-        if isinstance(param, Buffer) and param.box is not None:
-            return f"const __grid_constant__ CUtensorMap {map_name(param, self.kernel)}"
-        return self._param(param)
-
-    def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:
-        if isinstance(param, Var):
-            return f"{self.types[param.dtype.name]} {param.name}"
-        if param.space is Space.IMAGE:
-            raise ScheduleError(f"{param.name} is an image, which CUDA has no block reads of: use an L3_SIMD preset")
-        matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
-        const = "" if matrix.writable else "const "
-        # What the kernel before still writes may not be taken for constant, and be read too early.
-        restrict = "" if param.name in awaited(self.kernel) else restrict
-        return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
-
-    @property
-    def detail(self) -> str:
-        """The namespace of a file's functions, so that those of two files do not meet."""
-        return f"{self.program or self.kernel.name}_detail"
-
-    def opening(self) -> list[str]:
-        named = self.dynamic_bytes() or self.prelude()
-        return [f"    using namespace {self.detail};", ""] if named else []
-
-    def _includes(self) -> list[str]:
-        """The headers that the file needs."""
-        types = {p.dtype.name for p in self.kernel.matrices}
-        headers = [f"#include <{header}>" for header in sorted({HEADERS[name] for name in types & set(HEADERS)})]
-        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
-            return [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
-        return ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
+    # --- the file ---------------------------------------------------------------------------------
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
-        params = [*(self._param(p, "") for p in self.kernel.launcher_params), "cudaStream_t stream"]
         return {
-            "includes": self._includes(),
+            **super().fields(kernels, workspaces),
+            "takes_maps": any(isinstance(stmt, TmaCopy) for stmt in walk(self.kernel.body)),
             "guard": guard(self.program or self.kernel.name, self.needs(), self.targets),
-            "detail": self.detail,
-            "shared": brought(kernels),
-            "launcher": launcher(self, kernels, params, workspaces, self.detail),
         }
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses, PTX among them."""
-        used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
-        arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
-        matrices += warpgroup_functions(self.kernel, self.types, INTRINSICS)
-        matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
-        return [*arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
+        body, types, features = self.kernel.body, self.types, self.target.features
+        said = {
+            "used": ptx.functions(body),
+            "copies": [x for x in self.copies() if x["kind"] in ("async_copy", "async_copy_inside", "atomic_add")],
+            "loads": ptx.loads(body, types),
+            "multiplications": ptx.multiplications(body, types, features),
+        }
+        hopper_said = hopper.functions(self.kernel, types)
+        functions = [
+            *(rendered("cuda/ptx.cu.j2", **said) if any(said.values()) else ()),
+            *(rendered("cuda/hopper.cu.j2", **hopper_said) if any(hopper_said.values()) else ()),
+        ]
+        shared = any("shared_address(" in line for line in functions)
+        return [*super().prelude(), *(rendered("cuda/shared_address.cu.j2") if shared else ()), *functions]
 
-    def _copies(self) -> list[str]:
-        """Functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None and not puts(s)]
-        found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
-        # A copy that converts has one that doesn't inside.
-        found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
-        return [line for copy in sorted(found, key=_Copy.order) for line in copy.lines(self.types)]
+    def is_copy(self, move: VectorCopy) -> bool:
+        return super().is_copy(move) and not hopper.is_put(move)
 
-    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
-        return ""
+    # --- the kernel -------------------------------------------------------------------------------
 
-    def launch(self) -> str:
-        rows, cols = self.kernel.group
-        blocks = f"min({grid(self)}, as many as run at once)" if self.kernel.persistent else grid(self)
-        return f"block ({cols}, {rows}), grid ({blocks})"
+    def bounds(self) -> str:
+        # Registers are handed over only where the compiler knows how many there are for one block.
+        one = ", 1" if any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body)) else ""
+        cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
+        return f"{cluster}__launch_bounds__({self.bound()}{one})"
+
+    def kernel_parameter(self, param: Buffer | Var) -> str:
+        if isinstance(param, Buffer) and param.tma_tile is not None:
+            return f"const __grid_constant__ CUtensorMap {map_name(param, self.kernel)}"
+        return super().kernel_parameter(param)
+
+    def parameter(self, param: Buffer | Var, restrict: str | None = None) -> str:
+        # What the kernel before still writes may not be taken for constant, and be read too early.
+        return super().parameter(param, "" if param.name in awaited(self.kernel) else restrict)
+
+    def aligned(self) -> list[Buffer]:
+        multiplied = (s for s in walk(self.kernel.body) if isinstance(s, Multiply))
+        # Matrix instructions take words.
+        words = [x for s in multiplied for x in (s.a, s.b) if x.dtype.size < ptx.WORD]
+        return super().aligned() + words
+
+    def more_shared(self) -> list[Member]:
+        return [ptx.member(step, self) for step in ptx.mbarriers(self.kernel)]
+
+    def dynamic_bytes(self) -> int:
+        found = self.shared
+        # The first of the lines that swizzle stands where shared memory begins.
+        return found.bytes if found is not None and ptx.swizzles(self.kernel) else super().dynamic_bytes()
+
+    def shared_alignment(self, buffer: Buffer) -> int:
+        boxed = any(isinstance(s, TmaCopy) and buffer in (s.src, s.dst) for s in walk(self.kernel.body))
+        swizzled = LINES * buffer.layout.swizzle
+        return max(swizzled, BOX_ALIGNMENT if boxed else 1, super().shared_alignment(buffer))
 
     def uses(self) -> frozenset[str]:
-        atoms = (s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply) and isinstance(s.atom, WarpAtom))
+        atoms = (s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply) and s.atom.scope == "warp")
         tall = "tall_f64" in self.target.features and any(atom.dtype == F64 for atom in atoms)
         return frozenset({"tall_f64"} if tall else ())
-
-    def requirements(self) -> list[str]:
-        alignment = self.alignment()
-        elements = [self.spec.element(x) for x in "ab"]
-        aligned = alignment > min((element.real or element).size for element in elements)
-        said = [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
-        return [*said, f"{GROUPS.name} as many as the device has multiprocessors"] if self.kernel.asks_device else said
-
-    @classmethod
-    def unfit(cls, group: tuple[int, int]) -> str | None:
-        threads = group[0] * group[1]
-        if threads >= WARP:
-            return None
-        idle = f"blocks of {threads} threads leave {WARP - threads} of a warp's {WARP} lanes idle"
-        return f"{idle}: take preset {FILLS_WARPS}, say, whose blocks fill warps"
-
-    def remarks(self) -> list[str]:
-        # Of a transposing kernel there is no preset.
-        unfit = None if self.program is None else self.unfit(self.kernel.group)
-        return [] if unfit is None else [unfit]
 
     def build_line(self) -> str:
         name = self.target.name
@@ -185,184 +166,130 @@ class Cuda(CLike):
         arch = f"-gencode arch=compute_{name[3:]},code={name}" if name.endswith("a") else f"-arch={name}"
         return f"nvcc -std=c++17 -O3 {arch} -Werror all-warnings -c {self.kernel.name}.cu"
 
-    def build_options(self) -> tuple[str, ...]:
-        return ("-std=c++17",)
+    # --- the launch -------------------------------------------------------------------------------
 
-    def qualifier(self, buffer: Buffer) -> str:
-        body = list(walk(self.kernel.body))
-        vectors = [x for s in body if isinstance(s, Move) and s.width > 1 for x in (s.src, s.dst)]
-        # Matrix instructions take words.
-        vectors += [x for s in body if isinstance(s, Multiply) for x in (s.a, s.b) if x.dtype.size < WORD]
-        align = "__align__(16) " if buffer in vectors else ""
-        return ("__shared__ " if buffer.space is Space.LOCAL else "") + align
+    def launcher_fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:
+        maps = [tensor_map for printer in kernels for tensor_map in tensor_maps(printer.kernel)]
+        batch = any(tensor_map.batch for tensor_map in maps)
+        return {
+            "maps_of": ("batch" if batch else "matrix") if maps else None,
+            # All alike, or each as the caller says.
+            "swizzle": _swizzle(maps[0]) if maps and _agree(maps) else None,
+        }
 
-    def declare(self, buffer: Buffer) -> list[str]:
-        """Shared memory beyond what may have a fixed size is carved out of what the launch brings."""
-        if buffer.space is not Space.LOCAL or not self.dynamic_bytes():
-            return super().declare(buffer)
-        return declare_shared(buffer, self)
+    def launch_fields(self, file: Self, last: bool) -> Mapping[str, object]:
+        maps = [{"name": x.name, "made": self._made(x, file)} for x in tensor_maps(self.kernel)]
+        return {**super().launch_fields(file, last), "maps": maps, "early": bool(awaited(self.kernel))}
 
-    def dynamic_bytes(self) -> int:
-        return dynamic_bytes(self.kernel)
+    def counter(self) -> str:
+        return "blocks_at_once" if self.kernel.cluster == 1 else "clustered_at_once"
+
+    def _made(self, tensor_map: TensorMap, file: Self) -> str:
+        """The statement that makes a map. Where nothing is read there is none, and no copy."""
+        lines, length, pitch = map(self.expr, (tensor_map.lines, tensor_map.length, tensor_map.pitch))
+        name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
+        kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
+        call = f"make_tensor_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
+        how = "" if _agree(tensor_maps(self.kernel)) else f", {_swizzle(tensor_map)}"
+        batch = "".join(f", {self.expr(x)}" for x in tensor_map.batch or ())
+        call += f"{lines}, {length}, {pitch}{batch}, {self.number(high)}, {self.number(wide)}{how})"
+        read = None if tensor_map.operand == "c" else file.reads_operands()
+        return f"if (const cudaError_t error = {f'{read} ? {call} : cudaSuccess' if read else call}) {{"
 
     # --- functions and instructions ---------------------------------------------------------------
 
-    def call(self, call: Call) -> tuple[str, int]:
-        args = ", ".join(self.expr(a) for a in call.args)
-        match call.function:
-            case "group_id":
-                return f"int(blockIdx.{self._dimension(call)})", POSTFIX
-            case "group_count":
-                return f"int(gridDim.{self._dimension(call)})", POSTFIX
-            case "local_id":
-                return f"int(threadIdx.{self._dimension(call)})", POSTFIX
-            case "lane_id":
-                return "int(threadIdx.x)", POSTFIX
-            case "any_in_group":
-                return f"__syncthreads_or({args})", POSTFIX
-            case "fma":
-                return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
-            case function if function in MATRIX_CALLS:
-                return f"{MATRIX_CALLS[function]}({args})", POSTFIX
-            case "broadcast":
-                return f"__shfl_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
-            case "shuffle_xor":
-                return f"__shfl_xor_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
-        raise LoweringError(f"CUDA has no name for {call.function}")
-
-    def math(self, name: str, dtype: DType) -> str:
-        return super().math(name, dtype) + ("f" if dtype == F32 else "")
-
-    def _dimension(self, call: Call) -> str:
-        return DIMENSIONS[as_int(call.args[0]) or 0]
+    def call_words(self, call: Call) -> Mapping[str, object]:
+        return {**super().call_words(call), "lanes": self._lanes()}
 
     def _lanes(self) -> str:
         """The lanes of the warp that take part: all of them, or where warps aren't full, the sub-group's own."""
         rows, cols = self.kernel.group
-        if rows * cols % WARP == 0:
+        if rows * cols % self.warp == 0:
             return "0xffffffffu"
         own = f"{hex((1 << cols) - 1)}u"
-        return own if rows == 1 else f"{own} << threadIdx.y % {WARP // cols} * {cols}"
-
-    def barrier(self) -> str:
-        return "__syncthreads();"
+        return own if rows == 1 else f"{own} << threadIdx.y % {self.warp // cols} * {cols}"
 
     def role_barrier(self, barrier: Barrier) -> str:
         if barrier.groups > 1:
-            whole = "cluster_sync();" if barrier.role_items else "cluster_barrier();"
+            whole = "cluster_sync();" if barrier.role_items else "cluster_sync_relaxed();"
             return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
-        return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
+        return "__syncwarp();" if barrier.of_sub_group else f"named_barrier_sync<{barrier.role_items}>();"
 
     def in_group(self, buffer: Buffer, rank: Expr) -> str:
-        return buffer.name if rank == RANK else f"in_block({buffer.name}, {self.expr(rank)})"
+        name = self.memory(buffer.name)
+        return name if rank == RANK else f"map_shared_rank({name}, {self.expr(rank)})"
 
     def multiply(self, stmt: Multiply) -> str:
-        if isinstance(stmt.atom, WarpgroupAtom):
-            return multiply_by_warpgroup(stmt, stmt.atom, self)
-        return multiply(stmt, self)
+        if stmt.atom.scope == "thread":
+            return super().multiply(stmt)
+        if stmt.atom.scope == "warpgroup":
+            return hopper.multiply(stmt, stmt.atom, self)
+        return ptx.multiply(stmt, self)
 
-    def box_copy(self, stmt: BoxCopy) -> str:
-        return store_box(stmt, self) if stmt.tells is None else box_copy(stmt, stmt.tells, self)
+    def tma_copy(self, stmt: TmaCopy) -> str:
+        return hopper.tma_store(stmt, self) if stmt.mbarrier is None else hopper.tma_copy(stmt, stmt.mbarrier, self)
 
     def role(self, step: RoleStep) -> list[str]:
-        return [store_group(step)] if isinstance(step, StoreGroup) else role(step)
+        return [hopper.store_group(step)] if isinstance(step, StoreGroup) else hopper.role(step, self)
 
-    def _placed(self, stmt: Point | Advance | Prefetch) -> str:
-        if isinstance(stmt, Point) and stmt.view.layout.swizzle:
-            return point(stmt, self)
+    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+        if isinstance(stmt, PointerInit) and stmt.view.layout.swizzle:
+            return hopper.point(stmt, self)
         return super()._placed(stmt)
 
-    def wide_move(self, move: Move) -> str:
-        if puts(move):
-            return put(move, self)
-        if move.atom.matrices is not None:
-            return load(move, self)
-        to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-        if move.atom.name not in ("aligned_vector", "spanning_vector", "async_copy", "atomic_add"):
-            raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
-        inside = "" if move.valid is None else f", {self.expr(move.valid)}"
-        return f"{_copy_name(move)}({to}, {source}{inside});"
+    def vector_copy(self, move: VectorCopy) -> str:
+        if hopper.is_put(move):
+            return hopper.put(move, self)
+        return super().vector_copy(move) if move.atom.matrices is None else ptx.load(move, self)
 
     def async_group(self, group: AsyncGroup) -> str:
-        return "async_commit();" if group.verb == "commit" else f"async_wait<{group.pending}>();"
+        pending = f"<{self.number(group.pending)}>" if group.verb == "wait" else ""
+        return f"cp_async_{group.verb}_group{pending}();"
 
-    def handover(self, step: Handover) -> str:
-        return f"kernels_{step.verb}();"
+    def dependent_launch(self, step: DependentLaunch) -> str:
+        return f"{ptx.HANDOVERS[step.verb]}();"
 
     def mbarrier(self, step: Mbarrier) -> list[str]:
-        barrier = f"&{step.name}[{self.expr(step.index)}]"
-        match step.verb:
-            case "init":
-                return init_mbarriers(step, self)
-            case "wait":
-                return [f"mbarrier_wait({barrier}, {self.expr(step.parity)});"]
-            case "expect":
-                return [f"mbarrier_expect({barrier}, {step.bytes});"]
-        if step.rank is not None:
-            return [f"mbarrier_arrive_at({barrier}, {self.expr(step.rank)});"]
-        return [f"mbarrier_{step.verb}({barrier});"]
+        return ptx.mbarrier(step, self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """A function that moves elements, by the section of `INTRINSICS` that it is made of."""
-
-    section: str
-    width: int
-    to: DType
-    source: DType
-
-    @classmethod
-    def of(cls, move: Move) -> Self:
-        key: str = "atomic_add" if move.atom.adds else way(move)
-        if move.atom.around:
-            key = "copy_from_anywhere"
-        if move.atom.is_async:
-            key = "async_copy" if move.valid is None else "async_copy_inside"
-        return cls(key, move.width, move.dst.dtype, move.src.dtype)
-
-    def kept(self) -> tuple[DType, ...]:
-        """The type in memory, where the elements change theirs."""
-        return {"load": (self.source,), "store": (self.to,)}.get(self.section, ())
-
-    def order(self) -> tuple[int, int, str]:
-        return SECTIONS.index(self.section), self.width, f"{self.to} {self.source}"
-
-    def lines(self, types: Mapping[str, str]) -> list[str]:
-        memory = self.to if self.section == "store" else self.source
-        size = memory.size * self.width
-        element = types[memory.name]
-        adds = self.section == "atomic_add" and self.width > 1
-        return section(
-            INTRINSICS,
-            f"{self.section}{self.width}" if adds else self.section,
-            width=self.width if self.width > 1 else "",
-            elements=f"{self.width} neighbouring elements",
-            bytes=size,
-            size=memory.size,
-            vector=f"{element}{self.width}" if element in OWN_VECTORS else WORDS[size],
-            source=types[self.source.name],
-            to=types[self.to.name],
-            cache="cg" if size == max(WORDS) else "ca",
-        )
+def awaited(kernel: Kernel) -> frozenset[str]:
+    """The matrices that the kernels before write while this one begins."""
+    awaits = (stmt for stmt in walk(kernel.body) if isinstance(stmt, DependentLaunch))
+    return frozenset(buffer.name for step in awaits for buffer in step.buffers)
 
 
-def _copy_name(move: Move) -> str:
-    """The function that moves elements by one instruction, or begins to."""
-    name = "async_copy" if move.atom.is_async else "atomic_add" if move.atom.adds else "copy"
-    how = "_from_anywhere" if move.atom.around else "" if move.valid is None else "_inside"
-    return f"{name}{move.width if move.width > 1 else ''}{how}"
+def _agree(maps: Sequence[TensorMap]) -> bool:
+    return len({tensor_map.swizzle for tensor_map in maps}) == 1
 
 
-def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
-    """The functions that a statement is printed with."""
-    match stmt:
-        case AsyncGroup(verb, _):
-            return (f"async_{verb}",)
-        case Mbarrier(verb):
-            if stmt.rank is not None:
-                return ("mbarrier_arrive_at",)
-            return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
-        case Handover(verb):
-            return (f"kernels_{verb}",)
-    return ()
+def _swizzle(tensor_map: TensorMap) -> str:
+    """What the driver calls it."""
+    return f"CU_TENSOR_MAP_SWIZZLE_{f'{tensor_map.swizzle}B' if tensor_map.swizzle else 'NONE'}"
+
+
+# --- architectures --------------------------------------------------------------------------------
+
+
+def guard(name: str, features: frozenset[str], targets: Sequence[str]) -> Mapping[str, str] | None:
+    """What stops the compiler where an architecture lacks instructions of the file `name`, in words; None where all
+    `targets` have what it needs.
+    """
+    known = sorted(targets, key=_number)
+    least = next(target for target in known if features <= TARGETS[target].features)
+    if least == known[0]:
+        return None
+    below = frozenset[str]().union(*(TARGETS[target].features for target in known[: known.index(least)]))
+    number, specific = _number(least)
+    return {
+        "name": name,
+        "lacks": f"!defined(__CUDA_ARCH_FEAT_SM{number}_ALL)" if specific else f"__CUDA_ARCH__ < {number}0",
+        "least": least,
+        "since": "alone" if specific else "or later",
+        "words": " and ".join(word for feature, word in INSTRUCTIONS.items() if feature in features - below),
+    }
+
+
+def _number(arch: str) -> tuple[int, bool]:
+    """Of an architecture such as sm_90a, and whether it has what no later one need have."""
+    return int(arch.removeprefix("sm_").rstrip("a")), arch.endswith("a")

@@ -1,17 +1,13 @@
-"""The texts under `templates/`: skeletons of files, and functions that kernels are printed with."""
+"""The texts under `templates/`, all Jinja's: skeletons of files, and functions that kernels and launchers call."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-#: What stands before the name of a section.
-MARK = "//: "
 
 
 def load(name: str) -> str:
@@ -24,38 +20,12 @@ def load(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Where the skeletons are found."""
+    """Where the templates are found."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     return Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
 
 
-def sections(name: str, wanted: Collection[str], **words: object) -> list[str]:
-    """The lines of the wanted sections of a text, in its order, their words in capitals replaced. Raises: KeyError for
-    one that it lacks.
-    """
-    found = _sections(name)
-    if missing := sorted(set(wanted) - set(found)):
-        raise KeyError(f"{name} has no {', '.join(missing)}")
-    lines = [line for section in found if section in wanted for line in found[section]]
-    for word, value in words.items():
-        lines = [line.replace(word.upper(), str(value)) for line in lines]
-    return lines
-
-
-def section(name: str, key: str, **words: object) -> list[str]:
-    """The lines of one section. Raises: KeyError."""
-    return sections(name, {key}, **words)
-
-
-@cache
-def _sections(name: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in load(name).splitlines():
-        if line.startswith(MARK):
-            lines = found.setdefault(line.removeprefix(MARK), [])
-        else:
-            lines.append(line)
-    # Each ends with an empty line, the last one too.
-    return {section: [*lines, ""] if lines[-1] else lines for section, lines in found.items()}
+def rendered(name: str, **fields: object) -> list[str]:
+    """The lines of a template, filled in; of one that holds functions, those of the functions that are asked for."""
+    return environment().get_template(name).render(fields).splitlines()

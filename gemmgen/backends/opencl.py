@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import CLike, way
-from gemmgen.backends.expressions import POSTFIX, UNARY
-from gemmgen.backends.files import section
-from gemmgen.backends.language import Words
-from gemmgen.backends.lines import wrapped
-from gemmgen.backends.opencl_needs import (
-    KHR_NAMES,
-    LARGE_REGISTERS,
-    MATRIX_OPTIONS,
-    REQUIRED_SIZE,
-    SOFTWARE,
-    enabled,
-    extensions,
-    multiplies_matrices,
-    requirements,
+from gemmgen.backends.block_io import (
+    BLOCK_2D,
+    block_2d_functions,
+    prefetch_text,
+    private_words,
+    read_text,
+    reads_2d_blocks,
 )
+from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.files import rendered
+from gemmgen.backends.opencl_launcher import MATRICES, REQUIRED_SIZE, launcher_fields
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.vectors import VectorWords, vector_element, vector_loop, vector_move
+from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
+from gemmgen.ir.dtypes import I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
-from gemmgen.ir.kernel import Kernel, conversions
-from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.stmt import For, Move, Multiply, in_bytes
+from gemmgen.ir.instructions import WORD_BYTES, Instruction
+from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
+from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, VectorCopy, in_bytes
+from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.workspace import Workspace
 
-#: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
-IDS = {"group_id": "(int)get_group_id", "local_id": "(int)get_local_id"}
-INTEL_NAMES = {"broadcast": "intel_sub_group_shuffle", "shuffle_xor": "intel_sub_group_shuffle_xor"}
-#: Where the functions stand that kernels are printed with.
-INTRINSICS = "opencl/intrinsics.cl"
+SHUFFLES = ("broadcast", "shuffle_xor")
+#: The macro by which a caller asks for matrix instructions in software.
+SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
+#: What the compiler is told where the device has matrix instructions, and where it has none. Compilers of 2022 have
+#: them, but do not define the extension's macro.
+MATRIX_OPTIONS = (f"-D{MATRICES}=1", f"-D{SOFTWARE}")
+LARGE_REGISTERS = "-cl-intel-256-GRF-per-thread"
+#: Sub-groups of so few lanes are no longer built.
+LANES_OF_OLD = 8
 #: (from, to) -> the function that converts; one that ends in a number converts so many elements.
 CONVERSIONS: dict[tuple[str, str], str] = {
     ("float16", "float32"): "half_to_float",
@@ -56,13 +57,18 @@ CONVERSIONS: dict[tuple[str, str], str] = {
 }
 #: Those that are OpenCL's own.
 BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double", "convert_long"})
-#: Reads of packed operands, each a section of intrinsics.
-PACKED_READS = ("packed_vectors", "packed_block")
-MULTIPLY = "multiply"
-BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
+MULTIPLY, MFMA = "multiply", "mfma_16x16x16"
+#: What block reads of elements of so many bytes are called, what they take and where it is defined.
+BLOCK_WORDS: Mapping[int, Mapping[str, str]] = {
+    4: {"kind": "", "word": "uint", "extension": "cl_intel_subgroups"},
+    2: {"kind": "_us", "word": "ushort", "extension": "cl_intel_subgroups_short"},
+    1: {"kind": "_uc", "word": "uchar", "extension": "cl_intel_subgroups_char"},
+}
+BLOCK_READS = BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
 #: Vectors of a work-item's own: `float16` and its like.
 VECTORS = VectorWords(
+    type="{element}{width}",
     load="vload{width}(0, {place})",
     store="vstore{width}({value}, 0, {place});",
     splat="({type})({value})",
@@ -78,12 +84,30 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
+    load_function: ClassVar[bool] = False
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
-    pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
+    pairs: ClassVar[Pairs] = Pairs("({type})", (".x", ".y"), "static inline")
+    calls: ClassVar[Mapping[str, str]] = {
+        # Ids are size_t, gemmgen counts in int.
+        "group_id": "(int)get_group_id({args})",
+        "local_id": "(int)get_local_id({args})",
+        "lane_id": "(int)get_sub_group_local_id()",
+        "sub_group_size": "(int)get_max_sub_group_size()",
+        "nan": "NAN",
+        "broadcast": "{prefix}sub_group_shuffle({args})",
+        "shuffle_xor": "{prefix}sub_group_shuffle_xor({args})",
+    }
+    barrier: ClassVar[str] = "barrier(CLK_LOCAL_MEM_FENCE);"
+    spaces: ClassVar[Mapping[Space, str]] = {Space.LOCAL: "__local ", Space.POINTERS: "__global "}
+    matrix_space: ClassVar[str] = "__global "
+    restrict: ClassVar[str] = "restrict "
     long: ClassVar[str] = "L"
-    targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable", "cpu")
-    #: Buffers are no addresses.
-    lacks: ClassVar[frozenset[str]] = frozenset({"address_lists"})
+    vectors: ClassVar[VectorWords] = VECTORS
+    targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable", "cpu", "gfx942")
+    chips: ClassVar[frozenset[str]] = frozenset({"gfx942"})
+    forms: ClassVar[tuple[str, ...]] = ("kernel", "header")
+    #: Buffers are no addresses; floats are not added in one step, nor do arrays share local memory.
+    lacks: ClassVar[frozenset[str]] = frozenset({"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts"})
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
         "float64": "double",
@@ -104,31 +128,37 @@ class OpenCL(CLike):
     def signature(self) -> list[str]:
         rows, cols = self.kernel.group
         lines = [f"__attribute__((reqd_work_group_size({cols}, {rows}, 1)))"]
-        if lanes := self.kernel.sub_group or self.kernel.compiled_for:
+        if lanes := sub_group_of(self.kernel) or self.kernel.compiled_for:
             required = f"__attribute__((intel_reqd_sub_group_size({lanes})))"
             fixed = REQUIRED_SIZE in extensions(self.kernel, self.target)
             lines += [required] if fixed else [f"#ifdef {REQUIRED_SIZE}", required, "#endif"]
-        opening = f"__kernel void {self.kernel.name}("
-        params = [self._param(p) for p in self.kernel.params]
-        return [*lines, *wrapped(opening, params)]
+        params = ", ".join(map(self.parameter, self.kernel.params))
+        return [*lines, f"__kernel void {self.kernel.name}({params})"]
 
-    def _param(self, param: Buffer | Var) -> str:
-        if isinstance(param, Var):
-            return f"{self.types[param.dtype.name]} {param.name}"
-        if param.space is Space.IMAGE:
+    def parameter(self, param: Buffer | Var, restrict: str | None = None) -> str:
+        if isinstance(param, Buffer) and param.space is Space.IMAGE:
             return f"__read_only image2d_t {param.name}"
-        const = "" if param.writable else "const "
-        return f"__global {const}{self.types[param.dtype.name]} *restrict {param.name}"
+        return super().parameter(param, restrict)
+
+    def __post_init__(self) -> None:
+        """A header's host code does not see constants, so that none may be changed."""
+        if self.form == "header":
+            self.free = frozenset()
 
     def prelude(self) -> list[str]:
         return [*self._extensions(), *self._helpers()]
 
-    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:  # noqa: ARG002
+    def template(self) -> str:
+        return "opencl/launcher.h.j2" if self.form == "header" else super().template()
+
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         """OpenCL C has no namespaces: the file's functions get names of their own, and its macros end with it."""
         text = "\n".join(self.prelude())
         functions = dict.fromkeys(re.findall(r"^static inline [^(]*?(\w+)\(", text, re.MULTILINE))
         own = {name: f"{self.program or self.kernel.name}_{name}" for name in functions}
-        return {"own": own, "macros": [*own, *dict.fromkeys(re.findall(r"^#define (\w+)", text, re.MULTILINE))]}
+        macros = [*own, *dict.fromkeys(re.findall(r"^#define (\w+)", text, re.MULTILINE))]
+        host = launcher_fields(self, kernels, workspaces) if self.form == "header" else {}
+        return {"own": own, "macros": macros, **host}
 
     def _extensions(self) -> list[str]:
         names = enabled(self.kernel, self.target)
@@ -136,172 +166,146 @@ class OpenCL(CLike):
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
-        lines = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        lines += _converters(conversions(_without_matrices(self.kernel)))
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
-        lines += self._moves_of_pairs()
-        vectors = [m for m in moves if m.src.dtype.real is None and m.dst.vector == m.src.vector == 1]
-        for width, verb, function in sorted(
-            {(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}
-        ):
-            what = f"// {width} neighbouring elements, at any alignment."
-            define = f"#define {verb}{width}(to, from)"
-            lines += [what, f"{define} vstore{width}({_applied(function, width, f'vload{width}(0, from)')}, 0, to)", ""]
-        local = {(m.width, way(m)): m for m in self._from_local() if m.src.dtype.real is None}
-        for _, move in sorted(local.items()):
-            width, function = move.width, _function(move.src.dtype, move.dst.dtype)
-            size, vector = move.src.dtype.size * width, f"{self.types[move.src.dtype.name]}{width}"
-            what = f"// {width} neighbouring elements of local memory, from a multiple of {size} bytes."
-            define = f"#define {way(move).upper()}_LOCAL{width}(to, from)"
-            value = _applied(function, width, f"*(const __local {vector} *)(from)")
-            lines += [what, f"{define} vstore{width}({value}, 0, to)", ""]
-        lines += self._matrices()
-        if any(isinstance(s, Move) and s.byte_place and s.atom.name == BLOCK_READ for s in walk(self.kernel.body)):
-            lines += [*self._at(), ""]
-        for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
-            moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
-            for width in sorted({m.width for m in moves}):
-                lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
-        return lines
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
+        plain = conversions(_without_matrices(self.kernel))
+        used = {m.atom.name for m in moves}
+        if any(m.byte_place and m.atom.name == BLOCK_READ for m in moves):
+            used.add("at")
+        return [
+            *self.pairs.functions(self.kernel, self.types),
+            *self.dot_products("static inline"),
+            *rendered(
+                "opencl/functions.cl.j2",
+                used=used,
+                software=SOFTWARE,
+                conversions=_converters(plain),
+                pairs=self._copies_of_pairs(moves),
+                vectors=self._copies_of_vectors(moves),
+                from_local=self._copies_from_local(),
+                multiplications=self._multiplications(plain),
+                mfma=MFMA if multiplies_by(self.kernel, "mfma") else None,
+                block_reads=self._block_reads(moves),
+                block_io=block_2d_functions(self.kernel, self.types),
+            ),
+        ]
 
-    def _moves_of_pairs(self) -> list[str]:
+    def _copies_of_pairs(self, moves: Sequence[VectorCopy]) -> list[dict[str, object]]:
         """Moves of several complex numbers, by the memories they go between: as so many real ones, of which vectors of
         any alignment are made.
         """
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.width > 1]
-        found = {(_between(m), m) for m in moves if m.src.dtype.real is not None}
-        lines = []
-        for name, move in sorted(dict(found).items()):
-            real, width = self.types[str(move.src.dtype.real)], 2 * move.width
-            to, source = (f"{SPACES[b.space]}{real} *" for b in (move.dst, move.src))
-            what = f"// {move.width} neighbouring complex numbers."
-            loaded = f"vload{width}(0, (const {source})(from))"
-            lines += [what, f"#define {name}(to, from) \\", f"    vstore{width}({loaded}, 0, ({to})(to))", ""]
-        return lines
+        found = {_between(m): m for m in moves if m.width > 1 and m.src.dtype.real is not None}
+        words = []
+        for name, move in sorted(found.items()):
+            to, source = (f"{SPACES[b.space]}{self.types[str(move.src.dtype.real)]}" for b in (move.dst, move.src))
+            words.append({"name": name, "width": move.width, "to": to, "source": source})
+        return words
 
-    def _matrices(self) -> list[str]:
-        """Reads of packed operands, and the matrix instruction with software that stands in for it."""
-        reads = {s.atom.name for s in walk(self.kernel.body) if isinstance(s, Move)}
-        lines: list[str] = []
-        for name in PACKED_READS:
-            lines += section(INTRINSICS, name) if name in reads else ()
+    def _copies_of_vectors(self, moves: Sequence[VectorCopy]) -> list[dict[str, object]]:
+        """Moves of neighbours to and from memory, by what converts them on the way."""
+        vectors = [m for m in moves if m.atom.name == "vector" and m.dst.vector == m.src.vector == 1]
+        found = {
+            (m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors if m.src.dtype.real is None
+        }
+        return [
+            {"width": width, "name": f"{verb}{width}", "value": _applied(function, width, f"vload{width}(0, from)")}
+            for width, verb, function in sorted(found)
+        ]
+
+    def _copies_from_local(self) -> list[dict[str, object]]:
+        """Moves of neighbours from local memory."""
+        words = []
+        for (width, how), move in sorted({(m.width, way(m)): m for m in self._from_local()}.items()):
+            if (dtype := move.src.dtype).real is None:
+                value = f"*(const __local {self.types[dtype.name]}{width} *)(from)"
+                value = _applied(_function(dtype, move.dst.dtype), width, value)
+                name = f"{how.upper()}_LOCAL{width}"
+                words.append({"width": width, "name": name, "bytes": dtype.size * width, "value": value})
+        return words
+
+    def _multiplications(self, plain: AbstractSet[tuple[DType, DType, int]]) -> list[dict[str, object]]:
+        """Matrix instructions with software that stands in for them; `plain` are conversions that others call, too."""
         atoms = {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}
-        for atom in (atom for atom in atoms if isinstance(atom, MatrixAtom)):
-            own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
-            text = section(
-                INTRINSICS,
-                "multiply",
-                function=atom.name,
-                sums=self.types[atom.sums.name],
-                word=self.types[atom.a_word.name],
-                lanes=atom.lanes,
-                depth=atom.depth,
-                own="an element" if own == 1 else f"{own} neighbours",
-                holder="k" if own == 1 else f"k / {own}",
-                part="" if own == 1 else f" >> k % {own} * {bits}",
-                packed=atom.packed,
-                bits=bits,
-                element=f"{_function(atom.dtype, atom.sums)}(({self.types[atom.dtype.name]})",
-            )
-            # Functions that software alone calls.
-            start = text.index(f"#if defined({SOFTWARE})") + 1
-            only = conversions(self.kernel) - conversions(_without_matrices(self.kernel))
-            lines += [*text[:start], *_converters(only), *text[start:]]
-        return lines
+        return [
+            {
+                "function": dpas_function(atom),
+                "sums": self.types[atom.sums.name],
+                "word": self.types[(atom.a_word or (I32 if atom.lanes == LANES_OF_OLD else I16)).name],
+                "of_elements": atom.a_word is None,
+                "a": self.types[atom.a_register.name],
+                "b": self.types[atom.b_register.name],
+                "element": self.types[atom.dtype.name],
+                "convert": _function(atom.dtype, atom.sums),
+                "conversions": _converters(conversions(self.kernel) - plain),
+                "lanes": atom.lanes,
+                "depth": atom.depth,
+                "own": atom.depth // atom.lanes,
+                "packed": WORD_BYTES // atom.dtype.size,
+                "bits": 8 * atom.dtype.size,
+            }
+            for atom in atoms
+            if atom.name == "dpas"
+        ]
 
-    def _from_local(self) -> list[Move]:
+    def _block_reads(self, moves: Sequence[VectorCopy]) -> list[dict[str, object]]:
+        """Reads of neighbours by the sub-group as one."""
+        found = {(m.atom.name == IMAGE_BLOCK_READ, m.width, m.src.dtype) for m in moves if m.atom.name in BLOCK_READS}
+        return [
+            {"image": image, "w": _suffix(width), "element": self.types[dtype.name], **BLOCK_WORDS[dtype.size]}
+            for image, width, dtype in sorted(found, key=lambda x: x[:2])
+        ]
+
+    def _from_local(self) -> list[VectorCopy]:
         """Loads of vectors from local memory."""
-        return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == ALIGNED_VECTOR.name]
+        return [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.atom.name == ALIGNED_VECTOR.name]
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory that vectors are loaded from begins where one may."""
         lines = super().declare(buffer)
         if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
+        if buffer in private_words(self.kernel):
+            lines[-1] = lines[-1].replace(";", " __attribute__((aligned(4)));")
         return lines
-
-    def _at(self) -> list[str]:
-        """A function for addresses that are counted in bytes."""
-        pointer = f"const __global {self.types['float32']} *"
-        return [
-            "// So many bytes into a matrix.",
-            f"static inline {pointer}at({pointer}matrix, int bytes)",
-            "{",
-            f"    return ({pointer.strip()})((const __global char *)matrix + bytes);",
-            "}",
-        ]
-
-    def _block_read(self, atom: str, width: int, dtype: DType) -> list[str]:
-        """A function for a block read."""
-        element, suffix = self.types[dtype.name], _suffix(width)
-        if atom == BLOCK_READ:
-            what = "One element per lane" + (f" of each of {width} neighbouring segments." if width > 1 else ".")
-            param, read = f"const __global {element} *from", "(const __global uint *)from"
-        else:
-            what = "One element per lane" + (f" of each of {width} rows." if width > 1 else ".")
-            param, read = "__read_only image2d_t image, int2 at", "image, at"
-        return [
-            f"// {what}",
-            f"static inline {element}{suffix} {atom}{suffix}({param})",
-            "{",
-            f"    return as_{element}{suffix}(intel_sub_group_block_read{suffix}({read}));",
-            "}",
-        ]
 
     def launch(self) -> str:
         (rows, cols), (groups_down, groups_across) = self.kernel.group, self.kernel.grid
         across, down = self.expr(groups_across * cols), self.expr(groups_down * rows)
-        one, layers = ("", "") if self.kernel.layers is None else (", 1", f", {self.kernel.layers.name}")
+        one, layers = ("", "") if self.kernel.grid_z is None else (", 1", f", {self.kernel.grid_z.name}")
         return f"local size {{{cols}, {rows}{one}}}, global size {{{across}, {down}{layers}}}"
 
     def uses(self) -> frozenset[str]:
-        named = {"intel_sub_groups", "required_sub_group_size"} if self.kernel.sub_group else set()
+        named = {"intel_sub_groups", "required_sub_group_size"} if sub_group_of(self.kernel) else set()
         return self.target.features & named
 
     def requirements(self) -> list[str]:
-        return requirements(self.kernel, self.target)
+        reads = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.atom.name == BLOCK_READ)
+        narrow = any(s.atom.unit(s.width, s.src.dtype.size) > 1 for s in reads)
+        begins = [f"matrices that begin on multiples of {self.alignment()} bytes"] if narrow else []
+        return [*requirements(self.kernel, self.target), *begins]
 
     def extensions(self) -> tuple[str, ...]:
         return extensions(self.kernel, self.target)
-
-    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
-        return ""
 
     def build_line(self) -> str:
         options = " ".join((*self.build_options(), *(self.matrix_options() or ())[:1]))
         return f'clBuildProgram(..., "{options}", ...)'
 
     def build_options(self) -> tuple[str, ...]:
-        return ("-cl-std=CL2.0",) if self.kernel.sub_group else ("-cl-std=CL1.2",)
+        return ("-cl-std=CL2.0",) if sub_group_of(self.kernel) else ("-cl-std=CL1.2",)
 
     def gpu_options(self) -> tuple[str, ...]:
         return (LARGE_REGISTERS,) if self.kernel.large_registers else ()
 
     def matrix_options(self) -> tuple[str, str] | None:
-        return MATRIX_OPTIONS if multiplies_matrices(self.kernel) else None
+        return MATRIX_OPTIONS if multiplies_by(self.kernel, "dpas") else None
 
-    def qualifier(self, buffer: Buffer) -> str:
-        return {Space.LOCAL: "__local ", Space.POINTERS: "__global "}.get(buffer.space, "")
+    def matrix_extensions(self) -> tuple[str, ...]:
+        return matrix_extensions(self.kernel) if multiplies_by(self.kernel, "dpas") else ()
 
     # --- functions and instructions ---------------------------------------------------------------
 
-    def call(self, call: Call) -> tuple[str, int]:
-        args = ", ".join(self.expr(a) for a in call.args)
-        match call.function:
-            case "group_id" | "local_id":
-                return f"{IDS[call.function]}({args})", UNARY
-            case "lane_id":
-                return "(int)get_sub_group_local_id()", UNARY
-            case "sub_group_size":
-                return "(int)get_max_sub_group_size()", UNARY
-            case "nan":
-                return "NAN", POSTFIX
-            case "fma":
-                return f"fma({args})", POSTFIX
-            case "broadcast" | "shuffle_xor":
-                names = INTEL_NAMES if "intel_sub_groups" in self.target.features else KHR_NAMES
-                return f"{names[call.function]}({args})", POSTFIX
-        raise LoweringError(f"OpenCL C has no name for {call.function}")
+    def call_words(self, call: Call) -> Mapping[str, object]:  # noqa: ARG002
+        return {"prefix": "intel_" if "intel_sub_groups" in self.target.features else ""}
 
     def math(self, name: str, dtype: DType) -> str:
         # OpenCL's abs() of whole numbers has no sign.
@@ -316,17 +320,12 @@ class OpenCL(CLike):
             return "0", POSTFIX  # the bits of zero
         return super().literal(value, dtype)
 
-    def barrier(self) -> str:
-        return "barrier(CLK_LOCAL_MEM_FENCE);"
-
-    def wide_move(self, move: Move) -> str:
+    def vector_copy(self, move: VectorCopy) -> str:
         width, name = move.width, move.atom.name
         match name:
             case "vector" | "aligned_vector" if move.src.dtype.real is not None:
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{_between(move)}({to}, {source});"
-            case "vector" if max(move.dst.vector, move.src.vector) > 1:
-                return vector_move(self, VECTORS, move)
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}{width}({to}, {source});"
@@ -339,6 +338,9 @@ class OpenCL(CLike):
                 return f"vstore{width}({name}({source}), 0, {self.address(move.dst, move.dst_index)});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self._from(move)})"
+                value = _applied(_function(move.src.dtype, move.dst.dtype), width, value)
+            case "block_2d" | "block_2d_elements":
+                return read_text(self, move)
             case "image_block_read":
                 # The instruction counts bytes along a line.
                 y, x = in_bytes(move) if move.byte_place is None else move.byte_place
@@ -349,23 +351,21 @@ class OpenCL(CLike):
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
 
-    def vector_loop(self, loop: For) -> Iterator[str]:
-        return vector_loop(self, VECTORS, loop)
-
-    def vector_type(self, dtype: DType, width: int) -> str:
-        return f"{self.types[dtype.name]}{width}"
-
-    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        return vector_element(self, VECTORS, buffer, index) if buffer.vector > 1 else super().element(buffer, index)
+    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+        if isinstance(stmt, Prefetch) and stmt.atom is not None:
+            return prefetch_text(self, stmt, stmt.atom)
+        return super()._placed(stmt)
 
     def multiply(self, stmt: Multiply) -> str:
+        if stmt.atom.scope == "thread":
+            return super().multiply(stmt)
         acc, a, b = (
             self.address(buffer, index)
             for buffer, index in ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
         )
-        return f"{MULTIPLY}({acc}, {a}, {b});"
+        return f"{MFMA if stmt.atom.name == 'mfma' else MULTIPLY}({acc}, {a}, {b});"
 
-    def _from(self, move: Move) -> str:
+    def _from(self, move: VectorCopy) -> str:
         """Where a move from a buffer begins."""
         if move.byte_place is None:
             return self.address(move.src, move.src_index)
@@ -378,15 +378,13 @@ def _without_matrices(kernel: Kernel) -> Kernel:
     return replace(kernel, body=map_body(kernel.body, lambda s: () if isinstance(s, Multiply) else (s,)))
 
 
-def _converters(changes: Collection[tuple[DType, DType, int]]) -> list[str]:
-    """The functions for changes of type that are not OpenCL's own."""
-    named = sorted({(_function(*change[:2]), change[2]) for change in changes})
-    return [
-        line for key, width in named if key not in BUILT_IN for line in section(INTRINSICS, key, width=_suffix(width))
-    ]
+def _converters(changes: Collection[tuple[DType, DType, int]]) -> list[tuple[str, str]]:
+    """The functions for changes of type that are not OpenCL's own, by name and by what that ends in."""
+    named = sorted({(_function(source, to), width) for source, to, width in changes})
+    return [(name, _suffix(width)) for name, width in named if name not in BUILT_IN]
 
 
-def _between(move: Move) -> str:
+def _between(move: VectorCopy) -> str:
     """The name of a move of complex numbers."""
     return f"{move.src.space.name}_TO_{move.dst.space.name}{move.width}"
 
@@ -403,3 +401,87 @@ def _applied(function: str, width: int, argument: str) -> str:
 def _suffix(width: int) -> str:
     """What a vector type's or function's name ends in."""
     return "" if width == 1 else str(width)
+
+
+# --- what a device and its compiler must have ------------------------------------------------------
+
+
+def multiplies_by(kernel: Kernel, atom: str) -> bool:
+    """Whether a kernel has matrix instructions of a name."""
+    return any(isinstance(s, Multiply) and s.atom.name == atom for s in walk(kernel.body))
+
+
+def matrix_extensions(kernel: Kernel) -> tuple[str, ...]:
+    """The extensions in whose place a kernel has software."""
+    return (MATRICES, BLOCK_2D) if reads_2d_blocks(kernel) else (MATRICES,)
+
+
+def sub_group_of(kernel: Kernel) -> int | None:
+    """The lanes of a sub-group that a kernel must be given; a wavefront of MFMA has its size by itself."""
+    return None if multiplies_by(kernel, "mfma") else kernel.sub_group
+
+
+def enabled(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """The extensions whose functions and types a kernel uses: those that a file enables."""
+    names = ["cl_khr_fp64"] if "fp64" in uses_features(kernel) else []
+    if not sub_group_of(kernel):
+        return tuple(names)
+    if "intel_sub_groups" not in target.features:
+        shuffles = uses_calls(kernel, SHUFFLES)
+        return (*names, "cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else []))
+    names.append("cl_intel_subgroups")
+    moves = [s for s in walk(kernel.body) if isinstance(s, VectorCopy)]
+    read = {BLOCK_WORDS[s.src.dtype.size]["extension"] for s in moves if s.atom.name in (BLOCK_READ, "packed_block")}
+    return (*names, *sorted(read - {*names}))
+
+
+def extensions(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """Those that a device must have."""
+    fixed = sub_group_of(kernel) and "required_sub_group_size" in target.features
+    return (*enabled(kernel, target), *([REQUIRED_SIZE] if fixed else []))
+
+
+def requirements(kernel: Kernel, target: Target) -> list[str]:
+    """What the head comment says of them, a point each."""
+    needs = [_sub_groups(kernel, target)] if sub_group_of(kernel) else []
+    if multiplies_by(kernel, "mfma"):
+        needs.append(f"a GPU of AMD with MFMA ({target.name}), and clang's functions for it")
+    if kernel.compiled_for:
+        needs.append(f"where {REQUIRED_SIZE} is there, sub-groups of {kernel.compiled_for}{_of_old(kernel)}")
+    features = uses_features(kernel)
+    if multiplies_by(kernel, "dpas"):
+        named = " and ".join(matrix_extensions(kernel))
+        it, its = ("it", "its") if named == MATRICES else ("them", "their")
+        needs.append(f"{named}; or, without {it}, {MATRIX_OPTIONS[1]} in {its} place: the same in software")
+    if reads_2d_blocks(kernel):
+        needs.append(f"A and B that begin on multiples of {BLOCK_2D_START} bytes")
+    if "cache_prefetch" in features:
+        needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
+    if "image_block_read" in features:
+        needs.append(
+            "images (CL_R, CL_FLOAT) as wide and high as the matrices: no more than CL_DEVICE_IMAGE2D_MAX_WIDTH and "
+            "CL_DEVICE_IMAGE2D_MAX_HEIGHT, 16384 on Intel's GPUs"
+        )
+    needs += [f"on Intel's GPUs, and only there, the build option {LARGE_REGISTERS}"] * kernel.large_registers
+    return needs
+
+
+def _sub_groups(kernel: Kernel, target: Target) -> str:
+    """The extensions by name, and how many lanes."""
+    named = ", ".join(name for name in extensions(kernel, target) if name != "cl_khr_fp64")
+    lanes = f"{named}, sub-groups of {kernel.sub_group}"
+    if "free_sub_group_size" in target.features:
+        return f"{lanes}: where {REQUIRED_SIZE} is there they are required; in others the result is filled with NaN"
+    return lanes + _of_old(kernel)
+
+
+def _of_old(kernel: Kernel) -> str:
+    """Where a size is missing."""
+    is_old = (kernel.sub_group or kernel.compiled_for) == LANES_OF_OLD
+    return ", which Xe-HPC and Xe2 don't have (--target xe_hpc)" if is_old else ""
+
+
+def dpas_function(instruction: Instruction) -> str:
+    """What the extension calls it (cl_intel_subgroup_matrix_multiply_accumulate)."""
+    kind = instruction.short
+    return f"intel_sub_group_{kind}_{kind}_matrix_mad_k{instruction.depth}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gemmgen.backends.files import section
+from gemmgen.backends.files import rendered
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr
@@ -26,21 +26,22 @@ class Pairs:
     """How a language writes complex numbers.
 
     Attributes:
-        literal: of TYPE, from RE and IM.
+        make: what stands before the two parts, in parentheses, of a number of `{type}`.
         parts: what follows a value to name its real and its imaginary part.
+        inline: what stands before a function of the file's own.
         fma: the real multiply-add of float32, and of float64.
         adds: whether `+` adds them.
     """
 
-    literal: str
+    make: str
     parts: tuple[str, str]
+    inline: str
     fma: tuple[str, str] = ("fma", "fma")
     adds: bool = True
 
     def number(self, value: complex, typename: str, real: Callable[[float], str]) -> str:
         """A literal."""
-        text = self.literal.replace("TYPE", typename)
-        return text.replace("RE", real(value.real)).replace("IM", real(value.imag))
+        return f"{self.make.format(type=typename)}({real(value.real)}, {real(value.imag)})"
 
     def function(self, node: Expr) -> str | None:
         """The function that an expression calls, if it is complex and calls one."""
@@ -76,15 +77,24 @@ class Pairs:
         one, other = (f"{text}{part} {op} {zero}" for part in self.parts)
         return (f"{one} && {other}", _AND) if op == "==" else (f"{one} || {other}", _OR)
 
-    def functions(self, kernel: Kernel, types: Mapping[str, str], file: str) -> list[str]:
-        """The lines of the functions that a kernel calls, from a text under `templates/`."""
+    def functions(self, kernel: Kernel, types: Mapping[str, str]) -> list[str]:
+        """The lines of the functions that a kernel calls."""
         found: set[tuple[str, DType]] = set()
         for node in expressions(kernel):
             name = self.function(node)
             if name is not None:
                 found.add((name, node.dtype))
-        lines: list[str] = []
-        for name, dtype in sorted(found, key=lambda x: (FUNCTIONS.index(x[0]), x[1].name)):
-            fma = self.fma[dtype.real != F32]
-            lines += section(file, name, type=types[dtype.name], real=types[str(dtype.real)], multiply_add=fma)
-        return lines
+        if not found:
+            return []
+        functions = [
+            {
+                "name": name,
+                "type": types[dtype.name],
+                "real": types[str(dtype.real)],
+                "make": self.make.format(type=types[dtype.name]),
+                "fma": self.fma[dtype.real != F32],
+            }
+            for name, dtype in sorted(found, key=lambda x: (FUNCTIONS.index(x[0]), x[1].name))
+        ]
+        re, im = self.parts
+        return rendered("complex.j2", functions=functions, inline=self.inline, re=re, im=im)

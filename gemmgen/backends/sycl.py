@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, CLike, rounds
-from gemmgen.backends.expressions import POSTFIX
-from gemmgen.backends.files import environment, sections
-from gemmgen.backends.language import Words
-from gemmgen.backends.lines import fold_line, wrapped
-from gemmgen.backends.sycl_headers import LANES, block_loads, headers, local_arrays, shares_lanes
-from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import INTRINSICS, OWN, PAIRS, Elements, functions, vector_functions
-from gemmgen.backends.vectors import VectorWords, vector_element, vector_loop, vector_move
+from gemmgen.backends.clike import INDENT, CLike, Words, converting, rounds, way
+from gemmgen.backends.files import environment, rendered
+from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
-from gemmgen.ir.stmt import For, Move
+from gemmgen.ir.kernel import Kernel, conversions, uses_calls
+from gemmgen.ir.stmt import Alloc, For, VectorCopy
+from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
+from gemmgen.spec import GemmSpec, Order
 
-#: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
-IDS = {"group_id": "get_group", "local_id": "get_local_id"}
+#: Built-in ids that have a dimension.
+IDS = ("group_id", "local_id")
 BLOCK_LOAD = "block_load"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
 MOVES = ("vector", "aligned_vector")
 #: Vectors of a work-item's own: `sycl::float16` and its like.
 VECTORS = VectorWords(
+    type="sycl::{element}{width}",
     load="load{width}({place})",
     store="store({value}, {place});",
     splat="{type}({value})",
@@ -36,6 +37,86 @@ VECTORS = VectorWords(
     half="{vector}.{half}()",
     single="{vector}[{number}]",
     element="{vector}[{inside}]",
+)
+#: Functions of a sub-group.
+LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
+#: Sizes that tell rows from columns, and a size to be timed.
+SHAPES = ((509, 258, 131), (512, 512, 512))
+#: For the run-time arguments: exact in float32, and other than 0 and 1.
+ALPHA, BETA = 1.5, 0.25
+
+# --- element types ---
+
+TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "sycl::half",
+    "bfloat16": "sycl::ext::oneapi::bfloat16",
+    "complex64": "sycl::float2",
+    "complex128": "sycl::double2",
+    "int32": "int",
+    "int64": "long long",
+    "int8": "signed char",
+    "bool": "bool",
+}
+#: By index: what `.x()` gives is no number but a part of a vector that can be assigned to.
+PAIRS = Pairs("{type}", ("[0]", "[1]"), "inline", ("sycl::fma", "sycl::fma"))
+#: What vectors of a class are made of, and called.
+WORDS = {
+    "float16": ("unsigned short", "ushort"),
+    "bfloat16": ("unsigned short", "ushort"),
+    "int8": ("signed char", "schar"),
+    "complex64": ("float", "complex"),
+    "complex128": ("double", "complex"),
+    "int64": ("long long", "longlong"),
+}
+#: The run-time compiler's headers of types that the language itself lacks.
+HEADERS = {
+    "float16": ("half_type.hpp",),
+    "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp"),
+    "complex64": ("vector.hpp",),
+    "complex128": ("vector.hpp",),
+}
+#: (from, to) -> the function that converts, where that is not the type's own.
+CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
+
+
+#: Of 16-bit floats that are kept in integers: their type, what it needs of the run-time compiler, and who converts.
+BITS = "std::uint16_t"
+BITS_HEADERS = ("bit_cast.hpp",)
+BITS_CONVERSIONS = {
+    ("float16", "float32"): "half_bits_to_float",
+    ("float32", "float16"): "float_to_half_bits",
+    ("bfloat16", "float32"): "bfloat16_bits_to_float",
+    ("float32", "bfloat16"): "float_to_bfloat16_bits",
+}
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What a kernel's element types are called and converted by.
+
+    Attributes:
+        types: by NumPy's names.
+        conversions: (from, to) -> the function, where that is not the type's own.
+        headers: the run-time compiler's, of types that the language itself lacks.
+    """
+
+    types: Mapping[str, str]
+    conversions: Mapping[tuple[str, str], str]
+    headers: Mapping[str, tuple[str, ...]]
+
+    def converter(self, source: DType, to: DType) -> str:
+        """What is called to change a type."""
+        return self.conversions.get((source.name, to.name), converting(self.types[to.name]))
+
+
+#: As the language has them; and with 16-bit floats in integers.
+OWN = Elements(TYPES, CONVERSIONS, HEADERS)
+BY_BITS = Elements(
+    {**TYPES, "float16": BITS, "bfloat16": BITS},
+    BITS_CONVERSIONS,
+    {**HEADERS, "float16": BITS_HEADERS, "bfloat16": BITS_HEADERS},
 )
 
 
@@ -52,8 +133,18 @@ class Sycl(CLike):
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     elements: ClassVar[Elements] = OWN
     types: ClassVar[Mapping[str, str]] = elements.types
-    pairs = PAIRS
+    pairs: ClassVar[Pairs] = PAIRS
+    calls: ClassVar[Mapping[str, str]] = {
+        "group_id": "int(item.get_group({axis}))",
+        "local_id": "int(item.get_local_id({axis}))",
+        "lane_id": "int(sub_group.get_local_linear_id())",
+        **{name: f"sycl::{function}(sub_group, {{args}})" for name, function in LANES.items()},
+    }
+    barrier: ClassVar[str] = "sycl::group_barrier(item.get_group());"
+    restrict: ClassVar[str] = "__restrict "
     minimum: ClassVar[str] = "std::min"
+    math_prefix: ClassVar[str] = "sycl::"
+    vectors: ClassVar[VectorWords] = VECTORS
 
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
@@ -62,26 +153,26 @@ class Sycl(CLike):
         used = ["algorithm"] if "min" in self._words() else []
         match self.form:
             case "main":
-                between = [(w.name, self.expr(w.elements)) for w in workspaces]
+                between = [(w.name, self.expr(in_numbers(w.elements))) for w in workspaces]
                 more = ["chrono", "cmath", "cstddef", "cstdio", "exception", "vector"]
-                own = program(self.kernel, self.spec, between)
+                own = _program(self.kernel, self.spec, between)
                 return {"standard": [*used, *more], "one_event": len(kernels) == 1, **own}
             case "kernel":
-                return {"standard": used, "headers": headers(self.kernel, self._words(), self.elements)}
+                return {"standard": used, "headers": _headers(self.kernel, self._words(), self.elements)}
         return {"standard": [*used, "vector"]}
 
     # --- what a work-item runs --------------------------------------------------------------------
 
     def signature(self) -> list[str]:
-        params = [f"sycl::nd_item<{self._dimensions}> item", *(self._param(p) for p in self._given())]
+        params = [f"sycl::nd_item<{self._dimensions}> item", *(self.parameter(p) for p in self._given())]
         params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in local_arrays(self.kernel))
-        lines = ["// What each work-item does.", *wrapped(f"inline void {self._own('work_item')}(", params)]
+        lines = ["// What each work-item does.", f"inline void {self._own('work_item')}({', '.join(params)})"]
         why = "// Names the kernel, for profilers and for host compilers other than DPC++."
         return lines if self.form == "kernel" else [why, f"class {self._own('kernel')};", "", *lines]
 
     @property
     def _dimensions(self) -> int:
-        return 2 if self.kernel.layers is None else 3
+        return 2 if self.kernel.grid_z is None else 3
 
     def _given(self) -> list[Buffer | Var]:
         """The parameters that a work-item needs; others only say how many work-items there are."""
@@ -110,26 +201,27 @@ class Sycl(CLike):
         head, brace, body = text.partition("\n{\n")
         return f"{head}{brace}{opening}{body}"
 
-    def _param(self, param: Buffer | Var, restrict: str = "__restrict ") -> str:
-        if isinstance(param, Var):
-            return f"{self.types[param.dtype.name]} {param.name}"
-        if param.space is Space.IMAGE:
-            raise ScheduleError(f"{param.name} is an image, which SYCL reads no blocks of: use --method simd")
-        matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
-        const = "" if matrix.writable else "const "
-        return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
-
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = functions(self.kernel, MOVES, self.elements)
+        words, vectors = self._words(), _vectors(self.kernel, self.elements)
         loads = block_loads(self.kernel)
-        named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
-        lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
-        lines += vector_functions(self.kernel, self._words(), self.elements)
-        for width in sorted({m.width for m in loads}):
-            template, element = environment().get_template("sycl/block_load.j2"), self.types[loads[0].src.dtype.name]
-            lines += template.render(width=width, element=element).splitlines()
-        return lines
+        own = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
+        return [
+            *self.pairs.functions(self.kernel, self.types),
+            *self.dot_products("inline"),
+            *rendered(
+                "sycl/functions.hpp.j2",
+                used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},
+                moves=_moves(self.kernel, self.elements),
+                load_vectors=[x for x in vectors if "load" in words or f"load{x['width']}" in words],
+                # Stores have one name for all widths.
+                store_vectors=[x for x in vectors if "store" in words],
+                block_loads=[
+                    {"width": width, "element": self.types[loads[0].src.dtype.name]}
+                    for width in sorted({move.width for move in loads})
+                ],
+            ),
+        ]
 
     def _in_bytes(self) -> bool:
         """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
@@ -140,43 +232,47 @@ class Sycl(CLike):
     def postlude(self, kernels: Sequence[Self]) -> str:
         """The entry points for the run-time compiler, or the launcher."""
         if self.form == "kernel":
-            return environment().get_template("sycl/entry_points.j2").render(steps=[k.step(4) for k in kernels])
+            return environment().get_template("sycl/entry_points.j2").render(steps=[k.step() for k in kernels])
         params = [
             "sycl::queue &queue",
-            *(self._param(p, "") for p in self.kernel.launcher_params),
+            *(self.parameter(p, "") for p in self.kernel.launcher_params),
             "const std::vector<sycl::event> &depends_on = {}",
         ]
         template = environment().get_template("sycl/launcher.j2")
-        text = template.render(
+        steps = [{**printer.step(), "needed": self.needed(printer.kernel)} for printer in kernels]
+        named = {word for x in steps for y in (x["groups"], x["arrays"]) for word in re.findall(r"\w+", str(y))}
+        return template.render(
+            constants=named & self.constants.keys(),
+            detail=f"{self.program or self.kernel.name}_detail",
             listed=self.spec.listed,
             workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
-            opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
+            opening=f"inline sycl::event {self.kernel.name}({', '.join(params)})",
             skips=self.no_product(),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
-            steps=[{**printer.step(16), "needed": self.needed(printer.kernel)} for printer in kernels],
+            steps=steps,
         )
-        folded = (piece for line in text.splitlines() for piece in (fold_line(line) if "groups(" in line else [line]))
-        return "\n".join(folded) + "\n"
 
-    def step(self, indent: int) -> Mapping[str, object]:
-        """What starts this kernel; its call stands `indent` in."""
+    def step(self) -> Mapping[str, object]:
+        """What starts this kernel."""
         (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         given, (one, layers) = self._given(), self._layers()
         # Others have no name in the entry point, which must take them all.
-        named = [(p.name, self._param(p), p in given) for p in self.kernel.given]
+        named = [(p.name, self.parameter(p), p in given) for p in self.kernel.given]
         params = [text if used else f"{text.removesuffix(name).rstrip()} /* {name} */" for name, text, used in named]
         names = ["item", *(p.name for p in given), *(b.name for b in local_arrays(self.kernel))]
         namespace = f"{self.program or self.kernel.name}_detail"
+        arrays = [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in local_arrays(self.kernel)]
         return {
+            "constants": namespace if any(re.search("[A-Z]", text) for text, _ in arrays) else "",
             "name": f"{namespace}::{self._own('kernel')}",
             "event": self._step or "product",
-            "opening": wrapped(f"void {self.kernel.name}(", params),
+            "opening": f"void {self.kernel.name}({', '.join(params)})",
             "dimensions": self._dimensions,
             "group": f"{one}{rows}, {cols}",
             "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
             "lanes": self.kernel.sub_group or self.kernel.compiled_for,
-            "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in local_arrays(self.kernel)],
-            "call": wrapped(" " * indent + f"{namespace}::{self._own('work_item')}(", names),
+            "arrays": arrays,
+            "call": f"{namespace}::{self._own('work_item')}({', '.join(names)})",
         }
 
     def launch(self) -> str:
@@ -187,7 +283,7 @@ class Sycl(CLike):
 
     def _layers(self) -> tuple[str, str]:
         """A batch's dimension before the others: of a group, and of all of them."""
-        return ("", "") if self.kernel.layers is None else ("1, ", f"{self.kernel.layers.name}, ")
+        return ("", "") if self.kernel.grid_z is None else ("1, ", f"{self.kernel.grid_z.name}, ")
 
     def uses(self) -> frozenset[str]:
         return self.target.features & ({"required_sub_group_size"} if self.kernel.sub_group else set())
@@ -211,13 +307,7 @@ class Sycl(CLike):
                 return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise{self._large()} {name}.cpp -o {name}"
         return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise{self._large()} main.cpp, which includes this file"
 
-    def build_options(self) -> tuple[str, ...]:
-        return ()
-
     # --- functions and instructions ---------------------------------------------------------------
-
-    def qualifier(self, _buffer: Buffer) -> str:
-        return ""
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory is declared by who starts the work-items."""
@@ -225,9 +315,11 @@ class Sycl(CLike):
 
     def unroll(self, loop: For) -> str:
         """In the one spelling that both DPC++ and g++, which checks types, take without a warning."""
-        if loop.at_once:
-            return f"#pragma GCC unroll {loop.at_once}"
-        return f"#pragma GCC unroll {rounds(loop)}"
+        if loop.unroll_factor:
+            return f"#pragma GCC unroll {loop.unroll_factor}"
+        count = self.number(rounds(loop))
+        # clang-format takes a product of names there for a pointer's declaration.
+        return f"#pragma GCC unroll {f'int({count})' if ' * ' in count else count}"
 
     def _bound(self, node: Expr) -> tuple[str, int]:
         match node:
@@ -242,28 +334,13 @@ class Sycl(CLike):
         """SYCL counts dimensions from the slowest."""
         return self._dimensions - 1 - (as_int(axis[0]) or 0)
 
-    def call(self, call: Call) -> tuple[str, int]:
-        args = ", ".join(self.expr(a) for a in call.args)
-        match call.function:
-            case "group_id" | "local_id":
-                return f"int(item.{IDS[call.function]}({self._dimension(call.args)}))", POSTFIX
-            case "lane_id":
-                return "int(sub_group.get_local_linear_id())", POSTFIX
-            case "fma":
-                return f"sycl::fma({args})", POSTFIX
-            case "broadcast" | "shuffle_xor":
-                return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
-        raise LoweringError(f"SYCL has no name for {call.function}")
-
-    def math(self, name: str, dtype: DType) -> str:
-        return f"sycl::{super().math(name, dtype)}"
+    def call_words(self, call: Call) -> Mapping[str, object]:
+        return {"axis": self._dimension(call.args)} if call.function in IDS else {}
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        if buffer.vector > 1:
-            return vector_element(self, VECTORS, buffer, index)
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
             return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
         return super().element(buffer, index)
@@ -271,18 +348,7 @@ class Sycl(CLike):
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
 
-    def vector_loop(self, loop: For) -> Iterator[str]:
-        return vector_loop(self, VECTORS, loop)
-
-    def vector_type(self, dtype: DType, width: int) -> str:
-        return f"sycl::{self.types[dtype.name]}{width}"
-
-    def barrier(self) -> str:
-        return "sycl::group_barrier(item.get_group());"
-
-    def wide_move(self, move: Move) -> str:
-        if max(move.dst.vector, move.src.vector) > 1:
-            return vector_move(self, VECTORS, move)
+    def vector_copy(self, move: VectorCopy) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
         if move.byte_place is not None:
             start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
@@ -297,3 +363,164 @@ class Sycl(CLike):
             case "block_read":
                 return f"{BLOCK_LOAD}{move.width}(sub_group, {source}, {to});"
         raise LoweringError(f"SYCL has no instruction for {move.atom.name}")
+
+
+class SyclByBits(Sycl):
+    """What is different: names and conversions of types, and what a device need not have."""
+
+    elements: ClassVar[Elements] = BY_BITS
+    types: ClassVar[Mapping[str, str]] = elements.types
+
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
+        fields = super().fields(kernels, workspaces)
+        standard = fields["standard"]
+        assert isinstance(standard, list)
+        return {**fields, "standard": sorted([*standard, "cstdint"])}
+
+    def needs(self) -> frozenset[str]:
+        return super().needs() - {"fp16"}
+
+
+# --- functions ---
+
+
+def _conversions(kernel: Kernel, elements: Elements) -> set[str]:
+    """The functions of the file's own that change types."""
+    changes = {(source.name, to.name) for source, to, _ in conversions(kernel)}
+    return {elements.conversions[change] for change in changes & set(elements.conversions)}
+
+
+def _moves(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
+    """Moves of neighbours, by the types and the numbers that occur."""
+    types = elements.types
+    moves = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.name in MOVES]
+    moves = [move for move in moves if move.src.vector == move.dst.vector == 1]
+    found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
+    # A copy that converts has one that doesn't inside.
+    found |= {("copy", width, t, t) for key, width, *two in found for t in two[key == "store" :][:1]}
+    words: list[dict[str, object]] = []
+    for key, width, source, to in sorted(found, key=lambda x: (*x[:2], str(x[2:]))):
+        word, vector = WORDS.get(source.name, (types[source.name],) * 2)
+        words.append(
+            {
+                "way": key,
+                "width": width,
+                "bytes": width * source.size,
+                "size": source.size,
+                "word": word,
+                "vector": f"{vector}{width}",
+                "source": types[source.name],
+                "to": types[to.name],
+                "convert": elements.converter(source, to),
+            }
+        )
+    return words
+
+
+def _vectors(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
+    """Vectors of a work-item's own."""
+    held = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.vector > 1}
+    found = sorted({(x.vector, elements.types[x.dtype.name]) for x in held}, key=lambda x: x[0])
+    return [{"width": width, "element": element, "vector": f"sycl::{element}{width}"} for width, element in found]
+
+
+# --- headers ---
+
+
+def block_loads(kernel: Kernel) -> list[VectorCopy]:
+    """The moves by which a sub-group loads neighbours."""
+    return [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.name == "block_read"]
+
+
+def local_arrays(kernel: Kernel) -> list[Buffer]:
+    """What lies in local memory."""
+    return [s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+
+
+def shares_lanes(kernel: Kernel) -> bool:
+    """Whether work-items of a sub-group act together."""
+    return bool(block_loads(kernel)) or uses_calls(kernel, {"lane_id", *LANES})
+
+
+def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list[str]:
+    """Those that a kernel needs of the run-time compiler, where they cost more than its own text; `words` are all names
+    in its body.
+    """
+    found = ["builtins.hpp", "ext/oneapi/free_function_kernel_properties.hpp"]
+    found += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
+    if any(isinstance(s, Barrier) for s in walk(kernel.body)):
+        found.append("group_barrier.hpp")
+    if "atomic_add" in words:
+        found.append("atomic_ref.hpp")
+    if local_arrays(kernel):
+        found.append("ext/oneapi/work_group_static.hpp")
+    if shares_lanes(kernel):
+        found += ["group_algorithm.hpp", "sub_group.hpp"]
+    if block_loads(kernel):
+        experimental = "ext/oneapi/experimental"
+        found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
+    if any(isinstance(s, Alloc) and s.buffer.vector > 1 for s in walk(kernel.body)):
+        found.append("vector.hpp")
+    found += [header for p in kernel.matrices for header in elements.headers.get(p.dtype.name, ())]
+    return sorted(set(found))
+
+
+# --- main ---
+
+
+def _program(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, str]]) -> Mapping[str, object]:
+    """What a program that checks itself says about its matrices: sizes, strides, and the plain loop's arithmetic.
+
+    Args:
+        between: the memory between kernels: arguments and how many elements each has.
+
+    Raises: ScheduleError for what a program does not check.
+    """
+    if spec.batched or {spec.dtype, *map(spec.element, "ab")} != {F32}:
+        raise ScheduleError(f"form main checks single products of float32, not {spec.label()}: use form header")
+    if spec.epilogue:
+        raise ScheduleError(f"form main checks plain products, not {', '.join(spec.epilogue)}: use form header")
+    if formulas := [text for text in (spec.prologue_a, spec.prologue_b) if text]:
+        raise ScheduleError(f"form main checks plain products, not prologues ({', '.join(formulas)}): use form header")
+    transpose = kernel.scalars[0].name == "rows"
+    arguments = ", ".join(["queue", *(p.name for p in kernel.params)])
+    if transpose:
+        sizes = [f"{rows}, {cols}" for rows, cols, _ in SHAPES]
+        return {"transpose": True, "arguments": arguments, "sizes": sizes}
+    scalars = [(name, f"{value!r}f") for name, value in (("alpha", ALPHA), ("beta", BETA))]
+    return {
+        "transpose": False,
+        "arguments": arguments,
+        "workspaces": between,
+        "sizes": list(dict.fromkeys(_sizes(shape, spec) for shape in SHAPES)),
+        "scalars": [(name, value) for name, value in scalars if getattr(spec, name) is None],
+        "lda": _pitch("m", "k", spec.a_order),
+        "ldb": _pitch("k", "n", spec.b_order),
+        "ldc": _pitch("m", "n", spec.c_order),
+        "a_at": _at("i", "p", "lda", spec.a_order),
+        "b_at": _at("p", "j", "ldb", spec.b_order),
+        "c_at": _at("i", "j", "ldc", spec.c_order),
+        "expected": _expected(spec),
+    }
+
+
+def _sizes(shape: tuple[int, int, int], spec: GemmSpec) -> str:
+    """m, n and k: those that the spec fixes, else the nearest that keep its promises."""
+    fixed = (spec.m, spec.n, spec.k)
+    promised = zip(fixed, shape, spec.multiple_of, strict=True)
+    return ", ".join(str(-(-wish // unit) * unit if size is None else size) for size, wish, unit in promised)
+
+
+def _pitch(rows: str, cols: str, order: Order) -> str:
+    return cols if order == "row" else rows
+
+
+def _at(row: str, col: str, pitch: str, order: Order) -> str:
+    slow, fast = (row, col) if order == "row" else (col, row)
+    return f"{slow} * {pitch} + {fast}"
+
+
+def _expected(spec: GemmSpec) -> str:
+    alpha = "alpha" if spec.alpha is None else repr(float(spec.alpha.real))
+    beta = "beta" if spec.beta is None else repr(float(spec.beta.real))
+    return f"{alpha} * sum + {beta} * before[{_at('i', 'j', 'ldc', spec.c_order)}]"

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar, Protocol
 
-from gemmgen.backends.expressions import POSTFIX, PRECEDENCE, TERNARY, UNARY
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, as_int, mod
 from gemmgen.ir.functions import MATH
-from gemmgen.ir.stmt import For, Move, Store
+from gemmgen.ir.stmt import For, Store, VectorCopy
 from gemmgen.ir.vectors import place_in
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
 
-if TYPE_CHECKING:
-    from gemmgen.backends.language import Language
+#: How tightly operators bind, from C's grammar; higher binds tighter.
+PRECEDENCE = {"&&": 2, "^": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
+TERNARY, UNARY, POSTFIX = 1, 9, 10
+
+
+class Printer(Protocol):
+    """What prints the numbers that vectors are made of."""
+
+    types: ClassVar[Mapping[str, str]]
+
+    def expr(self, node: Expr, outer: int = 0) -> str: ...
+    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str: ...
+    def math(self, name: str, dtype: DType) -> str: ...
+    def vector_type(self, dtype: DType, width: int) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,7 @@ class VectorWords:
     """How a language says it; what stands in braces is filled in.
 
     Attributes:
+        type: of a vector, by its `element` and `width`.
         load, store: a vector from memory, and to it, at any alignment.
         splat: a vector of one number.
         choice: of each element `then` where the `condition` holds, else `other`.
@@ -34,6 +46,7 @@ class VectorWords:
             the element `inside` a `vector`.
     """
 
+    type: str
     load: str
     store: str
     splat: str
@@ -43,7 +56,7 @@ class VectorWords:
     element: str
 
 
-def vector_name(printer: Language, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+def vector_name(printer: Printer, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """The vector that begins at an element: `acc[i][j]`."""
     *outer, last = index
     whole = buffer.extents[-1] // buffer.vector
@@ -51,7 +64,7 @@ def vector_name(printer: Language, buffer: Buffer, index: tuple[Expr, ...]) -> s
     return buffer.name + "".join(f"[{printer.expr(place)}]" for place in places)
 
 
-def vector_element(printer: Language, words: VectorWords, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+def vector_element(printer: Printer, words: VectorWords, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """A single element of an array of vectors, which lie one after the other."""
     *outer, last = index
     if (number := as_int(last)) is not None:
@@ -66,7 +79,7 @@ def vector_element(printer: Language, words: VectorWords, buffer: Buffer, index:
     )
 
 
-def vector_move(printer: Language, words: VectorWords, move: Move) -> str:
+def vector_copy_text(printer: Printer, words: VectorWords, move: VectorCopy) -> str:
     """A whole vector between memory and registers."""
     width = move.width
     if move.src.vector > 1:
@@ -78,7 +91,7 @@ def vector_move(printer: Language, words: VectorWords, move: Move) -> str:
     return words.store.format(width=width, value=value, place=printer.address(move.dst, move.dst_index))
 
 
-def vector_loop(printer: Language, words: VectorWords, loop: For) -> Iterator[str]:
+def vector_loop(printer: Printer, words: VectorWords, loop: For) -> Iterator[str]:
     """A loop over a vector's elements: a statement for each of its own."""
     spell = _Spelling(printer, words, loop)
     for stmt in loop.body:
@@ -90,7 +103,7 @@ def vector_loop(printer: Language, words: VectorWords, loop: For) -> Iterator[st
 class _Spelling:
     """The expressions of one such loop."""
 
-    def __init__(self, printer: Language, words: VectorWords, loop: For) -> None:
+    def __init__(self, printer: Printer, words: VectorWords, loop: For) -> None:
         self.printer, self.words, self.var = printer, words, loop.var
         self.width = as_int(loop.stop) or 0
 

@@ -1,16 +1,20 @@
-"""What is measured and what came of it: sizes, timings, rows; as JSON and as CSV. Nothing heavy is imported."""
+"""What is measured and what came of it: sizes, timings, rows, how certain a ratio is; as JSON and as CSV.
+
+Nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from statistics import median
 
-from gemmgen.bench.statistics import Interval, median_interval, remedy
 from gemmgen.errors import SpecError, UserError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, FLOAT8, I8
 from gemmgen.spec import GemmSpec
@@ -30,6 +34,35 @@ MEASURED = {
     "cuda": ((F16.name, BF16.name, F64.name, I8.name, *map(str, FLOAT8)), frozenset({"cublas"})),
     "opencl": ((F64.name,), frozenset({"clblast", "mkl", "numpy"})),
 }
+#: Of the intervals that hold the true median, in repeated measurements.
+CONFIDENCE = 0.95
+#: Samples that are drawn with replacement from the rounds, and the seed of the draw: the same rounds give the same
+#: interval.
+RESAMPLES = 10_000
+SEED = 0
+#: Rounds that an interval needs: of n rounds all lie on one side of the true median with probability 2^(1-n).
+FEWEST_ROUNDS = 6
+#: Rounds where none are asked for: an odd number, so that the median is one of them.
+ROUNDS = 9
+#: Half of a block, in seconds: long enough for clocks to settle under the load, and for events to be exact.
+HALF_BLOCK = 0.025
+#: Halves of a block that go by before the one that is timed, where a host's clock times: cores need longer to wake.
+HOST_WARM_UP = 2
+#: Products of one block at most.
+MOST_LAUNCHES = 2000
+#: A ratio whose interval is wider than this part of it is uncertain.
+WIDE = 0.1
+#: More rounds than these are no remedy that is offered: the machine is too busy.
+MOST_ROUNDS = 101
+#: Rounds that differ by more than this part of their median were disturbed.
+DISTURBED = 1.0
+#: Products shorter than this, in seconds, take about as long as the call that starts them.
+SHORT = 50e-6
+
+
+def launches(seconds: float) -> int:
+    """How many products of that duration make half a block."""
+    return max(1, min(MOST_LAUNCHES, round(HALF_BLOCK / max(seconds, 1e-9))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +143,76 @@ class Timing:
         return size.flops / self.seconds / 1e12
 
 
+# --- how certain a ratio is ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The ends of a confidence interval."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{three_digits(self.low)} to {three_digits(self.high)}"
+
+    def width(self, estimate: float) -> float:
+        """As a part of the estimate that it belongs to."""
+        return (self.high - self.low) / estimate
+
+
+@lru_cache(maxsize=256)
+def median_interval(values: tuple[float, ...]) -> Interval | None:
+    """The percentile bootstrap interval of the values' median; None for fewer than `FEWEST_ROUNDS`."""
+    if len(values) < FEWEST_ROUNDS:
+        return None
+    import numpy as np
+
+    drawn = np.random.default_rng(SEED).choice(np.array(values), (RESAMPLES, len(values)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.median(drawn, axis=1), (tail, 1 - tail))
+    return Interval(float(low), float(high))
+
+
+def remedy(interval: Interval | None, ratio: float, rounds: int, spread: float, seconds: float) -> str:
+    """What makes a ratio certain; empty where it is.
+
+    Args:
+        interval: the ratio's; None where there were too few rounds.
+        rounds: how many there were.
+        spread: of the contender whose rounds differ more, (slowest - fastest) / median.
+        seconds: of one product, by the faster contender.
+    """
+    if interval is None:
+        return f"{FEWEST_ROUNDS} rounds or more give an interval: --rounds {ROUNDS}"
+    width = interval.width(ratio)
+    if width <= WIDE:
+        return ""
+    # An interval is as wide as one over the square root of the rounds.
+    needed = math.ceil(rounds * (width / WIDE) ** 2) | 1
+    if spread <= DISTURBED and needed <= MOST_ROUNDS:
+        return f"more rounds narrow the interval: --rounds {needed}"
+    if seconds < SHORT:
+        return "a product takes about as long as its call: measure a larger size, or a batch (--sizes 64:N)"
+    return f"something else uses this machine (rounds differ by {percent(spread)}): measure while it is idle"
+
+
+def three_digits(value: float) -> str:
+    """A figure with three significant digits, without an exponent: 0.0123, 1.05, 234, 12300."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{round(value, 2 - exponent):.{max(0, 2 - exponent)}f}"
+
+
+def percent(part: float) -> str:
+    """A part of one as a percentage: 2.5%, 31%, 900%."""
+    return f"{part:.1%}" if part < 0.0995 else f"{part:.0%}"
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A kernel against a peer, or alone."""
@@ -153,12 +256,9 @@ class Row:
     def flat(self) -> dict[str, object]:
         """The row as a record without nesting."""
         interval = self.interval
-        record: dict[str, object] = {
+        return {
             "size": str(self.size),
-            "m": self.size.m,
-            "n": self.size.n,
-            "k": self.size.k,
-            "batch": self.size.batch,
+            **asdict(self.size),
             "preset": self.ours.name,
             "variant": self.ours.variant,
             "peer": self.peer.name if self.peer else None,
@@ -166,17 +266,23 @@ class Row:
             "ratio_low": interval.low if interval else None,
             "ratio_high": interval.high if interval else None,
             "cold_ratio": self.cold_ratio,
+            **_figures("ours", self.ours, self.size),
+            **_figures("peer", self.peer, self.size),
         }
-        for who, timing in (("ours", self.ours), ("peer", self.peer)):
-            record |= {
-                f"{who}_tflops": timing.rate(self.size) if timing else None,
-                f"{who}_us": timing.seconds * 1e6 if timing else None,
-                f"{who}_spread": timing.spread if timing else None,
-                f"{who}_cold_us": timing.cold * 1e6 if timing and timing.cold is not None else None,
-                f"{who}_error": timing.accuracy.error if timing else None,
-                f"{who}_of_bound": timing.accuracy.worst if timing else None,
-            }
-        return record
+
+
+def _figures(who: str, timing: Timing | None, size: Size) -> dict[str, float | None]:
+    """What a record says of a contender; nothing where there is none."""
+    found = timing and {
+        "tflops": timing.rate(size),
+        "us": timing.seconds * 1e6,
+        "spread": timing.spread,
+        "cold_us": None if timing.cold is None else timing.cold * 1e6,
+        "error": timing.accuracy.error,
+        "of_bound": timing.accuracy.worst,
+    }
+    keys = ("tflops", "us", "spread", "cold_us", "error", "of_bound")
+    return {f"{who}_{key}": found[key] if found else None for key in keys}
 
 
 def to_json(rows: Iterable[Row], about: Mapping[str, object]) -> str:
@@ -237,6 +343,14 @@ def parse_peers(text: str) -> tuple[str, ...]:
     if problems:
         raise UserError(problems)
     return tuple(dict.fromkeys(names))
+
+
+def check_measurable(spec: GemmSpec, what: str) -> None:
+    """Raises: SpecError for a kernel (`what`) of anything else than A * B of one type."""
+    if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
+        raise SpecError(f"{what} has alpha or beta folded in, but A * B is measured: leave them run-time")
+    if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype or spec.prologue_a or spec.prologue_b:
+        raise SpecError(f"{what} takes other arrays, but A * B of one type is measured: leave them out")
 
 
 def check_dtypes(dtypes: Iterable[str], peers: Iterable[str], backend: str) -> None:

@@ -1,29 +1,53 @@
-"""A whole run of `gemmgen bench`: for each size the kernels, the peers, and the turns they take."""
+"""A whole run of `gemmgen bench`: for each size the kernels, the libraries, and the turns they take.
+
+Contenders take turns in shuffled blocks, whose first half warms up; what counts are medians over rounds.
+"""
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from gemmgen.bench.measure import Contender, Stopped, measure
-from gemmgen.bench.records import Row, Size
-from gemmgen.bench.statistics import ROUNDS
-from gemmgen.errors import UserError
-from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
+from gemmgen import candidates as named
+from gemmgen.bench.records import ROUNDS, Accuracy, Row, Size, Timing
+from gemmgen.errors import SpecError, UserError
+from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
+from gemmgen.ir.instructions import product_error
 from gemmgen.methods import slug
+from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
-    from gemmgen.bench.gpu import GpuProblem
+    from gemmgen.bench.cuda import GpuProblem
     from gemmgen.ir.target import Target
+    from gemmgen.runtime.device import Device
 
 #: Kernels of `--best` that are measured in full after a first look at all.
 FINALISTS = 3
 
 Job = tuple[GemmSpec, Schedule]
+
+
+class Contender(Protocol):
+    """A kernel or a library on one size, its result already checked; `variant` says which of a kernel's it is."""
+
+    name: str
+    variant: str
+    accuracy: Accuracy
+
+    def block(self) -> float:
+        """Seconds of one product in the second half of a block."""
+
+    def cold(self) -> float:
+        """Seconds of one product in half a block without warming up."""
+
+    def close(self) -> None:
+        """Give memory and processes back."""
 
 
 class Kernel(Contender, Protocol):
@@ -57,7 +81,7 @@ class Plan:
     rounds: int = ROUNDS
     pause: float = 0.0
     seed: int = 0
-    device: object = None
+    device: Device | None = None
     dtype: str | None = None
     warn: Callable[[str], None] = lambda _: None
     tick: Callable[[str], None] = lambda _: None
@@ -120,21 +144,8 @@ def _chosen(plan: Plan, size: Size) -> tuple[Job, ...]:
     """Where no kernel is named, the one that `gemmgen.gemm` takes for the device and the size. Raises: UserError."""
     from gemmgen.choose import choose
 
-    return ((plan.spec, choose(plan.spec, (size.m, size.n, size.k), _target(plan), size.batch or 1)),)
-
-
-def _target(plan: Plan) -> Target:
-    """What passes ask of the plan's device."""
-    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
-
-    if isinstance(plan.device, CudaDeviceInfo):
-        from gemmgen.runtime.cuda_devices import target_of
-
-        return target_of(plan.device)
-    from gemmgen.runtime import devices
-
-    assert isinstance(plan.device, devices.DeviceInfo)
-    return devices.target_of(plan.device.handle)
+    assert plan.device is not None
+    return ((plan.spec, choose(plan.spec, (size.m, size.n, size.k), plan.device.target, size.batch or 1)),)
 
 
 def _finalists(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -165,40 +176,122 @@ class Makers:
     def kernel(self, spec: GemmSpec, schedule: Schedule) -> Kernel:
         """A kernel of gemmgen. Raises: UserError."""
         if self._plan.backend == "cuda":
-            from gemmgen.bench.gpu import ours
+            from gemmgen.bench.cuda import ours
 
             return ours(self._gpu(), spec, schedule, self._plan.exact, self._plan.strict)
-        from gemmgen.bench.host import OpenclKernel
+        from gemmgen.bench.opencl import OpenclKernel
 
+        assert self._plan.device is not None
         return OpenclKernel(self._size, spec, schedule, self._plan.device, self._plan.seed)
 
     def peer(self, name: str) -> Contender:
         """A library. Raises: UserError."""
         if name in ("cublas", "cublas_tf32"):
-            from gemmgen.bench.gpu import cublas
+            from gemmgen.bench.cuda import cublas
 
             return cublas(self._gpu(), tf32=name == "cublas_tf32")
-        from gemmgen.bench.host import PeerProcess
+        from gemmgen.bench.libraries import PeerProcess
 
         device = self._opencl_number() if name == "clblast" else None
         return PeerProcess(name, self._size, self._plan.spec.dtype.name, self._plan.seed, device)
 
     def _opencl_number(self) -> int:
         """The plan's device as OpenCL counts them; of a GPU of CUDA, OpenCL's device of that name."""
-        from gemmgen.runtime.cuda_devices import CudaDeviceInfo
-        from gemmgen.runtime.devices import DeviceInfo, pick
+        from gemmgen.runtime.opencl_devices import pick
 
         device = self._plan.device
-        if isinstance(device, DeviceInfo):
+        if self._plan.backend == "opencl" and device is not None:
             return device.number
-        return pick(device=device.name if isinstance(device, CudaDeviceInfo) else None).number
+        return pick(device=device.name if device is not None else None).number
 
     def _gpu(self) -> GpuProblem:
         if self._problem is None:
-            from gemmgen.bench.gpu import GpuProblem
+            from gemmgen.bench.cuda import GpuProblem
             from gemmgen.runtime.cuda_devices import pick
 
             device = pick(self._plan.device if self._plan.backend == "cuda" else None)
             spec = self._plan.spec
             self._problem = GpuProblem(self._size, spec.dtype.name, self._plan.seed, device, spec.result.name)
         return self._problem
+
+
+# --- which presets --------------------------------------------------------------------------------
+
+
+def candidates(dtype: DType, target: Target, ld_multiple: int | None = None) -> tuple[str, ...]:
+    """Presets that multiply a type on a target as precisely as its elements are: by matrix instructions where there are
+    some for the type, else by multiply-adds. What differs from run to run (`atomic`), and what rounds elements before
+    it multiplies them (TF32), is measured where it is asked for by name.
+
+    Args:
+        ld_multiple: what leading dimensions are promised to be multiples of; None for what each preset asks for.
+    """
+    found = {name: named.load(name).schedule.atom for name in named.names() if _fits(name, dtype, target, ld_multiple)}
+    by_matrices = tuple(name for name, atom in found.items() if atom != "fma")
+    return by_matrices or tuple(found)
+
+
+def _fits(name: str, dtype: DType, target: Target, ld_multiple: int | None) -> bool:
+    preset = named.load(name)
+    if preset.schedule.atomic or product_error(preset.schedule.atom, dtype):
+        return False
+    try:
+        spec = replace(preset.spec, dtype=dtype, ld_multiple=ld_multiple or preset.spec.ld_multiple)
+    except SpecError:
+        return False
+    return is_possible(spec, preset.schedule, target)
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while contenders took turns; `timings` are of the rounds that all of them had finished, empty if none."""
+
+    def __init__(self, timings: list[Timing]) -> None:
+        super().__init__()
+        self.timings = timings
+
+
+def measure(
+    contenders: Sequence[Contender],
+    rounds: int,
+    pause: float = 0.0,
+    seed: int = 0,
+    tick: Callable[[], None] = lambda: None,
+) -> list[Timing]:
+    """Each contender's timing, in the order given.
+
+    Args:
+        rounds: blocks of each contender.
+        pause: seconds to wait before each contender's cold block; 0 for none.
+        tick: called after each round.
+
+    Raises: Stopped on Ctrl-C, with the rounds so far.
+    """
+    shuffle = random.Random(seed)
+    finished: list[list[float]] = []
+    cold: list[float | None] = [None] * len(contenders)
+
+    def timings() -> list[Timing]:
+        if not finished:
+            return []
+        return [
+            Timing(contender.name, tuple(rounds), contender.accuracy, cold[index], contender.variant)
+            for index, (contender, rounds) in enumerate(zip(contenders, zip(*finished, strict=True), strict=True))
+        ]
+
+    try:
+        for _ in range(rounds):
+            order = list(range(len(contenders)))
+            shuffle.shuffle(order)
+            turn = {index: contenders[index].block() for index in order}
+            finished.append([turn[index] for index in range(len(contenders))])
+            tick()
+        if pause > 0:
+            for index, contender in enumerate(contenders):
+                time.sleep(pause)
+                cold[index] = contender.cold()
+    except KeyboardInterrupt:
+        raise Stopped(timings()) from None
+    return timings()

@@ -1,19 +1,19 @@
-"""The command line. One module a command; nothing heavy is imported before a command needs it."""
+"""The command line. One module a command; heavy modules are imported when a command needs them."""
 
 from __future__ import annotations
 
 import gc
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from importlib import import_module
 from itertools import pairwise
 from typing import Annotated, ParamSpec, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gemmgen.cli import bench, cache, emit, explain, export, fuzz, inspect, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def _bare_flags(get_params: Callable[P, list[T]]) -> Callable[P, list[T]]:
-    """The same parameters, of which flags are not shown to take a value: none does."""
+    """The parameters, with flags shown in the help without a value."""
 
     @wraps(get_params)
     def bare(*args: P.args, **kwargs: P.kwargs) -> list[T]:
@@ -36,9 +36,9 @@ def _bare_flags(get_params: Callable[P, list[T]]) -> Callable[P, list[T]]:
 
 
 def _each_once(parse_args: Callable[P, T]) -> Callable[P, T]:
-    """The same, but for an option that is given twice and counts once: the first would be dropped in silence.
+    """The parser, which refuses a single-valued option that is given twice, since the first value would be ignored.
 
-    Raises: UserError with every one of them.
+    Raises: UserError with every such option.
     """
 
     @wraps(parse_args)
@@ -59,7 +59,7 @@ def _each_once(parse_args: Callable[P, T]) -> Callable[P, T]:
 
 
 def _values(words: list[str], names: Sequence[str]) -> list[str]:
-    """What follows an option's names in a command line."""
+    """The values that follow an option's names in a command line."""
     long = [f"{name}=" for name in names if name.startswith("--")]
     inline = [word.split("=", 1)[1] for word in words if word.startswith(tuple(long))]
     return [value for word, value in pairwise(words) if word in names] + inline
@@ -74,13 +74,31 @@ class _Group(TyperGroup):
     get_params = _bare_flags(TyperGroup.get_params)
 
 
-app = typer.Typer(
-    name="gemmgen",
-    cls=_Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+#: Each command: its module here, the function in it, and that function's examples.
+COMMANDS = {
+    "emit": ("emit", "emit", "EXAMPLES"),
+    "export": ("export", "export", "EXAMPLES"),
+    "explain": ("explain", "explain", "EXAMPLES"),
+    "inspect": ("inspect", "inspect", "EXAMPLES"),
+    "fetch": ("fetch", "fetch", "EXAMPLES"),
+    "run": ("run", "run", "EXAMPLES"),
+    "bench": ("bench", "bench", "EXAMPLES"),
+    "tune": ("tune", "tune", "EXAMPLES"),
+    "tuned": ("tuned", "tuned", "EXAMPLES"),
+    "fuzz": ("fuzz", "fuzz", "EXAMPLES"),
+    "presets": ("listing", "presets", "PRESETS_EXAMPLES"),
+    "cache": ("cache", "cache", "EXAMPLES"),
+    "fields": ("listing", "fields_of_schedules", "FIELDS_EXAMPLES"),
+    "devices": ("listing", "devices", "DEVICES_EXAMPLES"),
+}
+_EPILOG = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen emit --backend opencl --tile 32x2",
+        "gemmgen explain --preset block_read_32x2_1x8",
+        "gemmgen run -k naive -M 1000 -K 500 -N 700 -v",
+        "gemmgen --install-completion",
+    )
 )
 
 
@@ -92,48 +110,46 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog="\n\n".join(
-        (
-            "[bold]Examples[/bold]",
-            "gemmgen emit --backend opencl --tile 32x2",
-            "gemmgen explain --preset block_read_32x2_1x8",
-            "gemmgen run -k naive -M 1000 -K 500 -N 700 -v",
-            "gemmgen --install-completion",
-        )
-    )
-)
 def _gemmgen(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Generate, explain and run matrix multiplication kernels: C = alpha * A * B + beta * C."""
 
 
-app.command("emit", cls=_Command, epilog=emit.EXAMPLES)(emit.emit)
-app.command("export", cls=_Command, epilog=export.EXAMPLES)(export.export)
-app.command("explain", cls=_Command, epilog=explain.EXAMPLES)(explain.explain)
-app.command("inspect", cls=_Command, epilog=inspect.EXAMPLES)(inspect.inspect)
-app.command("run", cls=_Command, epilog=run.EXAMPLES)(run.run)
-app.command("bench", cls=_Command, epilog=bench.EXAMPLES)(bench.bench)
-app.command("fuzz", cls=_Command, epilog=fuzz.EXAMPLES)(fuzz.fuzz)
-app.command("presets", cls=_Command, epilog=listing.PRESETS_EXAMPLES)(listing.presets)
-app.command("cache", cls=_Command, epilog=cache.EXAMPLES)(cache.cache)
-app.command("devices", cls=_Command, epilog=listing.DEVICES_EXAMPLES)(listing.devices)
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with some of the commands; only their modules are imported."""
+    app = typer.Typer(
+        name="gemmgen",
+        cls=_Group,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=_EPILOG)(_gemmgen)
+    for name in names:
+        module, function, examples = COMMANDS[name]
+        found = vars(import_module(f"gemmgen.cli.{module}"))
+        app.command(name, cls=_Command, epilog=found[examples])(found[function])
+    return app
 
 
 def main() -> None:
     """The console script. Exit codes: 0, 1 (wrong result, or a bug of gemmgen), 2 (bad input)."""
-    # Commands make many small records and end soon: looking for cycles among them all the time costs a tenth.
+    # Commands create many small records and end soon. Garbage collection would cost a tenth of the time.
     gc.set_threshold(100_000)
     if hasattr(signal, "SIGPIPE"):
-        # A reader that has seen enough (`| head`) ends the process in silence, wherever it stands.
+        # If the reader of a pipe ends (`| head`), the process ends silently.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Pictures and device names are not ASCII, a terminal may be.
+            # Drawings and device names are not ASCII, but a terminal's encoding may be.
             stream.reconfigure(errors="replace")
+    words = sys.argv[1:]
+    # All commands are for the help, for completion and for a name that is none.
+    named = [] if words == ["--version"] else words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS
     try:
-        app()
+        application(named)()
     except UserError as error:
         complain(error.problems)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""`gemmgen bench`: kernels against libraries."""
+"""`gemmgen bench`: measure kernels against libraries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from gemmgen.errors import DeviceError, UserError
 if TYPE_CHECKING:
     from gemmgen.bench.records import Row
     from gemmgen.bench.session import Job, Plan
-    from gemmgen.ir.target import Target
 
-#: The exit code of a command that Ctrl-C ended, as shells have it: 128 and SIGINT's number.
+#: The exit code after Ctrl-C, by the convention of shells: 128 + SIGINT.
 INTERRUPTED = 130
 
 EXAMPLES = "\n\n".join(
@@ -31,7 +30,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
         "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
-        "gemmgen bench --backend cuda --preset mma_8x16_16x16 --sizes 4096 --vs cublas",
+        "gemmgen bench --backend cuda --preset mma_8x16_16x8 --sizes 4096 --vs cublas",
     )
 )
 
@@ -119,9 +118,9 @@ def bench(
     from gemmgen.bench import records
     from gemmgen.bench.plot import check as check_plot
     from gemmgen.bench.session import Plan
-    from gemmgen.bench.statistics import ROUNDS
+    from gemmgen.runtime.selection import pick
 
-    rounds = ROUNDS if rounds is None else rounds
+    rounds = records.ROUNDS if rounds is None else rounds
     backend = backend or _backend_there(device)
     problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
@@ -134,7 +133,7 @@ def bench(
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
     exact = ld_multiple is not None
-    chosen = _device(backend, device)
+    chosen = pick(backend, device=device)
     plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype)
     rows, failure = _measure(plan)
     about = _about(plan, failure)
@@ -152,9 +151,9 @@ def bench(
 
 def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
     problems = [
-        problem.replace("-o ", f"{option} ", 1)
+        problem
         for option, path in files.items()
-        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}")
+        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}", option)
     ]
     for (option, path), (other, again) in combinations(files.items(), 2):
         if path is not None and again is not None and path.resolve() == again.resolve():
@@ -163,7 +162,7 @@ def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
 
 
 def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
-    from gemmgen.bench.statistics import FEWEST_ROUNDS
+    from gemmgen.bench.records import FEWEST_ROUNDS
 
     problems = []
     if backend not in ("cuda", "opencl"):
@@ -178,8 +177,8 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list
 
 
 def _peers(vs: str | None, backend: str) -> tuple[str, ...]:
-    """The peers, all of them there; the backend's usual one where none is named. Raises: UserError with every
-    problem.
+    """The libraries to compare with, all of them available; the backend's default if none is named. Raises: UserError
+    with every problem.
     """
     from gemmgen.bench.libraries import require
     from gemmgen.bench.records import USUAL_PEERS, parse_peers
@@ -198,65 +197,42 @@ def _jobs(
     ld_multiple: str | None,
     dtype: str | None,
 ) -> tuple[Job, ...]:
-    """What to measure. Raises: UserError with every problem."""
-    from gemmgen.bench.candidates import candidates
+    """The kernels and sizes to measure. Raises: UserError with every problem."""
+    from gemmgen.bench.session import candidates
+    from gemmgen.candidates import load
     from gemmgen.options import build_spec
+    from gemmgen.runtime.selection import pick
 
     presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
     if best and not presets and not files:
         asked = build_spec(dtype=dtype, ld_multiple=ld_multiple)
         promised = None if ld_multiple is None else asked.ld_multiple
-        target = _target(backend, device)
+        target = pick(backend, device=device).target
         presets = list(candidates(asked.dtype, target, promised))
         if not presets:
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
     problems: list[str] = []
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
-    found = [attempt(problems, request.resolve) for request in requests]
+    found = [attempt(problems, request.resolve, (), "opencl", load) for request in requests]
     if problems:
         raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)
 
 
-def _target(backend: str, device: str | None) -> Target:
-    """What the device can do. Raises: DeviceError."""
-    chosen = _device(backend, device)
-    if backend == "cuda":
-        from gemmgen.runtime.cuda_devices import CudaDeviceInfo
-        from gemmgen.runtime.cuda_devices import target_of as cuda_target
-
-        assert isinstance(chosen, CudaDeviceInfo)
-        return cuda_target(chosen)
-    from gemmgen.runtime.devices import DeviceInfo, target_of
-
-    assert isinstance(chosen, DeviceInfo)
-    return target_of(chosen.handle)
-
-
 def _backend_there(device: str | None) -> str:
-    """CUDA where it has a GPU that is meant, else OpenCL."""
-    from gemmgen.runtime.cuda_devices import pick as pick_cuda
+    """CUDA if it has a GPU that `device` selects, or else OpenCL."""
+    from gemmgen.runtime.selection import pick
 
     try:
-        pick_cuda(device)
+        pick("cuda", device=device)
     except DeviceError:
         return "opencl"
     return "cuda"
 
 
-def _device(backend: str, device: str | None) -> object:
-    if backend == "cuda":
-        from gemmgen.runtime.cuda_devices import pick as pick_cuda
-
-        return pick_cuda(device)
-    from gemmgen.runtime.devices import pick
-
-    return pick(device=device)
-
-
 def _about(plan: Plan, failure: BaseException | None) -> dict[str, object]:
-    """What the figures depend on, and what ended the measurement early."""
+    """The conditions of the figures, and the cause of an early end."""
     import platform
 
     from gemmgen import __version__
@@ -273,7 +249,7 @@ def _about(plan: Plan, failure: BaseException | None) -> dict[str, object]:
 
     found |= about(plan.peers)
     if plan.backend == "cuda" or "cublas" in plan.peers:
-        from gemmgen.bench.gpu import about as about_gpu
+        from gemmgen.bench.cuda import about as about_gpu
 
         found |= about_gpu(plan.device if plan.backend == "cuda" else None)
     if failure is not None:
@@ -290,7 +266,7 @@ def _draw(rows: list[Row], plan: Plan, about: Mapping[str, object], path: Path) 
 
 
 def _measure(plan: Plan) -> tuple[list[Row], BaseException | None]:
-    """Measure, and print the table: the rows, and what ended the measurement early, if anything did."""
+    """Measure, and print the table. Returns the rows, and the cause of an early end, if there was one."""
     from dataclasses import replace
 
     from gemmgen.bench.libraries import cautions
@@ -318,7 +294,7 @@ def _measure(plan: Plan) -> tuple[list[Row], BaseException | None]:
 
 
 def _so_far(plan: Plan, rows: list[Row]) -> str:
-    """What was measured by then."""
+    """A message with the number of rows that were measured before the end."""
     sizes = dict.fromkeys(row.size for row in rows)
     if not sizes:
         return "nothing was measured by then"
@@ -328,7 +304,7 @@ def _so_far(plan: Plan, rows: list[Row]) -> str:
 
 
 def _uncertain(rows: list[Row]) -> list[str]:
-    """A warning for each remedy, with the ratios that it is for."""
+    """A warning for each remedy, with the uncertain ratios to which it applies."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.remedy and row.peer is not None:
@@ -338,17 +314,17 @@ def _uncertain(rows: list[Row]) -> list[str]:
 
 
 def _show(plan: Plan, rows: list[Row]) -> None:
-    """The table, the ratio first."""
+    """Print the table, with the ratio first."""
     from rich.console import Console
     from rich.table import Table
 
-    from gemmgen.bench.statistics import percent, three_digits
+    from gemmgen.bench.records import percent, three_digits
 
     cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
     titles = ("ratio", "95 %", *cold, "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
     for title in (*titles, "error", "peer's"):
-        # Where the line is too short for all, a preset's name gives way, never a figure.
+        # If the line is too short, the preset's name is shortened, never a figure.
         left, folds = title in ("95 %", "preset", "variant", "peer"), title == "preset"
         table.add_column(title, justify="left" if left else "right", no_wrap=not folds, overflow="fold")
     for row in rows:
@@ -381,6 +357,6 @@ def _show(plan: Plan, rows: list[Row]) -> None:
 
 
 def _figure(ratio: float | None) -> str:
-    from gemmgen.bench.statistics import three_digits
+    from gemmgen.bench.records import three_digits
 
     return "-" if ratio is None else three_digits(ratio)

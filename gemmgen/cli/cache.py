@@ -1,4 +1,4 @@
-"""`gemmgen cache`: what is kept on disk, where, how large it is, and how it goes."""
+"""`gemmgen cache`: show and clear the caches on disk."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ EXAMPLES = "\n\n".join(
         "gemmgen cache --clear all",
     )
 )
-#: Folders of gemmgen's own -> what they hold.
+#: gemmgen's own cache folders -> their content.
 _OWN = {
     "answers": "which schedule computes a product, and its source",
+    "opencl": "native code of OpenCL kernels",
+    "cuda": "native code of CUDA kernels",
     "sycl": "native code of SYCL kernels, and the helper that runs them",
+    "calibration": "below which sizes NumPy was faster than a kernel",
     "inspect": "what compilers answered to gemmgen inspect",
     "hypothesis": "what gemmgen fuzz learned",
 }
@@ -35,11 +38,11 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Files of one kind that later processes find.
+    """One cache: files of one kind, kept for later processes.
 
     Attributes:
-        patterns: names of its files in `folder`, and of folders of them.
-        shared: whether other programs keep theirs there, too.
+        patterns: patterns for the names of its files, and of folders with files, in `folder`.
+        shared: whether other programs use the folder, too.
     """
 
     name: str
@@ -49,7 +52,7 @@ class Cache:
     shared: bool = False
 
     def entries(self) -> list[Path]:
-        """What stands in the folder and is of this kind; no link is followed."""
+        """The entries of the folder that belong to this cache. Links are not followed."""
         if self.folder.is_symlink() or not self.folder.is_dir():
             return []
         return sorted({entry for pattern in self.patterns for entry in self.folder.glob(pattern)})
@@ -63,7 +66,7 @@ class Cache:
                 yield entry
 
     def size(self) -> tuple[int, int]:
-        """Its files and their bytes; what goes meanwhile counts for nothing."""
+        """The number of its files and their bytes. Files that vanish meanwhile are not counted."""
         sizes = []
         for file in self.files():
             try:
@@ -93,7 +96,7 @@ def caches() -> list[Cache]:
         *own,
         Cache("blas", blas, "kernels that exported libraries have built", ("*-????????????????.bin",)),
         Cache("pyopencl", pyopencl, "OpenCL kernels that pyopencl has built", ("pyopencl-*", "pytools-*"), shared=True),
-        Cache("cuda", cupy, "CUDA kernels that CuPy and gemmgen have built", ("*.cubin", "*.cubin.hash"), shared=True),
+        Cache("cupy", cupy, "CUDA kernels that CuPy has built", ("*.cubin", "*.cubin.hash"), shared=True),
     ]
 
 
@@ -126,7 +129,7 @@ def cache(
 
 
 def _chosen(clear: str | None, known: list[Cache]) -> list[Cache]:
-    """What is to be deleted. Raises: UserError with every name that there is none of."""
+    """The caches to clear. Raises: UserError with every unknown name."""
     if clear is None:
         return []
     by_name = {each.name: each for each in known}

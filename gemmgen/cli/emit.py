@@ -1,4 +1,4 @@
-"""`gemmgen emit`: the straight line from options to text."""
+"""`gemmgen emit`: from options to text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import deliver, path_problems
+from gemmgen.backends import NAMED
+from gemmgen.cli.output import deliver, folder_problems, path_problems, write_folder
 from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
 from gemmgen.cli.targets import backend_problems, complete_backends
 from gemmgen.errors import UserError
@@ -23,6 +24,8 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --preset block_read_32x2_1x8 --beta 0 -o gemm.cl",
         "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
         "gemmgen emit --preset naive --python -o naive.py",
+        "gemmgen emit --preset smem_8x8 --form header -o smem_8x8.h",
+        "gemmgen emit --preset smem_8x8 --project smem_8x8",
         "gemmgen emit --kernel transpose --sub-group 16",
         "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
         "gemmgen emit --preset lds_8x8_16x16_k8 --epilogue bias --epilogue 'clamp(0, 6)'",
@@ -45,7 +48,8 @@ def complete_forms(incomplete: str) -> list[str]:
     """Forms of any backend, for the shell."""
     from gemmgen.backends import BACKENDS, backend
 
-    return [form for name in BACKENDS for form in backend(name).forms if form.startswith(incomplete)]
+    forms = dict.fromkeys(form for name in BACKENDS for form in backend(name).forms)
+    return [form for form in forms if form.startswith(incomplete)]
 
 
 def complete_kernels(incomplete: str) -> list[str]:
@@ -53,14 +57,18 @@ def complete_kernels(incomplete: str) -> list[str]:
     return [name for name in KERNELS if name.startswith(incomplete)]
 
 
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")]
+Tuned = Annotated[
+    bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
+]
+
+
 @takes_request
 def emit(
     request: Request,
     backend: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="Language of the text: opencl, cuda or sycl.", autocompletion=complete_backends
-        ),
+        typer.Option(metavar="NAME", help=f"Language of the text: {NAMED}.", autocompletion=complete_backends),
     ] = "opencl",
     kernel: Annotated[
         str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
@@ -69,7 +77,8 @@ def emit(
         str | None,
         typer.Option(
             metavar="FORM",
-            help="Of sycl: header (with a launcher), kernel (for the run-time compiler) or main (checks itself).",
+            help="Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for "
+            "the run-time compiler) or main (checks itself).",
             autocompletion=complete_forms,
         ),
     ] = None,
@@ -77,14 +86,20 @@ def emit(
         bool,
         typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")
-    ] = False,
+    strict: Strict = False,
+    tuned: Tuned = False,
     stop_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
+    ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt.",
+        ),
     ] = None,
 ) -> None:
     """Print a kernel.
@@ -92,10 +107,27 @@ def emit(
     METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
+    if tuned:
+        from gemmgen.cli.tuned import from_records
+
+        request = from_records(request, backend)
     problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
-    problems += _form_problems(backend, form, stop_after)
+    problems += _form_problems(backend, form, stop_after, python)
+    if project is not None:
+        others = (("-o", output), ("--form", form), ("--python", python), ("--stop-after", stop_after))
+        problems += _project_problems(project, kernel, [option for option, given in others if given])
+        _project(request, problems, backend, strict, project)
+        return
     make = _transpose if kernel == "transpose" else _product
     deliver(make(request, problems, backend, python, strict, stop_after, form), output)
+
+
+def _project_problems(project: Path, kernel: str, others: list[str]) -> list[str]:
+    """What is wrong with a folder, or with an option that is given beside it."""
+    problems = [f"--project and {option} exclude one another: drop one" for option in others]
+    if kernel == "transpose":
+        problems.append("--project makes programs that multiply: leave out --kernel transpose")
+    return [*problems, *folder_problems(project)]
 
 
 def _product(
@@ -122,8 +154,23 @@ def _product(
     return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
 
 
+def _project(request: Request, problems: list[str], backend: str, strict: bool, folder: Path) -> None:
+    """The folder of a project. Raises: ScheduleError, UserError."""
+    spec, schedule, target = request.resolve(problems, backend)
+
+    from gemmgen import driver
+    from gemmgen.project import project_files
+
+    files = project_files(spec, schedule, backend, target)
+    if strict:
+        from gemmgen.runtime.ptxas import refuse_spills
+
+        refuse_spills(driver.emit(spec, schedule, backend, target), target.name)
+    write_folder(folder, files)
+
+
 def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
-    """What is delivered of a source. Raises: ScheduleError, and under --strict DeviceError where ptxas is missing."""
+    """The text to deliver for a source. Raises: ScheduleError, and with --strict DeviceError if ptxas is missing."""
     if strict:
         from gemmgen.runtime.ptxas import refuse_spills
 
@@ -136,7 +183,7 @@ def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
 
 
 def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
-    """What is wrong with the options that only `emit` has."""
+    """Problems with the options that only `emit` has."""
     from gemmgen.driver import PASS_NAMES
     from gemmgen.errors import suggest
 
@@ -153,15 +200,16 @@ def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: 
     return problems + strict_problems(strict, backend)
 
 
-def _form_problems(backend: str, form: str | None, stop_after: str | None) -> list[str]:
-    """What is wrong with --form."""
+def _form_problems(backend: str, form: str | None, stop_after: str | None, python: bool) -> list[str]:
+    """Problems with --form."""
     from gemmgen.backends import BACKENDS
     from gemmgen.backends import backend as find_backend
     from gemmgen.errors import suggest
 
     if form is None:
         return []
-    problems = [] if stop_after is None else ["--form and --stop-after exclude one another: drop one"]
+    others = (("--stop-after", stop_after is not None), ("--python", python))
+    problems = [f"--form and {option} exclude one another: drop one" for option, given in others if given]
     if backend in BACKENDS and form not in (forms := find_backend(backend).forms):
         remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
         problems.append(f"form {form!r} does not exist: {remedy}")
@@ -183,12 +231,12 @@ def _transpose(
     stop_after: str | None,
     form: str | None,
 ) -> str:
-    """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
+    """The text for `--kernel transpose`, which takes a block (`--sub-group`) instead of a schedule."""
     from gemmgen import driver
     from gemmgen.names import name_problem
     from gemmgen.options import build_spec
 
-    how = "preset schedule_file method tile group k_step sets".split()
+    how = "preset schedule_file method tile group block_k sets".split()
     gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta a_dtype b_dtype c_dtype epilogue".split()]
     gemm_only += ["prologue_a", "prologue_b"]
     given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
@@ -204,9 +252,9 @@ def _transpose(
         raise UserError(problems)
     if stop_after is not None:
         from gemmgen.ir.show import show
-        from gemmgen.passes.transpose import build_transpose
+        from gemmgen.kernels import transpose_kernel
 
-        kernel = build_transpose(spec, int(block), target, request.name)
+        kernel = transpose_kernel(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
     source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
     return _text(source, target, python, strict)

@@ -1,29 +1,24 @@
-"""Where `gemmgen run` runs kernels: a device of OpenCL or SYCL, or a GPU of CUDA."""
+"""The devices on which `gemmgen run` builds and times kernels: OpenCL, SYCL, CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
-
-from gemmgen.errors import DeviceError, UserError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from gemmgen.cli.matrices import Matrices, Matrix
-    from gemmgen.ir.target import Target
-    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
-    from gemmgen.runtime.devices import DeviceInfo
-    from gemmgen.runtime.sycl_devices import SyclDeviceInfo
+    from gemmgen.runtime.device import Device
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-#: A kernel, from what it takes and a C of its own, in the host's memory, to the result and the nanoseconds that the
-#: device took.
+#: One run of a kernel: from its operands and its own C, in the host's memory, to the result and the device time in
+#: nanoseconds.
 Once: TypeAlias = "Callable[[Matrices, Matrix | None], tuple[Matrix, int]]"
-BACKENDS = ("opencl", "cuda", "sycl")
 
 
 def poisoned(data: Matrices, spec: GemmSpec) -> Matrix:
-    """Memory for the result of A and B, full of NaN."""
+    """Memory for the result, filled with NaN."""
     import numpy as np
 
     from gemmgen.cli.matrices import ordered
@@ -34,119 +29,85 @@ def poisoned(data: Matrices, spec: GemmSpec) -> Matrix:
     return ordered(np.full((*batch, *data.sizes[:2]), poison(dtype), dtype), spec.c_order)
 
 
-class Engine(Protocol):
-    """A device, and how kernels are made and timed there; `exact` where `--ld-multiple` was said."""
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A device on which kernels are built and timed.
 
-    label: str
+    Attributes:
+        strict: whether CUDA kernels that spill registers are refused.
+    """
+
     backend: str
+    device: Device
+    strict: bool = False
 
-    def target(self) -> Target: ...
-    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once: ...
+    @property
+    def label(self) -> str:
+        return f"{self.device} (SYCL)" if self.backend == "sycl" else str(self.device)
+
+    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
+        """A kernel. `exact` is set with `--ld-multiple`; then no other variant may run."""
+        if self.backend == "cuda":
+            return _of_cuda(self.device, spec, schedule, exact, self.strict)
+        make = {"opencl": _of_opencl, "sycl": _of_sycl}[self.backend]
+        return make(self.device, spec, schedule)
 
 
 def pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool = False) -> Engine:
-    """The device that the options mean. Raises: DeviceError, UserError with every problem."""
-    if backend not in BACKENDS:
-        raise UserError(f"backend {backend!r} cannot be run: use one of {', '.join(BACKENDS)}")
-    if backend == "opencl":
-        from gemmgen.runtime import devices
+    """The device that the options select. Raises: DeviceError, UserError with every problem."""
+    from gemmgen.runtime import selection
 
-        return OpenclEngine(devices.pick(platform, device, type_))
-    given = {"--platform": platform, "--type": type_}
-    remedy = "choose by ONEAPI_DEVICE_SELECTOR" if backend == "sycl" else "leave it out"
-    if problems := [
-        f"{name} {value} means nothing to {backend.upper()}: {remedy}" for name, value in given.items() if value
-    ]:
-        raise DeviceError(problems)
-    if backend == "sycl":
-        from gemmgen.runtime import sycl_devices
-
-        return SyclEngine(sycl_devices.pick(device))
-    from gemmgen.runtime import cuda_devices
-
-    return CudaEngine(cuda_devices.pick(device), strict)
+    return Engine(backend, selection.pick(backend, platform, device, type_), strict)
 
 
-class OpenclEngine:
-    """An OpenCL device; times by the profile of the kernel's event."""
+def _of_opencl(device: Device, spec: GemmSpec, schedule: Schedule) -> Once:
+    """Timed by the profile of the kernel's event."""
+    import gemmgen
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
-    backend = "opencl"
+    assert isinstance(device, DeviceInfo)
+    kernel = gemmgen.compile(spec, schedule, backend="opencl", device=device.handle)
 
-    def __init__(self, info: DeviceInfo) -> None:
-        self.label, self._info = str(info), info
+    def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+        result, event = kernel(data.a, data.b, c, return_event=True, **data.operands)
+        event.wait()
+        return result, int(event.profile.end - event.profile.start)
 
-    def target(self) -> Target:
-        from gemmgen.runtime.devices import target_of
-
-        return target_of(self._info.handle)
-
-    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:  # noqa: ARG002  (one kernel there)
-        import gemmgen
-
-        kernel = gemmgen.compile(spec, schedule, backend="opencl", device=self._info.handle)
-
-        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
-            result, event = kernel(data.a, data.b, c, return_event=True, **data.operands)
-            event.wait()
-            return result, int(event.profile.end - event.profile.start)
-
-        return once
+    return once
 
 
-class CudaEngine:
-    """A GPU of CUDA; times between events before and after the launch."""
+def _of_sycl(device: Device, spec: GemmSpec, schedule: Schedule) -> Once:
+    """Timed by the profile of the kernel's event."""
+    import gemmgen
 
-    backend = "cuda"
+    kernel = gemmgen.compile(spec, schedule, backend="sycl", device=device)
 
-    def __init__(self, info: CudaDeviceInfo, strict: bool) -> None:
-        self.label, self._info, self._strict = str(info), info, strict
+    def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+        out = poisoned(data, spec) if c is None else c
+        (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, iterations=1, **data.operands)
+        return out, round(seconds * 1e9)
 
-    def target(self) -> Target:
-        from gemmgen.runtime.cuda_devices import target_of
-
-        return target_of(self._info)
-
-    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
-        import cupy
-
-        from gemmgen.api.compile import cuda_kernel
-        from gemmgen.runtime.cuda_devices import translated
-
-        kernel = cuda_kernel(spec, schedule, self._info, exact, self._strict)
-
-        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
-            with translated(self._info.name), cupy.cuda.Device(self._info.number):
-                left, right = cupy.asarray(data.a, order="K"), cupy.asarray(data.b, order="K")
-                out = cupy.asarray(poisoned(data, spec) if c is None else c, order="K")
-                operands = {name: cupy.asarray(array, order="K") for name, array in data.operands.items()}
-                (seconds,) = kernel.time(left, right, out, iterations=1, **operands)
-                result: Matrix = out.get(order="A") if out.ndim == 2 else out.get()
-                return result, int(seconds * 1e9)
-
-        return once
+    return once
 
 
-class SyclEngine:
-    """A device of SYCL; times by the profile of the kernel's event."""
+def _of_cuda(device: Device, spec: GemmSpec, schedule: Schedule, exact: bool, strict: bool) -> Once:
+    """Timed between events before and after the launch."""
+    import cupy
 
-    backend = "sycl"
+    from gemmgen.api.compile import cuda_kernel
+    from gemmgen.runtime.cuda_arrays import translated
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
 
-    def __init__(self, info: SyclDeviceInfo) -> None:
-        self.label, self._info = f"{info} (SYCL)", info
+    assert isinstance(device, CudaDeviceInfo)
+    kernel = cuda_kernel(spec, schedule, device, exact, strict)
 
-    def target(self) -> Target:
-        from gemmgen.runtime.sycl_devices import target_of
+    def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+        with translated(device.name), cupy.cuda.Device(device.number):
+            left, right = cupy.asarray(data.a, order="K"), cupy.asarray(data.b, order="K")
+            out = cupy.asarray(poisoned(data, spec) if c is None else c, order="K")
+            operands = {name: cupy.asarray(array, order="K") for name, array in data.operands.items()}
+            (seconds,) = kernel.time(left, right, out, iterations=1, **operands)
+            result: Matrix = out.get(order="A") if out.ndim == 2 else out.get()
+            return result, int(seconds * 1e9)
 
-        return target_of(self._info)
-
-    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:  # noqa: ARG002  (one kernel there)
-        import gemmgen
-
-        kernel = gemmgen.compile(spec, schedule, backend="sycl", device=self._info)
-
-        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
-            out = poisoned(data, spec) if c is None else c
-            (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, iterations=1, **data.operands)
-            return out, round(seconds * 1e9)
-
-        return once
+    return once

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,8 +14,7 @@ from gemmgen.cli.request import attempt, complete_presets
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
-    from gemmgen.export.kernels import Choice
-    from gemmgen.export.routines import Routine
+    from gemmgen.export.blas import Choice, Routine
 
 T = TypeVar("T")
 EXAMPLES = "\n\n".join(
@@ -31,7 +30,7 @@ EXAMPLES = "\n\n".join(
 
 def complete_dtypes(incomplete: str) -> list[str]:
     """Element types of the BLAS, for the shell."""
-    from gemmgen.export.routines import ROUTINES
+    from gemmgen.export.blas import ROUTINES
 
     return [str(routine.dtype) for routine in ROUTINES if str(routine.dtype).startswith(incomplete)]
 
@@ -69,6 +68,9 @@ def export(
     $CC compiles it, or cc. Its source is one file of C99 that needs neither OpenCL's headers nor gemmgen; its head
     comment says how to build and use it.
     """
+    from gemmgen.export.blas import shared_library
+    from gemmgen.runtime.icd import intel_cpu_library
+
     problems = [] if blas else ["nothing is said to export: --blas is what there is"]
     path, source = _destination(output, source)
     problems += _output_problems(path, source)
@@ -76,31 +78,32 @@ def export(
     if command is None or path is None:
         deliver(text, path)
         return
-
-    from gemmgen.export.compiler import shared_library
-    from gemmgen.runtime.icd import intel_cpu_library
-
     known = intel_cpu_library()
     content = shared_library(text, command, [] if known is None else [("GEMMGEN_BLAS_OPENCL", str(known))])
     write(path, lambda file: file.write(content))
 
 
 def _library(problems: list[str], dtype: str | None, preset: str | None, source: bool) -> tuple[str, list[str] | None]:
-    """The library's source, and what compiles it, if it is to be compiled. Raises: UserError with every problem."""
-    from gemmgen.export.blas import blas_source
-    from gemmgen.export.compiler import compiler_command
+    """The library's source, and its compiler if it is to be compiled. Raises: UserError with every problem."""
+    from gemmgen.export.blas import CHOICES, ROUTINES, Choice, blas_source, compiler_command
+    from gemmgen.presets import names
 
-    routines = attempt(problems, _routines, dtype)
-    choices = None if preset is None else attempt(problems, _choices, preset)
+    known = {str(routine.dtype): routine for routine in ROUTINES}
+    routines: Sequence[Routine] | None = ROUTINES
+    choices: Sequence[Choice] | None = CHOICES
+    if dtype is not None:
+        routines = attempt(problems, _listed, "dtype", dtype, known)
+    if preset is not None:
+        choices = attempt(problems, _listed, "preset", preset, {name: Choice(name) for name in names()})
     command = None if source else attempt(problems, compiler_command)
-    text = attempt(problems, blas_source, routines, choices) if routines and (choices or preset is None) else None
+    text = attempt(problems, blas_source, routines, choices) if routines and choices else None
     if problems or text is None:
         raise UserError(problems)
     return text, command
 
 
 def _destination(output: str | None, source: bool) -> tuple[Path | None, bool]:
-    """What -o names, and whether that is a source: in a folder it is."""
+    """The path of -o, and whether it is for the source. In a folder it is."""
     from gemmgen.export.blas import LIBRARY
 
     if output is None:
@@ -112,7 +115,7 @@ def _destination(output: str | None, source: bool) -> tuple[Path | None, bool]:
 
 
 def _output_problems(path: Path | None, source: bool) -> list[str]:
-    """What is wrong with -o."""
+    """Problems with -o."""
     if path is None:
         return [] if source else ["nothing is said about where to: -o libgemmgen_blas.so, or --source to print"]
     problems = path_problems(path, "libgemmgen_blas.so")
@@ -123,28 +126,12 @@ def _output_problems(path: Path | None, source: bool) -> list[str]:
     return problems
 
 
-def _routines(dtype: str | None) -> list[Routine]:
-    """The rows of the table that are wanted. Raises: UserError."""
-    from gemmgen.export.routines import ROUTINES
-
-    known = {str(routine.dtype): routine for routine in ROUTINES}
-    return _listed("dtype", dtype, known.__getitem__, list(known)) if dtype is not None else list(ROUTINES)
-
-
-def _choices(preset: str) -> tuple[Choice, ...]:
-    """The presets that are wanted. Raises: UserError."""
-    from gemmgen.export.kernels import Choice
-    from gemmgen.presets import names
-
-    return tuple(_listed("preset", preset, Choice, names()))
-
-
-def _listed(what: str, text: str, make: Callable[[str], T], known: list[str] | tuple[str, ...]) -> list[T]:
-    """What the names of a list with commas mean. Raises: UserError with each that means nothing."""
+def _listed(what: str, text: str, known: Mapping[str, T]) -> list[T]:
+    """The values of a comma-separated list of names. Raises: UserError with each unknown name."""
     from gemmgen.errors import suggest
 
     given = list(dict.fromkeys(text.split(",")))
     problems = [f"{what} {name!r} is not to be had: {suggest(name, known)}" for name in given if name not in known]
     if problems:
         raise UserError(problems)
-    return [make(name) for name in given]
+    return [known[name] for name in given]

@@ -1,4 +1,4 @@
-"""`gemmgen fuzz`: cases that nobody chose, until one is wrong."""
+"""`gemmgen fuzz`: run random cases until one fails."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def fuzz(
     problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
-    # What it keeps for itself would else lie where the command was run.
+    # Otherwise hypothesis would keep its database in the current folder.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache_path("gemmgen") / "hypothesis"))
     from gemmgen.fuzz.search import Search
 
@@ -91,7 +91,7 @@ def fuzz(
 
 
 def _folder_problems(folder: Path) -> list[str]:
-    """What keeps cases from being saved there, told before any time is spent on finding them."""
+    """Problems with the folder for failing cases, reported before the search begins."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         whose = "" if there == folder else f", as {there} is a file"
@@ -100,7 +100,7 @@ def _folder_problems(folder: Path) -> list[str]:
 
 
 def _number(name: str, text: str, most: float, problems: list[str], whole: bool = False) -> float:
-    """The number; 1, with a problem noted, if it is none."""
+    """The number; 1, with a problem added, if the text is not a number."""
     try:
         value = float(int(text) if whole else float(text))
     except ValueError:
@@ -115,7 +115,7 @@ def _number(name: str, text: str, most: float, problems: list[str], whole: bool 
 def _saved(
     path: Path, backend: str | None, platform: str | None, device: str | None, type_: str | None
 ) -> tuple[Case, Place]:
-    """A case that was saved, and where it runs: as it says, but for a device that is named."""
+    """A saved case, and its backend and device: as saved, unless a device is named."""
     from gemmgen.errors import suggest
     from gemmgen.fuzz.case import OF_DEVICE, load
     from gemmgen.fuzz.checks import Place
@@ -132,15 +132,15 @@ def _saved(
 
 
 def _replay(case: Case, place: Place) -> bool:
-    """Whether a case is as it should be."""
+    """Whether a case passes."""
     from gemmgen.fuzz.checks import check
 
     say(f"{case}\n")
     try:
         check(case, place)
     except UserError:
-        raise  # it is no longer taken, or the device is not there
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is what the case was saved for)
+        raise  # the case is refused now, or the device is missing
+    except Exception as error:  # noqa: BLE001  (any exception is the failure for which the case was saved)
         say(f"failed: {_words(error)}\n")
         return False
     say("passed\n")
@@ -148,13 +148,13 @@ def _replay(case: Case, place: Place) -> bool:
 
 
 def _look(search: Search) -> list[Found]:
-    """What fails, with a line about how far it is."""
+    """Search for failing cases, with a progress line."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gemmgen.methods import slug
 
-    say(f"{', '.join(p.device.label if p.device else p.name for p in search.places)}\n")
+    say(f"{', '.join(place.label for place in search.places)}\n")
     columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -170,7 +170,7 @@ def _look(search: Search) -> list[Found]:
 
 
 def _tell(failure: Found, folder: Path) -> None:
-    """Saves a case, and says how to run it again."""
+    """Save a case, and print the command that runs it again."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / failure.case.file_name()
     write(path, lambda file: file.write(failure.case.to_toml().encode()))

@@ -1,10 +1,10 @@
-"""`gemmgen inspect`: what compilers make of a kernel, without the device."""
+"""`gemmgen inspect`: compile a kernel by the vendors' compilers, and report the machine code. Needs no device."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,9 +16,9 @@ from gemmgen.cli.request import Request, attempt, complete_presets, takes_reques
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
-    from gemmgen.inspect.html import Section
-    from gemmgen.inspect.jobs import Failure, Job, Outcome
+    from gemmgen.inspect.jobs import Failure, Job
     from gemmgen.inspect.machine import Machine
+    from gemmgen.inspect.show import Section
 
 EXAMPLES = "\n\n".join(
     (
@@ -31,14 +31,6 @@ EXAMPLES = "\n\n".join(
     )
 )
 _PICTURES = ("png", "svg", "pdf")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """A kernel on all targets that were asked for."""
-
-    name: str
-    jobs: Sequence[Job | Failure]
 
 
 def complete_machines(incomplete: str) -> list[str]:
@@ -93,8 +85,6 @@ def inspect(
     Nothing is run and nothing is measured: counts are read from machine code, bounds follow from them and from the
     devices' published figures. What can't be counted for certain is printed as unknown.
     """
-    from gemmgen.inspect import show
-    from gemmgen.inspect.jobs import inspect as compile_all
     from gemmgen.inspect.machine import choose
 
     problems = _problems(request, file, kernel, preset, {"--json": json_file, "--html": html, "--plot": plot})
@@ -102,13 +92,9 @@ def inspect(
     kernels = attempt(problems, _kernels, request, file, kernel, preset, machines or ())
     if problems or kernels is None:
         raise UserError(problems)
-    found = [(k, compile_all(k.jobs)) for k in kernels]
-    _check(found)
-    if json_file is None or str(json_file) != "-":
-        for one, outcomes in found:
-            _print(one, outcomes, asm)
-        say(f"{show.CAPTION}\n")
-    _deliver(found, json_file, html, plot)
+    sections = [_section(name, jobs) for name, jobs in kernels]
+    _check(sections)
+    _deliver(sections, asm, json_file, html, plot)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -120,7 +106,7 @@ def _problems(
     problems: list[str] = []
     for option, path in outputs.items():
         if path is not None and str(path) != "-":
-            problems += (p.replace("-o ", f"{option} ", 1) for p in path_problems(path, "report" + path.suffix))
+            problems += path_problems(path, "report" + path.suffix, option)
     plot = outputs["--plot"]
     if str(outputs["--html"]) == "-":
         problems.append("--html -: a page goes to a file: name one, such as report.html")
@@ -135,23 +121,23 @@ def _problems(
 
 def _kernels(
     request: Request, file: Path | None, kernel: str | None, preset: list[str] | None, machines: Sequence[Machine]
-) -> list[_Kernel]:
-    """Raises: UserError with every problem."""
+) -> list[tuple[str, Sequence[Job | Failure]]]:
+    """Each kernel's name, and the job for all targets. Raises: UserError with every problem."""
     from gemmgen.inspect.jobs import file_jobs, jobs
     from gemmgen.methods import slug
 
     if file is not None:
-        return [_Kernel(file.name, file_jobs(file, kernel, machines))]
+        return [(file.name, file_jobs(file, kernel, machines))]
     names = _presets(preset) if preset else [None]
-    out = []
+    out: list[tuple[str, Sequence[Job | Failure]]] = []
     for name in names:
         spec, schedule, _ = replace(request, preset=name).resolve()
-        out.append(_Kernel(slug(schedule), jobs(spec, schedule, machines)))
+        out.append((slug(schedule), jobs(spec, schedule, machines)))
     return out
 
 
 def _presets(texts: list[str]) -> list[str | None]:
-    """Names as they are, and those that a pattern matches, each once."""
+    """The given names, and the names that match a given pattern, each once."""
     from gemmgen.presets import names
 
     chosen: list[str | None] = []
@@ -167,17 +153,47 @@ def _presets(texts: list[str]) -> list[str | None]:
 # --- what came of it ------------------------------------------------------------------------------
 
 
-def _check(found: Sequence[tuple[_Kernel, Sequence[Outcome]]]) -> None:
-    """Raises: UserError where no target has anything to show."""
+def _section(name: str, jobs: Sequence[Job | Failure]) -> Section:
+    """A kernel, compiled for each target."""
+    from gemmgen.inspect.jobs import Job, inspect
+    from gemmgen.inspect.show import Section
+
+    made = [job for job in jobs if isinstance(job, Job)]
+    sizes = made[0].subject.sizes if made else (4096, 4096, 4096)
+    return Section(name, inspect(jobs), {job.machine.target: job.text for job in made}, sizes)
+
+
+def _check(sections: Sequence[Section]) -> None:
+    """Raises: UserError if no target has a result."""
     from gemmgen.inspect.jobs import Failure
 
-    outcomes = [outcome for _, outcomes in found for outcome in outcomes]
+    outcomes = [outcome for section in sections for outcome in section.outcomes]
     problems = [p for o in outcomes if isinstance(o, Failure) for p in o.problems]
     if all(isinstance(outcome, Failure) for outcome in outcomes):
         raise UserError(dict.fromkeys(problems))
 
 
-def _print(kernel: _Kernel, outcomes: Sequence[Outcome], asm: bool) -> None:
+def _deliver(
+    sections: Sequence[Section], asm: bool, json_file: Path | None, html: Path | None, plot: Path | None
+) -> None:
+    """Print the report, unless standard output is for JSON, and write the files that are asked for."""
+    from gemmgen.inspect import show
+
+    if json_file is None or str(json_file) != "-":
+        for section in sections:
+            _print(section, asm)
+        say(f"{show.CAPTION}\n")
+    if json_file is not None:
+        reports = [show.plain(outcome, section.name) for section in sections for outcome in section.outcomes]
+        text = json.dumps({"note": show.CAPTION, "reports": reports}, indent=2) + "\n"
+        deliver(text, None if str(json_file) == "-" else json_file)
+    if html is not None:
+        deliver(show.page(sections), html)
+    if plot is not None:
+        write(plot, lambda file: show.roofline(sections, file, plot.suffix.lstrip(".")))
+
+
+def _print(section: Section, asm: bool) -> None:
     from io import StringIO
     from textwrap import fill
 
@@ -188,46 +204,12 @@ def _print(kernel: _Kernel, outcomes: Sequence[Outcome], asm: bool) -> None:
 
     detected = Console()
     text = StringIO()
-    # A pipe has no width: a row then stays a row, to be searched by grep.
+    # In a pipe a row stays on one line, so that grep can search it.
     width = detected.width if detected.is_terminal else show.WIDTH
-    Console(file=text, width=width, force_terminal=detected.is_terminal).print(show.table(kernel.name, outcomes))
-    text.writelines(f"{fill(line, width, subsequent_indent='    ')}\n" for line in show.remarks(outcomes))
-    sources = _sources(kernel)
-    if asm:
-        reports = (outcome for outcome in outcomes if isinstance(outcome, Report))
-        text.writelines("\n" + show.listing(r, sources.get(r.target, "").splitlines()) for r in reports)
+    table = show.table(section.name, section.outcomes)
+    Console(file=text, width=width, force_terminal=detected.is_terminal).print(table)
+    text.writelines(f"{fill(line, width, subsequent_indent='    ')}\n" for line in show.remarks(section.outcomes))
+    for report in section.outcomes if asm else ():
+        if isinstance(report, Report):
+            text.write("\n" + show.listing(report, section.sources.get(report.target, "").splitlines()))
     say(text.getvalue() + "\n")
-
-
-def _sources(kernel: _Kernel) -> dict[str, str]:
-    from gemmgen.inspect.jobs import Job
-
-    return {job.machine.target: job.text for job in kernel.jobs if isinstance(job, Job)}
-
-
-def _deliver(
-    found: Sequence[tuple[_Kernel, Sequence[Outcome]]], json_file: Path | None, html: Path | None, plot: Path | None
-) -> None:
-    from gemmgen.inspect import show
-    from gemmgen.inspect.jobs import Job
-
-    if json_file is not None:
-        reports = [show.plain(outcome, k.name) for k, outcomes in found for outcome in outcomes]
-        text = json.dumps({"note": show.CAPTION, "reports": reports}, indent=2) + "\n"
-        deliver(text, None if str(json_file) == "-" else json_file)
-    if html is not None:
-        from gemmgen.inspect.html import page
-
-        deliver(page([_section(k, outcomes) for k, outcomes in found]), html)
-    if plot is not None:
-        from gemmgen.inspect.plot import roofline
-
-        sizes = {k.name: next((j.subject.sizes for j in k.jobs if isinstance(j, Job)), (4096,) * 3) for k, _ in found}
-        drawn = [(k.name, sizes[k.name], outcomes) for k, outcomes in found]
-        write(plot, lambda file: roofline(drawn, file, plot.suffix.lstrip(".")))
-
-
-def _section(kernel: _Kernel, outcomes: Sequence[Outcome]) -> Section:
-    from gemmgen.inspect.html import Section
-
-    return Section(kernel.name, outcomes, _sources(kernel))

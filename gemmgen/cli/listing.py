@@ -1,15 +1,15 @@
-"""`gemmgen presets` and `gemmgen devices`."""
+"""`gemmgen presets`, `gemmgen fields` and `gemmgen devices`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.backends import NAMED
 from gemmgen.cli.output import document, say
 from gemmgen.cli.request import Request, attempt, complete_targets
 from gemmgen.cli.targets import backend_problems, complete_backends, speaking
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.presets import Preset
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
-    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl_devices import DeviceInfo
     from gemmgen.runtime.sycl_devices import SyclDeviceInfo
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
@@ -34,6 +34,7 @@ PRESETS_EXAMPLES = "\n\n".join(
         "gemmgen emit --preset naive",
     )
 )
+FIELDS_EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fields", "gemmgen emit --method slm --set stages=2"))
 DEVICES_EXAMPLES = "\n\n".join(
     (
         "[bold]Examples[/bold]",
@@ -44,14 +45,15 @@ DEVICES_EXAMPLES = "\n\n".join(
     )
 )
 
+#: Kinds of fields that hold numbers.
+_NUMBERS = ("int", "lanes", "pair", "maybe_pair")
+
 
 def presets(
     names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
     backend: Annotated[
         str | None,
-        typer.Option(
-            "--backend", metavar="NAME", help="Those of opencl, cuda or sycl.", autocompletion=complete_backends
-        ),
+        typer.Option("--backend", metavar="NAME", help=f"Those of {NAMED}.", autocompletion=complete_backends),
     ] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Those that multiply this type.")] = None,
     target: Annotated[
@@ -75,16 +77,16 @@ def presets(
         return
     wide = max((len(preset.name) for preset in map(library.load, library.names())), default=0)
     lines = (p.name if names else f"{p.name:<{wide}}  {p.summary}" for p, _ in chosen)
-    # One line each however wide the terminal is: to be read, and to be searched by grep.
+    # One line each, whatever the terminal's width, so that grep can search it.
     say("".join(f"{line}\n" for line in lines))
 
 
 def _chosen(
     backend: str | None, dtype: str | None, target: str | None, device: str | None
 ) -> list[tuple[Preset, GemmSpec]]:
-    """The presets that are asked for, and what each computes: its own type, or the one that is named.
+    """The presets that match the options, and the spec of each: with its own type, or the named one.
 
-    Raises: UserError with every problem, and where there are none.
+    Raises: UserError with every problem, or if no preset matches.
     """
     from gemmgen import presets as library
     from gemmgen.errors import UserError
@@ -112,14 +114,14 @@ def _chosen(
 def _wanted(
     backend: str | None, dtype: str | None, target: str | None, device: str | None
 ) -> Callable[[GemmSpec, Schedule], bool] | None:
-    """Whether a preset is asked for; None where nothing is said. Raises: UserError."""
+    """A test whether a preset matches the options; None without options. Raises: UserError."""
     from gemmgen import driver
     from gemmgen.passes.validate import is_possible
 
     if device is not None:
-        from gemmgen.cli.engines import pick
+        from gemmgen.runtime.selection import pick
 
-        there = pick(backend or "opencl", None, device, None).target()
+        there = pick(backend or "opencl", device=device).target
         return lambda spec, schedule: is_possible(spec, schedule, there)
     if target is not None:
         language = backend or speaking(target) or "opencl"
@@ -131,7 +133,7 @@ def _wanted(
 
 
 def _takers(spec: GemmSpec, schedule: Schedule) -> list[str]:
-    """The backends that can express a schedule."""
+    """The backends that can emit a schedule."""
     from gemmgen import driver
     from gemmgen.backends import BACKENDS
 
@@ -142,7 +144,7 @@ def _preset(preset: Preset, spec: GemmSpec) -> dict[str, object]:
     """As JSON has it."""
     from gemmgen.methods import flatten
 
-    shown = ("tile", "group", "k_step", "sub_group", "stages", "atom")
+    shown = ("tile", "group", "block_k", "sub_group", "stages", "atom")
     fields = {key: value for key, value in flatten(preset.schedule).items() if key in shown}
     return {
         "name": preset.name,
@@ -155,12 +157,34 @@ def _preset(preset: Preset, spec: GemmSpec) -> dict[str, object]:
     }
 
 
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def fields_of_schedules() -> None:
+    """List the fields of a schedule, as --set and TOML name them: by axis and member, with what each may hold."""
+    from gemmgen.schedule import AXES, KEYS, Operand, text_of
+
+    lines = []
+    for axis, members in {**AXES, "operand (a and b)": (Operand,)}.items():
+        for member in members:
+            about = " ".join((member.__doc__ or "").partition("\n\n")[0].split())
+            lines.append(f"{axis} {member.__name__}: {about}")
+            for key, field in KEYS.items():
+                if member in field.members and not key.startswith("b."):
+                    name = key.replace("a.", "a.|b.") if "." in key else key
+                    limits = f"{field.least} to {field.most}" if field.kind in _NUMBERS else ""
+                    words = ", ".join(map(text_of, field.tries)) if field.kind in ("memory", "atom", "bool") else limits
+                    lines.append(f"    {name:<18} {field.help} ({words})")
+            lines.append("")
+    say("\n".join(lines))
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """A device of a backend, for a reader and for a program."""
+    """A device of a backend, as text and as JSON."""
 
     text: str
     record: dict[str, object]
@@ -174,8 +198,10 @@ def devices(
     """List the devices of OpenCL and SYCL and the GPUs of CUDA, what they offer and which presets they run."""
     found: list[_Device] = []
     problems: list[str] = []
+    from gemmgen.runtime import cuda_driver
+
     found += attempt(problems, _opencl_devices) or []
-    if find_spec("cupy"):
+    if cuda_driver.is_there():
         found += attempt(problems, _cuda_devices) or []
     if _has_sycl():
         found += attempt(problems, _sycl_devices) or []
@@ -185,7 +211,7 @@ def devices(
 
 
 def _opencl_devices() -> list[_Device]:
-    from gemmgen.runtime import devices as runtime
+    from gemmgen.runtime import opencl_devices as runtime
 
     return [
         _Device(_describe(info, target), _record("opencl", info, target))
@@ -285,7 +311,7 @@ def _running(target: Target) -> list[str]:
 
 
 def _runs(target: Target) -> str:
-    """How many presets of each method the target can run, of those of which it runs any."""
+    """The number of presets of each method that the target can run, for methods with any."""
     from gemmgen import presets as library
 
     methods = {name: library.load(name).schedule.method for name in library.names()}

@@ -1,4 +1,4 @@
-"""Matrices for `gemmgen run`: read, made up, checked and written."""
+"""Matrices for `gemmgen run`: read from files, generated, checked and written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFAULT_SIZE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A, B, what prologues and an epilogue take by name and, where something reads it, C."""
+    """A, B, the arrays of prologues and an epilogue by name, and C if the kernel reads it."""
 
     a: Matrix
     b: Matrix
@@ -40,11 +40,11 @@ class Matrices:
 
     @property
     def count(self) -> int:
-        """Products."""
+        """The number of products."""
         return max(x.shape[0] if x.ndim == 3 else 1 for x in (self.a, self.b))
 
     def ordered(self, spec: GemmSpec) -> Self:
-        """The same, in the spec's types, row- or column-major as it wants each."""
+        """The same matrices in the spec's types and orders."""
         types, result = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(spec.result)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
         a, b = (cast("Matrix", x.astype(t, copy=False)) for x, t in zip((self.a, self.b), types, strict=True))
@@ -66,10 +66,11 @@ def load_or_random(
     count: int | None = None,
     typed: bool = True,
 ) -> Matrices:
-    """The matrices of a run, which all of its specs share; `count` of each for a batch.
+    """The matrices of a run, shared by all of its specs; `count` of each for a batch.
 
     Args:
-        typed: whether files are to hold the spec's types; if not, it has been said what is wrong with theirs.
+        typed: whether to check that files hold the spec's types. If not, problems with their types are reported
+            already.
 
     Raises: UserError with every problem.
     """
@@ -110,7 +111,7 @@ def load_or_random(
 
 
 def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
-    """The sizes that are given, as a spec's."""
+    """A spec with the given sizes."""
     problems += [
         f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
         for axis, text in zip("MNK", sizes, strict=True)
@@ -121,7 +122,7 @@ def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
-    """The one size that all who say something about it say."""
+    """The size of an axis on which all sources agree."""
     known = {who: size for who, size in said.items() if size is not None}
     if len(set(known.values())) > 1:
         sizes = ", ".join(f"{size} by {who}" for who, size in known.items())
@@ -139,20 +140,20 @@ def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> M
 
 
 def ordered(matrix: Matrix, order: str) -> Matrix:
-    """The same numbers, each matrix stored by rows or by columns."""
+    """The matrices, stored row-major or column-major."""
     if order == "row":
         return np.ascontiguousarray(matrix)
     return np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def stored_type(files: Mapping[str, Path | None], said: Mapping[str, str | None]) -> str | None:
-    """The type that files' matrices are of, where no option says it; None where files do not tell either.
+    """The element type of the files' matrices, if no option gives it; None if the files don't determine it.
 
     Args:
-        files: of `a` and `b`.
-        said: `--a-dtype` and `--b-dtype`, by the same names; such a file says nothing of the product's type.
+        files: the files of `a` and `b`.
+        said: `--a-dtype` and `--b-dtype`, by the same names. A file with such an option does not determine the type.
 
-    Raises: UserError where two files are of two types, or one of a type that no kernel multiplies.
+    Raises: UserError if the files have different types, or a type that no kernel multiplies.
     """
     types: dict[str, str] = {}
     for name, path in files.items():
@@ -180,7 +181,7 @@ def stored_type(files: Mapping[str, Path | None], said: Mapping[str, str | None]
 
 
 def _read(name: str, path: Path, stored: str, only_look: bool = False) -> NDArray[np.generic]:
-    """The array of a file; mapped, not read, to be looked at. Raises: UserError."""
+    """The array of a file; with `only_look` mapped, not read. Raises: UserError."""
     option, remedy = f"--{name}", f"write it by numpy.save(path, matrix.astype('{stored}'))"
     try:
         content = np.load(path, allow_pickle=False, mmap_mode="r" if only_look else None)
@@ -217,7 +218,7 @@ def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool
 
 
 def _other_type(name: str, content: NDArray[np.generic], spec: GemmSpec) -> str:
-    """What to do about a file of another type than was asked for."""
+    """The problem of a file with another type than the spec's, with a remedy."""
     held = content.dtype.newbyteorder("=").name
     written = f"write it by numpy.save(path, matrix.astype('{spec.element(name)}'))"
     if held in map(str, STORED.get(spec.dtype, ())):
@@ -226,19 +227,19 @@ def _other_type(name: str, content: NDArray[np.generic], spec: GemmSpec) -> str:
 
 
 def save(file: BinaryIO, matrix: Matrix) -> None:
-    """As an .npy file."""
+    """Write an .npy file."""
     np.save(file, matrix, allow_pickle=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How far a result is from float64, against the componentwise bound of rounding errors.
+    """The error of a result against float64, compared with the componentwise bound of rounding errors.
 
     Attributes:
-        worst: the largest error as a part of its own element's bound; infinite where there is a NaN.
+        worst: the largest error as a part of its element's bound; infinite if there is a NaN.
         error: the largest absolute error.
-        bound: what it is called.
-        unknown: what is said of elements that have no answer to be compared with; the errors are those of the others.
+        bound: the name of the bound.
+        unknown: a message about elements without a value to compare with. The errors are those of the others.
     """
 
     worst: float
@@ -264,7 +265,7 @@ class Check:
         product_error: float = 0.0,
         cut: tuple[int, int] | None = None,
     ) -> Self:
-        """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
+        """The check of a result by `gemmgen.oracle`, with the spec's constant factors, or else 1 and 0."""
         factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
         right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error, cut=cut)
         parts, distances = right.parts(result), right.distance(result)
@@ -283,7 +284,7 @@ class Check:
 
 
 def _unknown(spec: GemmSpec, unknown: NDArray[np.bool_]) -> str:
-    """What to do about elements without an answer; nothing where there are none."""
+    """The message about elements without a value; empty if there are none."""
     if not unknown.any():
         return ""
     first = ", ".join(map(str, np.argwhere(unknown)[0]))

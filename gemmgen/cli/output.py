@@ -1,11 +1,12 @@
-"""Where text and files go: whole or not at all."""
+"""Output: text to standard output or to files, which are written as a whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,7 @@ from gemmgen.errors import UserError
 
 
 def complain(problems: Iterable[str]) -> None:
-    """Every problem on standard error; nowhere, if that is closed."""
+    """Print every problem on standard error, unless that is closed."""
     if sys.stderr is None:
         return
     listed = list(problems)
@@ -24,8 +25,8 @@ def complain(problems: Iterable[str]) -> None:
     sys.stderr.write(text)
 
 
-def path_problems(path: Path | None, like: str = "kernel.cl") -> list[str]:
-    """What keeps `path`, given by -o, from being written.
+def path_problems(path: Path | None, like: str = "kernel.cl", option: str = "-o") -> list[str]:
+    """Problems with writing to `path`, given by an option.
 
     Args:
         like: an example of a file's name, for messages.
@@ -33,17 +34,53 @@ def path_problems(path: Path | None, like: str = "kernel.cl") -> list[str]:
     if path is None:
         return []
     if path.is_dir():
-        return [f"-o {path} is a folder: name a file in it, such as {path / like}"]
+        return [f"{option} {path} is a folder: name a file in it, such as {path / like}"]
     parent = Path(os.path.realpath(path)).parent
     if not parent.is_dir():
-        return [f"-o {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
+        return [f"{option} {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
     if not os.access(parent, os.W_OK):
-        return [f"-o {path}: the folder {parent} can't be written to: choose another"]
+        return [f"{option} {path}: the folder {parent} can't be written to: choose another"]
     return []
 
 
+def folder_problems(path: Path) -> list[str]:
+    """What keeps a new folder, given by --project, from being made; an empty one is as good as none."""
+    parent = Path(os.path.realpath(path)).parent
+    if path.is_dir():
+        if any(path.iterdir()):
+            return [f"--project {path} is a folder that is not empty: name a new one"]
+    elif path.exists() or path.is_symlink():
+        return [f"--project {path} is no folder: name a new one"]
+    if not parent.is_dir():
+        return [f"--project {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
+    if not os.access(parent, os.W_OK):
+        return [f"--project {path}: the folder {parent} can't be written to: choose another"]
+    return []
+
+
+def write_folder(path: Path, files: Mapping[str, str]) -> None:
+    """A folder with these files, by their names, that appears complete or not at all.
+
+    Raises: UserError if it can't be written.
+    """
+    path = Path(os.path.realpath(path))
+    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    try:
+        try:
+            draft.mkdir()
+            for name, text in files.items():
+                (draft / name).write_bytes(text.encode())
+            if path.is_dir():
+                path.rmdir()
+            draft.rename(path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"{path} can't be written: {error.strerror or error}") from None
+
+
 def say(text: str) -> None:
-    """Text to standard output, at once, so that a full disk is noticed here.
+    """Write text to standard output and flush it, so that a full disk is noticed here.
 
     Raises: UserError if the shell has closed it (`>&-`).
     """
@@ -54,7 +91,7 @@ def say(text: str) -> None:
 
 
 def document(kind: str, records: object, **more: object) -> str:
-    """What `--json` prints: gemmgen's version, the records under their name, and what else there is to say."""
+    """The document of `--json`: gemmgen's version, the records under their name, and further keys."""
     import json
 
     import gemmgen
@@ -63,7 +100,7 @@ def document(kind: str, records: object, **more: object) -> str:
 
 
 def deliver(text: str, path: Path | None) -> None:
-    """Text to a file, or to standard output where there is none."""
+    """Write text to a file, or to standard output if `path` is None."""
     if path is None:
         say(text)
     else:
@@ -71,11 +108,11 @@ def deliver(text: str, path: Path | None) -> None:
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Have `fill` write a file that appears complete or not at all.
+    """Write a file by `fill`. It appears as a whole or not at all.
 
     Raises: UserError if it can't be written.
     """
-    # A link stays a link, and what is no plain file (/dev/null) is written to, not replaced.
+    # A link stays a link. Special files (/dev/null) are written to, not replaced.
     path = Path(os.path.realpath(path))
     try:
         if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""How far a long command is, on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a long command on standard error: a bar on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-#: Seconds between two lines where standard error is no terminal.
+#: Seconds between two lines if standard error is not a terminal.
 PERIOD = 5.0
 
 Tick = Callable[[str], None]
@@ -16,7 +16,7 @@ Tick = Callable[[str], None]
 
 @contextmanager
 def progress(steps: int) -> Iterator[Tick]:
-    """What to call at the beginning of each step, with what is being done then."""
+    """Context with a function to call at the beginning of each step, with a text for the step."""
     if sys.stderr is None:
         yield lambda _: None
     elif sys.stderr.isatty():
@@ -27,7 +27,7 @@ def progress(steps: int) -> Iterator[Tick]:
 
 
 def lines(steps: int, file: TextIO, clock: Callable[[], float] = time.monotonic) -> Tick:
-    """Writes the first step, and then one at most each `PERIOD`: a log stays short, and its reader sees life."""
+    """Write the first step, and then at most one line each `PERIOD`, so that a log stays short."""
     begin = clock()
     done, due = 0, begin
 

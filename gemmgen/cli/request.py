@@ -1,4 +1,4 @@
-"""The options that say what to compute and how, declared once and shared by `emit`, `explain` and `run`."""
+"""The options for spec and schedule, declared once and shared by `emit`, `explain` and `run`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gemmgen.errors import UserError
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.options import Document
+    from gemmgen.presets import Preset
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
@@ -27,17 +28,17 @@ DTYPES = (
     "float8_e5m2, int8, int32, int64, complex64 or complex128."
 )
 METHODS_TEXT = (
-    "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
-    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mfma, mma, mma_s8, mma_f8, "
+    "mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
     "wgmma_3xtf32."
 )
-#: Fields that say how many lanes a sub-group has.
+#: Fields that give the size of a sub-group.
 _OF_LANES = ("sub_group", "group")
-#: The fields of a schedule that are true or false, as --set names them; a test holds them to the schedule's.
+#: The boolean fields of a schedule, as --set names them. A test compares them with the schedule's.
 FLAGS = (
-    *"boxes atomic prefetch barrier late stagger across snake large_registers c_turns along_k c_prefetch".split(),
-    *"persistent stream".split(),
-    *(f"{x}.{name}" for x in "ab" for name in "block share transposed async_copy packed streamed".split()),
+    *"tma atomic prefetch barrier serial_launch lane_swizzle across_tiles serpentine block_2d large_grf".split(),
+    *"ordered_epilogue dot_product c_prefetch persistent stream_k".split(),
+    *(f"{x}.{name}" for x in "ab" for name in "block_read shuffle transposed async_copy prepacked evict_first".split()),
 )
 HOW, WHAT = "How to compute it", "What to compute"
 
@@ -95,7 +96,7 @@ def what(*names: str, metavar: str, text: str, complete: Callable[[str], list[st
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options as they are written: text, so that everything wrong with them can be said at once."""
+    """The options as text, as the user wrote them, so that all problems can be reported at once."""
 
     preset: Annotated[
         str | None,
@@ -117,7 +118,9 @@ class Request:
         str | None, how("--tile", metavar="RxC", text="Rows and columns of C that a work-item computes.")
     ] = None
     group: Annotated[str | None, how("--group", metavar="hxw", text="Work-items of a group, rows x columns.")] = None
-    k_step: Annotated[str | None, how("--k-step", metavar="N", text="Depth of one iteration of the main loop.")] = None
+    block_k: Annotated[str | None, how("--block-k", metavar="N", text="Depth of one iteration of the main loop.")] = (
+        None
+    )
     sub_group: Annotated[str | None, how("--sub-group", metavar="N", text="Lanes of a sub-group.")] = None
     sets: Annotated[
         list[str] | None,
@@ -125,7 +128,7 @@ class Request:
             "--set",
             metavar="KEY=VALUE",
             text="Any field: stages=2, a.memory=local, b.width=4 ... Flags are options, too: --persistent, "
-            "--no-b.packed. Can be repeated.",
+            "--no-b.prepacked. Can be repeated.",
             complete=complete_fields,
         ),
     ] = None
@@ -136,7 +139,7 @@ class Request:
             "--target",
             metavar="TARGET",
             text="What the device offers: intel (if nothing is said), xe_hpc (wide registers), "
-            "khr (standard sub-groups), portable (none), cpu (vectors), or sm_75 to sm_100.",
+            "khr (standard sub-groups), portable (none), cpu (vectors), or the architecture of a GPU, such as sm_90a.",
             complete=complete_targets,
         ),
     ] = None
@@ -210,19 +213,24 @@ class Request:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is said of how to compute it."""
-        said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.k_step, self.sub_group)
+        """Whether no option names a schedule."""
+        said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.block_k, self.sub_group)
         return not self.sets and all(option is None for option in said)
 
-    def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
+    def resolve(
+        self, more: Iterable[str] = (), backend: str = "opencl", load: Callable[[str], Preset] | None = None
+    ) -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
+
+        Args:
+            load: finds a schedule by its name; the default finds presets only.
 
         Raises: UserError with every problem, those that the command has found (`more`) among them.
         """
         problems = list(more)
-        base = attempt(problems, self._document)
+        base = attempt(problems, self._document, load)
         spec = attempt(problems, self._spec, base)
-        schedule = self._for_target(spec) or attempt(problems, self._schedule, base)
+        schedule = attempt(problems, self._schedule, base, spec)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if spec is None and schedule is not None and target is not None:
             problems += self._refusals(base, schedule, backend, target)
@@ -230,7 +238,7 @@ class Request:
             raise UserError(problems)
         return spec, schedule, target
 
-    def _document(self) -> Document | None:
+    def _document(self, find: Callable[[str], Preset] | None) -> Document | None:
         """The preset or the file to start from."""
         from gemmgen.options import Document, read_document
         from gemmgen.presets import load
@@ -238,7 +246,7 @@ class Request:
         if self.preset is not None and self.schedule_file is not None:
             raise UserError(f"--preset {self.preset} and --schedule {self.schedule_file} exclude one another: drop one")
         if self.preset is not None:
-            preset = load(self.preset)
+            preset = (find or load)(self.preset)
             return Document(preset.summary, preset.spec, preset.schedule)
         if self.schedule_file is not None:
             return read_document(_read(self.schedule_file), str(self.schedule_file))
@@ -258,14 +266,21 @@ class Request:
         wide, emulate = spec.wide or self.wide, spec.emulate or self.emulate
         return replace(spec, listed=spec.listed or self.listed, wide=wide, emulate=emulate)
 
-    def _schedule(self, base: Document | None) -> Schedule:
+    def _schedule(self, base: Document | None, spec: GemmSpec | None) -> Schedule:
+        """The schedule of the options. If they name only a target, the one chosen for it and the sizes."""
+        from gemmgen.ir.target import TARGETS
         from gemmgen.options import build_schedule
 
+        target = TARGETS.get(self.target or "")
+        if spec is not None and target is not None and self.is_open:
+            from gemmgen.choose import choose
+
+            return build_schedule(base=choose(spec, None, target), name=self.name)
         return build_schedule(
             self.method,
             self.tile,
             self.group,
-            self.k_step,
+            self.block_k,
             self._lanes(base),
             self.sets or (),
             base.schedule if base else None,
@@ -273,8 +288,8 @@ class Request:
         )
 
     def _lanes(self, base: Document | None) -> str | None:
-        """Lanes of a sub-group as they are asked for; those of the target where nothing is said that they follow from,
-        and it has none of the method's.
+        """The size of a sub-group as the options give it. If no option determines it, and the target lacks the method's
+        size, the target's.
         """
         from gemmgen.ir.target import TARGETS
         from gemmgen.methods import METHODS, defaults
@@ -288,7 +303,7 @@ class Request:
         return str(min(sizes)) if usual is not None and sizes and usual not in sizes else None
 
     def _refusals(self, base: Document | None, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
-        """What is wrong with a schedule for a product of these types, whatever else is wrong with the product."""
+        """Problems of a schedule for a product of these types, even if the product has other problems."""
         from gemmgen import driver
         from gemmgen.backends import BACKENDS
         from gemmgen.backends import backend as find_backend
@@ -300,17 +315,10 @@ class Request:
             return ()
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
-    def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
-        """Where nothing is said but the target: what is chosen for the sizes, or else for any."""
-        from gemmgen.ir.target import TARGETS
-
-        target = TARGETS.get(self.target or "")
-        return None if spec is None or target is None or not self.is_open else chosen(spec, None, target)
-
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None
     ) -> Target:
-        """The target, or the one that the backend means by itself for a schedule. Raises: UserError."""
+        """The target of the options, or else the backend's default target for a schedule. Raises: UserError."""
         from gemmgen import driver
         from gemmgen.backends import BACKENDS
         from gemmgen.backends import backend as find_backend
@@ -325,25 +333,8 @@ class Request:
         return TARGETS[name]
 
 
-def chosen(spec: GemmSpec, sizes: tuple[int, int, int] | None, target: Target, products: int = 1) -> Schedule | None:
-    """What is chosen for a target where nothing is said of how to compute it. None where the command line's own default
-    is meant: where sub-groups of 8 read blocks, and where nothing can be chosen, as the default says what the target
-    lacks.
-    """
-    from gemmgen.choose import by_sizes, choose
-    from gemmgen.errors import ScheduleError
-    from gemmgen.ir.target import BLOCK_FEATURES
-
-    if target.features >= BLOCK_FEATURES and target.narrow_sub_group is None:
-        return by_sizes(spec, sizes, target, products)
-    try:
-        return choose(spec, sizes, target, products)
-    except ScheduleError:
-        return None
-
-
 def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """The call's result; or None, and what was wrong noted."""
+    """The call's result, or None with its problems added."""
     try:
         return call(*args, **kwargs)
     except UserError as error:
@@ -352,15 +343,19 @@ def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: 
 
 
 def strict_problems(strict: bool, backend: str) -> list[str]:
-    """What is wrong with --strict for a backend."""
-    if not strict or backend == "cuda":
+    """Problems with --strict for a backend."""
+    from gemmgen.backends import BACKENDS
+    from gemmgen.backends import backend as find_backend
+
+    if not strict or (backend in BACKENDS and find_backend(backend).asks_ptxas):
         return []
-    return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend cuda, or leave it out"]
+    asking = " or ".join(name for name in BACKENDS if find_backend(name).asks_ptxas)
+    return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend {asking}, or leave it out"]
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
+        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except OSError as error:
         raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
     except UnicodeDecodeError:
@@ -373,7 +368,7 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(Request, include_extras=True)
     own = list(signature(command, eval_str=True).parameters.values())[1:]
     kind = Parameter.KEYWORD_ONLY
-    # What the command declares itself, it means in another way.
+    # An option that the command declares itself has another meaning there.
     inherited = [f for f in fields(Request) if f.name not in {p.name for p in own}]
     shared = [Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in inherited]
 
@@ -399,6 +394,6 @@ def _python_name(key: str) -> str:
 
 
 def _flag(key: str) -> object:
-    """An option that stands for `--set key=true`; too many for the help, which says that they are there."""
+    """The option for `--set key=true`. It is hidden, since there are too many for the help, which mentions them."""
     option = key.replace("_", "-")
     return Annotated[bool | None, typer.Option(f"--{option}/--no-{option}", hidden=True)]

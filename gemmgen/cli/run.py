@@ -1,4 +1,4 @@
-"""`gemmgen run`: presets or schedules on a device, timed and checked."""
+"""`gemmgen run`: run presets or schedules on a device, time them and check the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.cli.output import document, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, chosen, complete_presets, strict_problems, takes_request
+from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ WHERE, DATA = "Where", "Matrices"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `run` does, once all options have been understood.
+    """The work of `run`, after all options have been checked.
 
     Attributes:
-        jobs: what to build and run, in order.
-        tolerant: whether what the device can't run is skipped (`-k all`) instead of refused.
-        exact: whether leading dimensions are promised to be what the specs say, so that arrays choose no kernel.
-        matrices: to multiply; None where nothing is run.
-        tell: what is done with lines for a reader.
+        jobs: the kernels to build and run, in order.
+        tolerant: whether kernels that the device can't run are skipped (`-k all`) instead of refused.
+        exact: whether the specs' `ld_multiple` is final, so that no variant is chosen by the arrays.
+        matrices: the matrices to multiply; None if nothing is run.
+        tell: prints a line for the user.
     """
 
     jobs: tuple[tuple[GemmSpec, Schedule], ...]
@@ -61,12 +61,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a kernel.
+    """The outcome of a kernel.
 
     Attributes:
-        milliseconds: of each iteration, on the device.
-        gflops: of the best one.
-        check: how far the result is from float64; None unless that was asked for.
+        milliseconds: device time of each iteration.
+        gflops: the rate of the best iteration.
+        check: the comparison with float64; None without --validate.
         skipped: why it was not run.
     """
 
@@ -112,7 +112,7 @@ class Outcome:
 
 
 def _finite(number: float) -> float | None:
-    """JSON has neither NaN nor infinities."""
+    """The number for JSON, which has neither NaN nor infinities: None for those."""
     return number if math.isfinite(number) else None
 
 
@@ -170,8 +170,8 @@ def run(
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
     engine = attempt(problems, _pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
-        plan = _chosen(plan, engine) if request.is_open and not kernel else plan
-        problems += _refusals(plan, engine)
+        plan = attempt(problems, _chosen, plan, engine) if request.is_open and not kernel else plan
+        problems += [] if plan is None else _refusals(plan, engine)
     if problems or plan is None or engine is None:
         raise UserError(problems)
     plan = replace(plan, tell=_silent) if as_json else plan
@@ -185,7 +185,7 @@ def run(
 
 
 def _silent(text: str) -> None:
-    """For lines that nobody reads."""
+    """Discard a line."""
 
 
 # --- before anything runs -------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _plan(
     found = [job[:2] for job in jobs if job is not None]
     matrices, sizes = None, (request.m, request.n, request.k)
     if not found:
-        asked(sizes, problems)  # for what is wrong with them
+        asked(sizes, problems)  # for their problems
     elif times != 0:
         specs = [spec for spec, _ in found]
         matrices = attempt(problems, load_or_random, specs, sizes, a, b, start, validate, count, typed)
@@ -237,11 +237,25 @@ def _plan(
 
 
 def _chosen(plan: Plan, engine: Engine) -> Plan:
-    """The plan with what is chosen for the device and the matrices, where the device is one to choose for."""
-    matrices, target = plan.matrices, engine.target()
+    """The plan with the schedule chosen for the device and the sizes. Raises: ScheduleError."""
+    matrices = plan.matrices
     sizes, products = (None, 1) if matrices is None else (matrices.sizes, matrices.count)
-    jobs = ((spec, chosen(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
-    return replace(plan, jobs=tuple(jobs))
+    return replace(plan, jobs=tuple((spec, _taken(engine, spec, sizes, products)) for spec, _ in plan.jobs))
+
+
+def _taken(engine: Engine, spec: GemmSpec, sizes: tuple[int, int, int] | None, products: int) -> Schedule:
+    """What records have for a product, or else what the cost model chooses. Raises: ScheduleError."""
+    from gemmgen import tuning
+    from gemmgen.choose import choose
+
+    target = engine.device.target
+    if tuning.has_records():
+        from gemmgen.tuning.recorded import ask
+
+        found = ask(engine.backend, engine.device, target, spec, sizes, products)
+        if found is not None:
+            return found.schedule
+    return choose(spec, sizes, target, products)
 
 
 def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
@@ -258,7 +272,7 @@ def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
 
 
 def _whole(name: str, text: str, problems: list[str]) -> int:
-    """The number; 1, with a problem noted, if it is none."""
+    """The number; 1, with a problem added, if the text is not a number."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return int(text)
     problems.append(f"{name} {text!r} is no whole number from 0 to 999999999: give one such as 5")
@@ -269,25 +283,26 @@ def _whole(name: str, text: str, problems: list[str]) -> int:
 
 
 def _refusals(plan: Plan, engine: Engine) -> list[str]:
-    """Why the device can't run what was asked for by name; found before anything runs."""
+    """Why the device can't run the kernels that were named; checked before anything runs."""
     from gemmgen.driver import refusals_of
     from gemmgen.methods import slug
 
     return [
         f"{slug(schedule)}: {problem}"
         for spec, schedule in (() if plan.tolerant else plan.jobs)
-        for problem in refusals_of(spec, schedule, engine.backend, engine.target())
+        for problem in refusals_of(spec, schedule, engine.backend, engine.device.target)
     ]
 
 
 def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output: Path | None) -> Outcome:
     """Build and run one kernel.
 
-    Raises: UserError where the device can't run it and it was asked for by name.
+    Raises: UserError if the device can't run it and it was named.
     """
-    from gemmgen.methods import slug
+    from gemmgen.methods import kernel_name
 
-    name = slug(schedule)
+    # As emit calls it, and explain.
+    name = kernel_name(schedule, [spec.element(x) for x in "ab"])
     plan.tell(f"\n{name}\n")
     try:
         once = engine.compile(spec, schedule, plan.exact)
@@ -314,11 +329,11 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
 
 
 def _checked(plan: Plan, spec: GemmSpec, schedule: Schedule, data: Matrices, result: Matrix) -> Check | None:
-    """How far a result is from float64, where that is asked for."""
+    """The comparison of a result with float64, if requested."""
     if not plan.validate:
         return None
     from gemmgen.cli.matrices import Check
-    from gemmgen.ir.warp_matrix import cut_sums, product_error
+    from gemmgen.ir.instructions import cut_sums, product_error
 
     atom = schedule.atom, spec.dtype
     check = Check.of(data, spec, result, product_error(*atom), cut_sums(*atom))
@@ -332,12 +347,12 @@ def _flops(data: Matrices, of_fma: int) -> int:
 
 
 def _iterate(plan: Plan, flops_of_fma: int, data: Matrices, once: Once) -> tuple[Matrix, list[int]]:
-    """Run it, tell its times, and return C and the nanoseconds of each iteration."""
+    """Run it and print its times. Returns C and the nanoseconds of each iteration."""
     m, n, k = data.sizes
     flops, times = _flops(data, flops_of_fma), []
     result, of_batch = data.a, f", {data.count} of them" if data.a.ndim == 3 else ""
     for i in range(plan.iterations):
-        # C is updated in place: each iteration starts from the same.
+        # C is updated in place, so each iteration starts from a copy.
         c = None if data.c is None else data.c.copy(order="K")
         result, measured = once(data, c)
         times.append(max(1, measured))

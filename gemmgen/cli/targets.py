@@ -1,4 +1,4 @@
-"""Backends and targets by the names that users give them, right ones and wrong ones."""
+"""Names of backends and targets in options: checks, completion and suggestions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def complete_backends(incomplete: str) -> list[str]:
 
 
 def backend_problems(backend: str | None) -> list[str]:
-    """What is wrong with --backend."""
+    """Problems with --backend."""
     from gemmgen.backends import BACKENDS
     from gemmgen.errors import suggest
 
@@ -29,12 +29,11 @@ def speaking(target: str) -> str | None:
 
 
 def no_target(name: str) -> str:
-    """What to say of a target that there is none of: other commands know other names."""
+    """The message for an unknown target. Other commands may know the name."""
     from gemmgen.backends import BACKENDS
     from gemmgen.backends import backend as find_backend
     from gemmgen.errors import suggest
-    from gemmgen.inspect.jobs import target_of
-    from gemmgen.inspect.machine import machines
+    from gemmgen.inspect.machine import machines, target_of
     from gemmgen.ir.target import TARGETS
 
     if name in BACKENDS:

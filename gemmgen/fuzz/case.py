@@ -95,8 +95,8 @@ class Case:
         slow, fast = (rows, cols) if self.order(name) == "row" else (cols, rows)
         pad = self.pads["abc".index(name) if name in "abc" else 2]
         unit = self.spec.ld_multiple
-        ld = _up(max(1, fast + pad), unit)
-        return ld, _up(slow * ld + pad, max(unit, ADDRESSED if self.spec.listed else 1))
+        ld = round_up(max(1, fast + pad), unit)
+        return ld, round_up(slow * ld + pad, max(unit, ADDRESSED if self.spec.listed else 1))
 
     def offset(self, name: str) -> int:
         """Where a matrix begins."""
@@ -133,15 +133,34 @@ class Case:
         document, _, _ = text.partition(f"\n{_HEAD}\n")
         known = read_document(document, where)
         table: Mapping[str, object] = tomllib.loads(text).get("case", {})
-        if problems := _problems(table):
+        values = {key: _parsed(key, value) for key, value in table.items() if key in _PLAIN}
+        needed = {name for name, f in _PLAIN.items() if f.default is MISSING}
+        problems = [f"[case] lacks {name}" for name in sorted(needed - set(table))]
+        problems += [
+            f"unknown key {key!r} in [case]: known are {', '.join(_PLAIN)}" for key in table if key not in values
+        ]
+        problems += [
+            f"{key} = {table[key]!r} in [case] is not what fuzz saves: {_LIKE.get(key, 'text')}"
+            for key, value in values.items()
+            if value is None
+        ]
+        if problems:
             raise SpecError(f"{where}: {problem}" for problem in problems)
-        return cls(known.spec, known.schedule, **{k: _typed(k, v) for k, v in table.items()})  # type: ignore[arg-type]
+        return cls(known.spec, known.schedule, **values)  # type: ignore[arg-type]
 
 
 _DOCUMENT = ("spec", "schedule")
 _PLAIN = {f.name: f for f in fields(Case) if f.name not in _DOCUMENT}
 _THREE = ("size", "pads", "offsets")
 _FACTORS = ("alpha", "beta")
+_COUNTS = ("count", "seed")
+#: What fuzz saves under a key, in words.
+_LIKE = {
+    **dict.fromkeys(_THREE, "three whole numbers"),
+    **dict.fromkeys(_FACTORS, 'a number, or a text such as "1+2j"'),
+    **dict.fromkeys(_COUNTS, "a whole number"),
+    "data": f"one of {', '.join(get_args(Data))}",
+}
 
 
 def load(path: Path) -> Case:
@@ -154,31 +173,25 @@ def load(path: Path) -> Case:
         raise SpecError(f"--replay {path} is not text in UTF-8: name a file that fuzz has saved") from None
 
 
-def _problems(table: Mapping[str, object]) -> list[str]:
-    """Keys that are missing or unknown, and values of a wrong type."""
-    needed = {name for name, f in _PLAIN.items() if f.default is MISSING}
-    problems = [f"[case] lacks {name}" for name in sorted(needed - set(table))]
-    problems += [f"unknown key {key!r} in [case]: known are {', '.join(_PLAIN)}" for key in table if key not in _PLAIN]
-    for key in set(table) & set(_PLAIN):
-        value = table[key]
-        if key in _THREE:
-            good = isinstance(value, list) and len(value) == 3 and all(type(x) is int and x >= 0 for x in value)
-        elif key in _FACTORS:
-            good = type(value) in (int, float) or _complex(value) is not None
-        elif key in ("count", "seed"):
-            good = type(value) is int and value >= 0
-        else:
-            good = isinstance(value, str) and (key != "data" or value in get_args(Data))
-        problems += [] if good else [f"{key} = {value!r} in [case] is not what fuzz saves: {_LIKE.get(key, 'text')}"]
-    return problems
+def _parsed(key: str, value: object) -> object:
+    """A value of [case] as `Case` has it; None for one that fuzz does not save."""
+    if key in _THREE:
+        good = isinstance(value, list) and len(value) == 3 and all(map(_is_whole, value))
+        return tuple(cast("list[int]", value)) if good else None
+    if key in _FACTORS and isinstance(value, str):
+        try:
+            return complex(value)
+        except ValueError:
+            return None
+    if key in _FACTORS:
+        return value if type(value) in (int, float) else None
+    if key in _COUNTS:
+        return value if _is_whole(value) else None
+    return value if isinstance(value, str) and (key != "data" or value in get_args(Data)) else None
 
 
-_LIKE = {
-    **dict.fromkeys(_THREE, "three whole numbers"),
-    **dict.fromkeys(_FACTORS, 'a number, or a text such as "1+2j"'),
-    **dict.fromkeys(("count", "seed"), "a whole number"),
-    "data": f"one of {', '.join(get_args(Data))}",
-}
+def _is_whole(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _lines(spec: GemmSpec) -> list[str]:
@@ -199,19 +212,6 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _typed(key: str, value: object) -> object:
-    if key in _FACTORS and isinstance(value, str):
-        return _complex(value)
-    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
-
-
-def _complex(value: object) -> complex | None:
-    """The number that a text says."""
-    try:
-        return complex(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _up(size: int, unit: int) -> int:
+def round_up(size: int, unit: int) -> int:
+    """The next multiple of a unit."""
     return -(-size // unit) * unit

@@ -6,23 +6,21 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from gemmgen import driver
 from gemmgen.errors import GemmgenError
-from gemmgen.fuzz import heads
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.data import Matrix, Numbers, Stored, same_bits
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
-from gemmgen.ir.run_program import run_program
 from gemmgen.ir.sizes import EXTENTS, GROUPS
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.walk import evaluate
-from gemmgen.runtime.operands import letter
+from gemmgen.runtime.arrays import letter
+from gemmgen.simulator.execute import run_program
 
 #: Computes C in place from A, B, C and what an epilogue takes, by their names.
 Way = Callable[[Mapping[str, Stored]], None]
@@ -36,34 +34,26 @@ class WrongResult(GemmgenError):
     """A property does not hold."""
 
 
-class Device(Protocol):
-    """Where kernels can be run."""
-
-    label: str
-    backend: str
-    target: Target
-
-    def ways(self, case: Case) -> Mapping[str, Way]:
-        """A kernel for the case, called in every way that there is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """What cases are emitted for, and where they run besides the interpreter.
 
     Attributes:
         name: of the target, in a case.
+        label: of the device, for messages; of a target alone its name.
+        ways: a kernel for a case, called in every way that the device has; None where the interpreter alone runs it.
     """
 
     backend: str
     name: str
     target: Target
-    device: Device | None = None
+    label: str
+    ways: Callable[[Case], Mapping[str, Way]] | None = None
 
     @staticmethod
     def named(backend: str, name: str) -> Place:
         """A target of the table; its cases run in the interpreter alone."""
-        return Place(backend, name, TARGETS[name])
+        return Place(backend, name, TARGETS[name], name)
 
 
 def check(case: Case, place: Place) -> None:
@@ -71,19 +61,18 @@ def check(case: Case, place: Place) -> None:
     request = case.spec, case.schedule, case.backend, place.target
     source, program = driver.emit_program(*request)
     _require(None if driver.emit(*request).text == source.text else "the same request gives two texts", "when printed")
-    _require("; ".join(heads.problems(source, program)) or None, "in the head comment")
     numbers = Numbers.of(case)
     ours = interpreted(program, numbers)
     _require(numbers.problem(ours), "in the interpreter")
-    if place.device is not None:
-        _on_device(numbers, ours, place.device.ways(case))
+    if place.ways is not None:
+        _on_device(numbers, ours, place.ways(case))
 
 
 def interpreted(program: Program, numbers: Numbers) -> Matrix:
     """C by the interpreter, which sees for itself what lies out of bounds. Raises: KernelFault, WrongResult."""
     case, stored = numbers.case, numbers.all_stored()
     known: dict[str, complex | Matrix] = {**case.arguments(), GROUPS.name: AT_ONCE}
-    images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
+    images = {p.name for kernel in program.kernels for p in kernel.matrices if p.space is Space.IMAGE}
     for name, matrix in stored.items():
         short = letter(name)
         known |= {name: matrix.inner, f"ld{short}": matrix.ld, f"stride_{short}": matrix.stride}
@@ -110,7 +99,7 @@ def _launched(program: Program, case: Case) -> list[Kernel]:
     sizes = _sizes(case)
 
     def groups(kernel: Kernel) -> list[int]:
-        layers = [] if kernel.layers is None else [sizes[kernel.layers.name]]
+        layers = [] if kernel.grid_z is None else [sizes[kernel.grid_z.name]]
         return [*layers, *(evaluate(extent, sizes) for extent in kernel.grid)]
 
     if 0 in (sizes.get(extent) for extent in EXTENTS):

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from gemmgen.epilogue import OPERANDS
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.ir.dtypes import F32, F64, DType
+from gemmgen.ir.instructions import product_error
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.warp_matrix import product_error
 from gemmgen.oracle import Answer, answer, wide
 
 Matrix = npt.NDArray[np.generic]

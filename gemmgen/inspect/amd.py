@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 
+from gemmgen.errors import ToolError
 from gemmgen.inspect.code import Access, Builder, Compiled, Instruction, Kind, Listing, Resources
+from gemmgen.inspect.machine import Machine
+from gemmgen.inspect.toolchain import Input, cached, pick_kernel, refusal, run
+from gemmgen.tools import TOOLS, find
 
+#: OpenCL's built-ins: without them these stay calls, and every count is false.
+LIBCLC = Path("/usr/lib/clc/amdgcn-amd-amdhsa.bc")
 _LABEL = re.compile(r"^(\.?[A-Za-z_$][\w$.]*):")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s")
 _LINE = re.compile(r"^\s+(?P<opcode>[a-z]+_[a-z0-9_]+)(?P<rest>(?:\s.*)?)$")
@@ -174,8 +181,36 @@ def resources(text: str, name: str) -> Resources:
     )
 
 
-def compiled(name: str, text: str) -> Compiled | None:
-    """A kernel from clang's assembly; None where it has no code."""
-    body = functions(text).get(name)
-    found = resources(text, name)
-    return None if body is None else Compiled(name, found, parse(body, found.lanes or 64))
+# --- the compiler ---------------------------------------------------------------------------------
+
+
+def compiled(machine: Machine, source: Input) -> Compiled:
+    """A kernel by clang. Raises: ToolError."""
+    inputs = (machine.device, source.key, *source.options)
+    texts = cached(("clang",), inputs, lambda folder: _run(machine, source, folder))
+    return read(machine, texts["asm"], pick_kernel(machine, source, kernels(texts["asm"])))
+
+
+def read(machine: Machine, text: str, name: str) -> Compiled:
+    """A kernel from clang's assembly. Raises: ToolError where it has no code."""
+    body, found = functions(text).get(name), resources(text, name)
+    if body is None:
+        raise ToolError(f"{machine.target}: {name} has no code")
+    return Compiled(name, found, parse(body, found.lanes or 64))
+
+
+def _run(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
+    clang = find("clang")
+    if not LIBCLC.exists():
+        raise ToolError(f"{LIBCLC} is not on this machine: {TOOLS['clang'][1]}")
+    file = source.write(folder)
+    standard = [o for o in source.options if o.startswith("-cl-std=")] or ["-cl-std=CL2.0"]
+    others = [o for o in source.options if not o.startswith("-cl-std=")]
+    command = [clang, "-x", "cl", *standard, *others, "-O3", "-gline-tables-only", "-target", "amdgcn-amd-amdhsa"]
+    command += [f"-mcpu={machine.device}", "-Xclang", "-finclude-default-header", "-nogpulib", "-w"]
+    command += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(LIBCLC), "-S", file.name, "-o", "out.s"]
+    answer = run(command, folder)
+    assembly = folder / "out.s"
+    if not assembly.exists():
+        raise refusal("clang", machine, source, answer, folder)
+    return {"asm": trimmed(assembly.read_text("utf-8", "replace"))}

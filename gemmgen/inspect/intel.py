@@ -1,11 +1,23 @@
-"""Intel: `ocloc` compiles, `iga64` disassembles; both are read here."""
+"""Intel: `ocloc` compiles and disassembles, with `iga64` where it can't; both are read here."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
 
+from gemmgen.errors import DeviceError, ToolError
 from gemmgen.inspect.code import Access, Builder, Compiled, Instruction, Kind, Listing, Resources, Space
+from gemmgen.inspect.machine import Machine
+from gemmgen.inspect.toolchain import LOG_LINES, SECONDS, Input, cached, pick_kernel, refusal, run, version
+from gemmgen.tools import TOOLS, find
 
 _LABEL = re.compile(r"^(L\d+):\s*$")
 _LINE = re.compile(
@@ -32,25 +44,40 @@ _KIND = {opcode: kind for kind, words in _KINDS.items() for opcode in words.spli
 _BY_TYPE = {"add": Kind.FLOAT, "mul": Kind.FLOAT, "mad": Kind.FMA, "mac": Kind.FMA, "madm": Kind.FMA, "dp4a": Kind.FMA}
 #: Branches that always leave for their label: a guard makes them conditional.
 _GOES = frozenset({"jmpi", "goto", "else", "break", "cont"})
+#: Bytes of an instruction that is written shorter; the others are twice as long.
+_COMPACTED = 8
 #: Lanes that fill a register of 32 bytes.
 _FULL = 8
 _CALLS = frozenset({"call", "calla"})
 _FLOATS = frozenset({"f", "hf", "df", "bf", "tf32"})
+_NEWEST = "-cl-std=CL3.0"
+#: Numbers that the driver writes into the code as it loads it.
+_BY_DRIVER = "__INTEL_PATCH_"
+#: Their front end hides images, which Intel's own header then fails on, unless it is told to have them.
+_NO_IMAGES = frozenset({"pvc"})
+_FEATURES = "-cl-ext=+__opencl_c_images,+__opencl_c_read_write_images"
+#: Of SPIR-V: what a module begins with, words before its first instruction, and the instruction of an entry point.
+MAGIC = 0x07230203
+_HEADER, _ENTRY_POINT = 5, 15
+#: Targets are compiled side by side; what SYCL's front end begins with is made by the first.
+_one_at_a_time = threading.Lock()
 
 
 def parse(text: str, register_bytes: int, lines: Mapping[int, int] | None = None) -> Listing:
-    """The listing that `iga64 -d -Xprint-pc` prints.
+    """The listing that `iga64 -d -Xprint-pc` prints, or `ocloc disasm`, which leaves addresses out.
 
     Args:
-        register_bytes: of one general register: 32, or 64 on Xe-HPC.
+        register_bytes: of one general register: 32, or 64 on Xe-HPC and from Xe2 on.
         lines: address of an instruction -> line of the source.
     """
     out = Builder()
     known = lines or {}
+    at = 0
     for line in text.splitlines():
         if match := _LINE.match(line):
-            at = int(match["pc"], 16) if match["pc"] else -1
+            at = int(match["pc"], 16) if match["pc"] else at
             out.instructions.append(_instruction(match, register_bytes, known.get(at, 0)))
+            at += _COMPACTED if "{Compacted" in line else 2 * _COMPACTED
         elif label := _LABEL.match(line):
             out.label(label[1])
         elif not _COMMENT.match(line):
@@ -180,6 +207,218 @@ def resources(info: str) -> Resources:
     )
 
 
-def compiled(name: str, info: str, assembly: str, register_bytes: int, lines: Mapping[int, int]) -> Compiled:
-    """A kernel from its part of `.ze_info` and its disassembly."""
-    return Compiled(name, resources(info), parse(assembly, register_bytes, lines))
+# --- the compiler ---------------------------------------------------------------------------------
+
+
+def compiled(machine: Machine, source: Input) -> Compiled:
+    """A kernel by ocloc; one of SYCL by way of SPIR-V. Raises: ToolError."""
+    if source.language == "SYCL":
+        made = modules(source.content.decode("utf-8", "replace"), source.where)
+        name = pick_kernel(machine, source, [name for module in made for name in module.kernels])
+        module = next(module for module in made if name in module.kernels)
+        source = replace(source, language="SPIR-V", content=module.content, kernel=name)
+    inputs = (machine.device, machine.platform, source.key, *source.options)
+    texts = cached((machine.compiler,), inputs, lambda folder: _run(machine, source, folder))
+    infos = kernels(texts["info"])
+    name = pick_kernel(machine, source, [n for n in infos if f"asm {n}" in texts])
+    if texts["unresolved"]:
+        raise ToolError(f"{machine.target}: unresolved in the machine code: {texts['unresolved']}: it lacks these")
+    known = {int(at): line for at, line in json.loads(texts.get(f"lines {name}", "{}")).items()}
+    size = int(machine.figures.register_bytes or 32)
+    return Compiled(name, resources(infos[name]), parse(texts[f"asm {name}"], size, known))
+
+
+def _options(machine: Machine, source: Input) -> list[str]:
+    if source.language == "SPIR-V":
+        return ["-spirv_input", "-options", "-gline-tables-only"]
+    standard = next((o for o in source.options if o.startswith("-cl-std=")), _NEWEST)
+    if machine.target in _NO_IMAGES:
+        standard = _NEWEST
+    others = [o for o in source.options if not o.startswith("-cl-std=")]
+    options = ["-options", " ".join((standard, *others, "-gline-tables-only"))]
+    return [*options, *(["-internal_options", _FEATURES] if standard == _NEWEST else [])]
+
+
+def _run(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
+    ocloc = find(machine.compiler)
+    file = source.write(folder)
+    command = [ocloc, "compile", "-file", str(file), "-device", machine.device, "--format", "zebin"]
+    command += [*_options(machine, source), "-out_dir", str(folder), "-output", "out"]
+    answer = run(command, folder)
+    binaries = sorted(folder.glob("out*.bin"))
+    if "Cannot get HW Info" in answer.output:
+        said = f"{machine.target}: {ocloc} of version {version(machine.compiler)} does not know it"
+        raise ToolError(f"{said}: {TOOLS[machine.compiler][1]}")
+    if not binaries:
+        raise refusal("ocloc", machine, source, answer, folder)
+    zebin = read_zebin(binaries[0].read_bytes())
+    texts = {"info": zebin.info, "unresolved": ", ".join(zebin.unresolved)}
+    run([ocloc, "disasm", "-file", str(binaries[0]), "-device", machine.device, "-dump", "listings"], folder)
+    for name, code in zebin.code.items():
+        listing = folder / "listings" / f".text.{name}.asm"
+        whole = listing.is_file()
+        texts[f"asm {name}"] = listing.read_text("utf-8") if whole else _by_iga(machine, code, folder)
+        texts[f"lines {name}"] = json.dumps(zebin.lines.get(name, {}))
+    return texts
+
+
+def _by_iga(machine: Machine, code: bytes, folder: Path) -> str:
+    """A listing by the tool apart, for an ocloc that finds no library to disassemble with, as Debian 12's."""
+    if not machine.platform:
+        raise ToolError(
+            f"{machine.target}: the ocloc on PATH lists no instructions of it: {TOOLS[machine.compiler][1]}"
+        )
+    binary = folder / "code.krn"
+    binary.write_bytes(code)
+    return run([find("iga64"), "-d", "-Xprint-pc", f"-p={machine.platform}", binary.name], folder, errors=False).output
+
+
+# --- the files that ocloc writes ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Zebin:
+    """A compiled file.
+
+    Attributes:
+        info: Intel's description, in YAML.
+        code: the instructions of each kernel.
+        lines: for each kernel, address of an instruction -> line of the source.
+        unresolved: functions that the instructions call and nobody defines.
+    """
+
+    info: str
+    code: dict[str, bytes]
+    lines: dict[str, dict[int, int]]
+    unresolved: tuple[str, ...]
+
+
+def read_zebin(data: bytes) -> Zebin:
+    """Raises: ToolError if it is no such file, or if pyelftools is missing."""
+    try:
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+        from elftools.elf.sections import SymbolTableSection
+    except ImportError:
+        raise ToolError('pyelftools is not installed: pip install "gemmgen[inspect]"') from None
+    try:
+        file = ELFFile(BytesIO(data))
+        sections = {str(s.name): s for s in file.iter_sections()}
+        # A source without a kernel leaves a file without this section.
+        info = bytes(sections[".ze_info"].data()).decode("utf-8", "replace") if ".ze_info" in sections else ""
+        code = {n.removeprefix(".text."): bytes(s.data()) for n, s in sections.items() if n.startswith(".text.")}
+        table = sections.get(".symtab")
+        symbols = list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []
+        undefined = {str(s.name) for s in symbols if s.name and s["st_shndx"] == "SHN_UNDEF"}
+        missing = {name for name in undefined if not name.startswith(_BY_DRIVER)}
+        lines = _lines(file, list(code))
+    except (ELFError, ValueError, KeyError, IndexError) as error:
+        raise ToolError(f"ocloc wrote a file that can't be read: {error}") from None
+    return Zebin(info, code, lines, tuple(sorted(missing)))
+
+
+def _lines(file: object, kernels: list[str]) -> dict[str, dict[int, int]]:
+    """Lines of the source. Each kernel's addresses begin at zero; sequences stand in the kernels' order."""
+    from elftools.elf.elffile import ELFFile
+
+    if not isinstance(file, ELFFile) or not file.has_dwarf_info():
+        return {}
+    dwarf = file.get_dwarf_info(relocate_dwarf_sections=False)
+    sequences: list[dict[int, int]] = []
+    for unit in dwarf.iter_CUs():
+        program = dwarf.line_program_for_CU(unit)
+        current: dict[int, int] = {}
+        for entry in program.get_entries() if program is not None else ():
+            if entry.state is None:
+                continue
+            if entry.state.end_sequence:
+                sequences.append(_spread(current, int(entry.state.address)))
+                current = {}
+            else:
+                current[int(entry.state.address)] = int(entry.state.line)
+    # Where their numbers differ nobody knows which is whose.
+    return dict(zip(kernels, sequences, strict=True)) if len(sequences) == len(kernels) else {}
+
+
+def _spread(starts: dict[int, int], end: int) -> dict[int, int]:
+    """A line for each address that an instruction can have, not only for those where the line changes."""
+    out: dict[int, int] = {}
+    for start, stop in pairwise([*sorted(starts), end]):
+        out |= dict.fromkeys(range(start, stop, 8), starts[start])
+    return out
+
+
+# --- SYCL, whose front end makes SPIR-V for Intel's compiler to go on from ------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A SPIR-V module.
+
+    Attributes:
+        kernels: its entry points.
+    """
+
+    content: bytes
+    kernels: tuple[str, ...]
+
+
+def modules(text: str, where: str) -> list[Module]:
+    """What the front end makes of a source, from the cache or made now: a module for kernels that go together.
+
+    Raises: ToolError with the compiler's words, or with what brings it.
+    """
+    from gemmgen.runtime.sycl_library import version
+
+    try:
+        with _one_at_a_time:
+            inputs = ("SYCL", version(), text)
+            binary = cached((), inputs, lambda _folder: {"syclbin": _compiled(text, where)})["syclbin"]
+    except DeviceError as error:
+        raise ToolError(error.problems) from None
+    return list(_modules(binary.encode("latin-1")))
+
+
+def _compiled(text: str, where: str) -> str:
+    """SYCLBIN, each byte a character. In a process of its own, which the compiler may crash in."""
+    from gemmgen.runtime.sycl_build import run_worker
+    from gemmgen.runtime.sycl_devices import pick
+    from gemmgen.runtime.sycl_worker import REFUSED
+
+    try:
+        answer = run_worker(pick().number, "none", "object", text, SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"SYCL's compiler did not end in {SECONDS} s on {where}") from None
+    if answer.returncode == 0:
+        return answer.stdout.decode("latin-1")
+    log = re.sub(r"rtc_\d+\.cpp", where, answer.stderr.decode("utf-8", "replace"))
+    lines = [line for line in log.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), 0)
+    how = "does not compile" if answer.returncode == REFUSED else f"ended with exit code {answer.returncode} on"
+    said = "\n    ".join(lines[first : first + LOG_LINES])
+    raise ToolError(f"SYCL's compiler {how} {where}:\n    {said}")
+
+
+def _modules(binary: bytes) -> Iterator[Module]:
+    """The modules that stand in a file of whatever kind."""
+    magic = struct.pack("<I", MAGIC)
+    at = binary.find(magic)
+    while at >= 0:
+        end, names = _walk(binary, at)
+        if names:
+            yield Module(binary[at:end], names)
+        at = binary.find(magic, max(end, at + 4))
+
+
+def _walk(binary: bytes, start: int) -> tuple[int, tuple[str, ...]]:
+    """Where a module ends, and its entry points: instruction after instruction, each of which says how long it is."""
+    at, names = start + 4 * _HEADER, []
+    while at + 4 <= len(binary):
+        (word,) = struct.unpack_from("<I", binary, at)
+        length, opcode = 4 * (word >> 16), word & 0xFFFF
+        if not length or word == MAGIC or at + length > len(binary):
+            break
+        if opcode == _ENTRY_POINT:
+            names.append(binary[at + 12 : at + length].split(b"\0", 1)[0].decode("utf-8", "replace"))
+        at += length
+    return at, tuple(names)

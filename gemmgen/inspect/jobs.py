@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from gemmgen import driver
 from gemmgen.errors import ToolError, UserError
-from gemmgen.inspect.machine import Machine
+from gemmgen.inspect import amd, intel, nvidia
+from gemmgen.inspect.bounds import LocalAccess, local_accesses
+from gemmgen.inspect.code import Compiled
+from gemmgen.inspect.machine import Machine, target_of
 from gemmgen.inspect.report import Report, Subject, report
-from gemmgen.inspect.toolchains import Input, Language, compile_for
-from gemmgen.inspect.traffic import LocalAccess, local_accesses
+from gemmgen.inspect.toolchain import SUFFIXES, Input, Language, version
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
-#: Bytes of a register of Xe-HPC, twice those of all other Intel GPUs here.
-WIDE_REGISTER = 64
-#: The options that an emitted file of OpenCL C names in its head.
+#: The options that an emitted file of OpenCL C names in its head, whose long lines go on further in.
+_CONTINUED = re.compile(r"\n// {16}")
 _BUILD_LINE = re.compile(r'^// Build +clBuildProgram\(\.\.\., "([^"]*)", \.\.\.\)$', re.MULTILINE)
 _GPU_OPTION = re.compile(r"^//.* on Intel's GPUs, and only there, the build option (\S+)$", re.MULTILINE)
-LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".hpp": "SYCL", ".spv": "SPIR-V"}
+LANGUAGES: dict[str, Language] = {suffix: language for language, suffix in SUFFIXES.items()}
+#: Vendor -> the languages that its compiler takes here.
+COMPILERS: dict[str, dict[Language, Callable[[Machine, Input], Compiled]]] = {
+    "intel": {"OpenCL C": intel.compiled, "SPIR-V": intel.compiled, "SYCL": intel.compiled},
+    "nvidia": {"CUDA C++": nvidia.compiled},
+    "amd": {"OpenCL C": amd.compiled},
+}
+_AT_LAUNCH = "the launch decides how much local memory a group has: it is not known here, nor is occupancy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +57,6 @@ class Job:
     source: Input
     subject: Subject
     text: str
-
-
-def target_of(machine: Machine) -> tuple[str, Target]:
-    """The backend and the target that a kernel is emitted for. clang's OpenCL C for AMD has no sub-groups."""
-    if machine.vendor == "nvidia":
-        name = machine.target if machine.target in TARGETS else machine.target.rstrip("af")
-        return "cuda", TARGETS[name]
-    if machine.vendor == "amd":
-        return "opencl", TARGETS["portable"]
-    is_xe_hpc = machine.figures.register_bytes == WIDE_REGISTER
-    return "opencl", TARGETS["xe_hpc" if is_xe_hpc else "intel"]
 
 
 def jobs(spec: GemmSpec, schedule: Schedule, chosen: Sequence[Machine]) -> list[Job | Failure]:
@@ -98,7 +95,7 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
         lanes = 32 if machine.vendor == "nvidia" or machine.figures.simds == 2 else 64
         accesses[machine.target] = _accesses(kernel, lanes, int(machine.figures.banks))
     sizes = tuple(size or 4096 for size in (spec.m, spec.n, spec.k))
-    fmas = schedule.tile[0] * schedule.tile[1] * schedule.k_step
+    fmas = schedule.tile[0] * schedule.tile[1] * schedule.block_k
     return Job(machine, given, Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2])), source.text)
 
 
@@ -127,14 +124,40 @@ def file_jobs(path: Path, kernel: str | None, chosen: Sequence[Machine]) -> list
 
 def _named_options(text: str, machine: Machine) -> tuple[str, ...]:
     """The build options that the head of an emitted file of OpenCL C tells its users."""
-    built, more = _BUILD_LINE.search(text), _GPU_OPTION.findall(text)
+    head = _CONTINUED.sub(" ", text)
+    built, more = _BUILD_LINE.search(head), _GPU_OPTION.findall(head)
     return (*(built[1].split() if built else ()), *(more if machine.vendor == "intel" else ()))
+
+
+# Compiled code is judged by the machine code, never by an exit status.
+
+
+def compile_for(machine: Machine, source: Input) -> Compiled:
+    """A kernel as the device's compiler leaves it.
+
+    Raises: ToolError if a tool is missing or refuses the source, or if there is no such kernel in the result.
+    """
+    if not machine.device:
+        raise ToolError(f"{machine.target}: {machine.note}")
+    able = COMPILERS[machine.vendor]
+    if source.language not in able:
+        raise ToolError(f"{machine.target} takes no {source.language} here: {' or '.join(able)}")
+    compiled = able[source.language](machine, source)
+    if not compiled.listing.instructions:
+        raise ToolError(f"{machine.target}: {compiled.kernel} came out empty: a built-in that {machine.target} lacks?")
+    known, notes = compiled.resources, compiled.notes
+    group = known.group if known.group is not None else source.group
+    local = None if known.local_bytes is None else known.local_bytes + (source.launch_bytes or 0)
+    if known.at_launch and source.launch_bytes is None:
+        local, notes = None, (*notes, _AT_LAUNCH)
+    by = f"{machine.compiler} {version(machine.compiler)}"
+    return replace(compiled, resources=replace(known, group=group, local_bytes=local), notes=notes, compiler=by)
 
 
 def inspect(made: Sequence[Job | Failure]) -> list[Outcome]:
     """Compile and report, as many at a time as there are processors."""
     with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
-        return list(pool.map(partial(_one), made))
+        return list(pool.map(_one, made))
 
 
 def _one(job: Job | Failure) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 from gemmgen.errors import LoweringError, ScheduleError, suggest
 from gemmgen.inspect.code import Kind
+from gemmgen.ir.target import TARGETS, Target
 
 Vendor = Literal["intel", "nvidia", "amd"]
 
@@ -84,6 +85,7 @@ class Machine:
     Attributes:
         target: the name that `--target` takes.
         device: how its vendor's compiler knows it; empty where none does.
+        compiler: that compiler, as `gemmgen.tools` calls it.
         platform: how Intel's disassembler knows it.
         matrices: whether it has the matrix instructions of OpenCL's extension for them.
         sources: figure -> where it comes from.
@@ -93,6 +95,7 @@ class Machine:
     name: str
     vendor: Vendor
     device: str
+    compiler: str
     platform: str
     note: str
     figures: Figures
@@ -109,9 +112,11 @@ class Machine:
         return f.cores * f.clock_ghz * f.flops_per_clock
 
 
+#: Bytes of a register of Xe-HPC and of Xe2 on, twice those of Intel's other GPUs.
+WIDE_REGISTER = 64
 _ORDER: tuple[Vendor, ...] = ("intel", "nvidia", "amd")
 #: Ages of targets that their names do not tell.
-_AGE = "hsw bdw skl icllp tgllp dg1 adlp xe_hp_sdv dg2-g10 pvc".split()
+_AGE = "hsw bdw skl icllp tgllp dg1 adlp xe_hp_sdv dg2-g10 pvc lnl bmg ptl".split()
 
 
 @cache
@@ -143,6 +148,7 @@ def _machine(target: str, text: str) -> Machine:
         cast(str, table["name"]),
         cast(Vendor, table["vendor"]),
         cast(str, table.get("device", "")),
+        cast(str, table.get("compiler", "")),
         cast(str, table.get("platform", "")),
         cast(str, table.get("note", "")),
         Figures(**values),
@@ -175,3 +181,14 @@ def choose(patterns: Iterable[str]) -> tuple[Machine, ...]:
     if problems or not chosen:
         raise ScheduleError(problems or "no target is named: give --target all, or some of " + ", ".join(known))
     return tuple(chosen.values())
+
+
+def target_of(machine: Machine) -> tuple[str, Target]:
+    """The backend and the target that a kernel is emitted for. clang's OpenCL C for AMD has no sub-groups."""
+    if machine.vendor == "nvidia":
+        name = machine.target if machine.target in TARGETS else machine.target.rstrip("af")
+        return "cuda", TARGETS[name]
+    if machine.vendor == "amd":
+        return "opencl", TARGETS["portable"]
+    is_xe_hpc = machine.figures.register_bytes == WIDE_REGISTER
+    return "opencl", TARGETS["xe_hpc" if is_xe_hpc else "intel"]

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
+from gemmgen.errors import ToolError
 from gemmgen.inspect.code import MATH, Access, Builder, Compiled, Instruction, Kind, Listing, Resources, Space
+from gemmgen.inspect.machine import Machine
+from gemmgen.inspect.toolchain import Input, cached, pick_kernel, refusal, run
+from gemmgen.tools import find
 
 WARP = 32
+_EXTERN_SHARED = re.compile(rb"\bextern\b[^;]*\b__shared__\b")
 _LABEL = re.compile(r"^(\.[\w.$]+|\$[\w.$]+|[A-Za-z_][\w$]*):\s*$")
 _SOURCE = re.compile(r'^\s*//## File "(.*)", line (\d+)( inlined.*)?\s*$')
 _LINE = re.compile(
@@ -178,7 +185,35 @@ def group_of(cubin_info: str, name: str) -> int | None:
     return None
 
 
-def compiled(name: str, report: str, disassembly: str) -> Compiled | None:
-    """A kernel from ptxas' report and the whole file's disassembly; None where it has no code."""
+# --- the compiler ---------------------------------------------------------------------------------
+
+
+def compiled(machine: Machine, source: Input) -> Compiled:
+    """A kernel by nvcc. Raises: ToolError."""
+    inputs = (machine.device, source.key, *source.options)
+    texts = cached(("nvcc", "nvdisasm"), inputs, lambda folder: _run(machine, source, folder))
+    name = pick_kernel(machine, source, list(functions(texts["asm"])))
+    found = read(machine, texts["report"], texts["asm"], name)
+    group, at_launch = group_of(texts["asm"], name), _EXTERN_SHARED.search(source.content) is not None
+    return replace(found, resources=replace(found.resources, group=source.group or group, at_launch=at_launch))
+
+
+def read(machine: Machine, report: str, disassembly: str, name: str) -> Compiled:
+    """A kernel from ptxas' report and the whole file's disassembly. Raises: ToolError where it has no code."""
     text = functions(disassembly).get(name)
-    return None if text is None else Compiled(name, resources(report, name), parse(text))
+    if text is None:
+        raise ToolError(f"{machine.target}: {name} has no code")
+    return Compiled(name, resources(report, name), parse(text))
+
+
+def _run(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
+    nvcc, nvdisasm = find("nvcc"), find("nvdisasm")
+    file = source.write(folder)
+    command = [nvcc, "-std=c++17", f"-arch={machine.device}", "-cubin", "-lineinfo", "-Xptxas", "-v", file.name]
+    answer = run([*command, *source.options, "-o", "out.cubin"], folder)
+    cubin = folder / "out.cubin"
+    if not cubin.exists():
+        raise refusal("nvcc", machine, source, answer, folder)
+    listing = run([nvdisasm, "-g", cubin.name], folder, errors=False)
+    wanted = [p for p in sections(listing.output) if re.search(r"^//-+ \.(text|nv\.info)\.", p)]
+    return {"report": answer.output, "asm": "".join(wanted)}

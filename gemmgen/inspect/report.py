@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.inspect import bounds
-from gemmgen.inspect.bounds import Bound, Occupancy
-from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Space
-from gemmgen.inspect.loops import Loop, Loops, find_loops
+from gemmgen.inspect.bounds import Bound, LocalAccess, Occupancy
+from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Loop, Loops, Space, find_loops
 from gemmgen.inspect.machine import Machine
-from gemmgen.inspect.traffic import LocalAccess
 
 _SHOWN = 5
 

@@ -37,7 +37,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Scope:
+class Knowledge:
     """What is known at a place in a kernel.
 
     Attributes:
@@ -58,13 +58,13 @@ class Scope:
     held: tuple[Expr, ...] = ()
     multiples: Mapping[Expr, int] = field(default_factory=dict)
 
-    def with_let(self, var: Var, value: Expr) -> Scope:
+    def with_let(self, var: Var, value: Expr) -> Knowledge:
         return replace(self, lets={**self.lets, var: value})
 
-    def with_upper(self, var: Var, value: Expr) -> Scope:
+    def with_upper(self, var: Var, value: Expr) -> Knowledge:
         return replace(self, upper={**self.upper, var: value})
 
-    def with_loop(self, var: Var, start: Expr, step: int, last: Expr) -> Scope:
+    def with_loop(self, var: Var, start: Expr, step: int, last: Expr) -> Knowledge:
         """The scope inside a loop."""
         unit = gcd(step, self._unit(self.affine(start)))
         return replace(self.with_upper(var, last), multiples={**self.multiples, var: unit})
@@ -79,7 +79,7 @@ class Scope:
                 return self._unit(self.affine(a)) * self._unit(self.affine(b))
         return self.multiples.get(atom, 1)
 
-    def with_condition(self, condition: Expr) -> Scope:
+    def with_condition(self, condition: Expr) -> Knowledge:
         """The scope inside an `If` on it."""
         terms = tuple(conjunction(condition))
         facts = (side for term in terms for fact in _facts_of(term) for side in self._sides(fact))
@@ -113,7 +113,7 @@ class Scope:
     def affine(self, node: Expr) -> Affine:
         """The linear form of an expression, names looked through."""
         if (value := as_int(node)) is not None:
-            return Affine((), value)
+            return Affine((), int(value))
         match node:
             case Var() if (inner := self.lets.get(node)) is not None:
                 return self.affine(inner)
@@ -122,7 +122,7 @@ class Scope:
             case Bin("-", a, b):
                 return self.affine(a).plus(self.affine(b), -1)
             case Bin("*", a, Const(int(factor))):
-                return Affine((), 0).plus(self.affine(a), factor)
+                return Affine((), 0).plus(self.affine(a), int(factor))
         return Affine(((node, 1),), 0)
 
     def _greatest(self, atom: Expr) -> Affine | None:
@@ -131,10 +131,10 @@ class Scope:
             case Var() if (bound := self.upper.get(atom)) is not None:
                 return self.affine(bound)
             case Bin("%", _, Const(int(modulus))):
-                return Affine((), modulus - 1)
+                return Affine((), int(modulus) - 1)
             case Bin("/", a, Const(int(divisor))):
                 top = self._constant_bound(self.affine(a))
-                return None if top is None else Affine((), top // divisor)
+                return None if top is None else Affine((), top // int(divisor))
             case Call("local_id", (Const(int(dimension)),), _):
                 return Affine((), min(self.group[1 - dimension], *self._held_below(atom)) - 1)
             case Call("lane_id", _, _) if self.sub_group:
@@ -197,11 +197,14 @@ class Scope:
         return self._proved(rest) and self._proved(size.plus(Affine(even, constant - 1)))
 
     def _last(self, term: tuple[Expr, int]) -> int:
-        """Loop variables without a constant bound last, since facts are told in terms of them: from the inside out."""
+        """Loop variables last, since facts are told in terms of them: from the inside out, those with a constant bound
+        before the others.
+        """
         bound = self.upper.get(term[0]) if isinstance(term[0], Var) else None
-        if bound is None or as_int(bound) is not None:
+        if bound is None:
             return 0
-        return len(self.upper) - [*self.upper].index(term[0])
+        outwards = len(self.upper) - [*self.upper].index(term[0])
+        return outwards if as_int(bound) is not None else len(self.upper) + outwards
 
     @cached_property
     def _known(self) -> tuple[Affine, ...]:

@@ -71,20 +71,20 @@ class Buffer:
         writable: whether the kernel may store to it.
         contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
             the other axes any value of the matrix will do, since nothing made of it is stored.
-        step: elements from one matrix of a batch to the next, if it is one of a batch; with three coordinates the first
-            says which.
+        batch_stride: elements from one matrix of a batch to the next, if it is one of a batch; with three coordinates
+            the first says which.
         addresses: the matrix of which this holds the addresses, one for each product of a batch; in the IR they are
             places, in elements from where the matrix named so begins.
         vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
             elements all the same.
-        box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
-            host makes the map of the matrix' address, extents and leading dimension, and gives that instead; a second
-            one where copies end with boxes narrower than those that it is declared with.
-        spread: groups of a cluster that its first coordinate counts, each of which has one such plane in its own local
-            memory, where all of them write; 1 for none.
-        streamed: whether what copies of boxes bring may leave the caches before all else.
-        shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
-        packed: whether it is a copy of A or B that one kernel lays out for another.
+        tma_tile: lines, and elements of a line, of the tile that one TMA instruction copies; None without a tensor map.
+            The host encodes the map from the matrix' address, extents and leading dimension and passes that instead; a
+            second map where the last tile of a line is narrower.
+        distributed: of distributed shared memory, the groups of the cluster: the first coordinate is a group's rank,
+            and each group holds its own plane; 1 for memory of the group alone.
+        evict_first: whether TMA loads of it carry the L2 hint evict-first.
+        multicast: groups of a cluster that each TMA load writes to, at the same place of each one's local memory.
+        prepacked: whether it is a copy of A or B that one kernel lays out for another.
     """
 
     name: str
@@ -93,14 +93,14 @@ class Buffer:
     layout: Layout
     writable: bool = True
     contracted: int | None = None
-    step: Expr | None = None
+    batch_stride: Expr | None = None
     addresses: Buffer | None = None
     vector: int = 1
-    box: tuple[int, int] | None = None
-    spread: int = 1
-    streamed: bool = False
-    shared: int = 1
-    packed: bool = False
+    tma_tile: tuple[int, int] | None = None
+    distributed: int = 1
+    evict_first: bool = False
+    multicast: int = 1
+    prepacked: bool = False
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -116,7 +116,7 @@ class Buffer:
         """The declared array extents, padding included (local and private memory only), of a group's own plane."""
         strides = [as_int(s) or 0 for s in self.layout.strides]
         outer = [as_int(s) or 0 for s in self.shape[:1]]
-        return (*outer, *(a // b for a, b in pairwise(strides)))[int(self.spread > 1) :]
+        return (*outer, *(a // b for a, b in pairwise(strides)))[int(self.distributed > 1) :]
 
     @property
     def elements(self) -> int:

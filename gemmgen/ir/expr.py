@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from gemmgen.ir.constants import is_free
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 
 if TYPE_CHECKING:
@@ -193,6 +194,11 @@ def as_int(node: Expr) -> int | None:
     return node.value if isinstance(node, Const) and isinstance(node.value, int) else None
 
 
+def _always(number: int | None, value: int) -> bool:
+    """Whether a number has a value, whatever somebody makes of constants in the text."""
+    return number == value and not is_free(number)
+
+
 def _folded(value: int, *operands: Expr) -> Const:
     """What an operation on integers comes to, in the widest of their types."""
     return Const(value, I64 if any(x.dtype == I64 for x in operands) else I32)
@@ -204,9 +210,9 @@ def add(a: Expr | int, b: Expr | int) -> Expr:
     x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
         return _folded(x + y, a, b)
-    if x == 0:
+    if _always(x, 0):
         return b
-    if y == 0:
+    if _always(y, 0):
         return a
     if x is not None:
         return add(b, a)
@@ -239,9 +245,9 @@ def mul(a: Expr | int, b: Expr | int) -> Expr:
         return _folded(x * y, a, b)
     if x is not None:
         return mul(b, a)
-    if y == 0:
+    if _always(y, 0):
         return _folded(0, a, b)
-    if y == 1 or is_const(b, 1.0):
+    if _always(y, 1) or (y is None and is_const(b, 1.0)):
         return a
     if is_const(a, 1.0):
         return b
@@ -256,10 +262,14 @@ def div(a: Expr | int, b: Expr | int) -> Expr:
     x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
         return Const(x // y)
-    if y == 1 or x == 0:
+    if _always(y, 1) or _always(x, 0):
         return a
     if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and inner % y == 0:
         return mul(a.a, inner // y) if a.op == "*" else add(div(a.a, y), inner // y)
+    if y is not None and isinstance(a, Bin) and a.op == "+" and isinstance(a.a, Bin) and a.a.op == "*":
+        inner, more = as_int(a.a.b), as_int(a.b)
+        if inner and more is not None and more >= 0 and inner % y == 0:  # (x * 8 + 7) / 8 is x
+            return add(mul(a.a.a, inner // y), more // y)
     return Bin("/", a, b)
 
 
@@ -269,7 +279,7 @@ def mod(a: Expr | int, b: Expr | int) -> Expr:
     x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
         return Const(x % y)
-    if y == 1 or x == 0:
+    if _always(y, 1) or _always(x, 0):
         return Const(0)
     if y is not None and isinstance(a, Bin) and a.op == "*" and (inner := as_int(a.b)) and inner % y == 0:
         return Const(0)

@@ -1,4 +1,4 @@
-"""Functions of numbers that a `Call` may name: what every target has. `ir/meanings.py` says what they mean."""
+"""Functions of numbers that a `Call` may name: what every target has. `simulator/evaluate.py` says what they mean."""
 
 from __future__ import annotations
 

@@ -8,14 +8,30 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var
-from gemmgen.ir.meetings import Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
 from gemmgen.ir.sizes import EXTENTS, GROUPS
-from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Move, Multiply, Prefetch, Stmt, Store
-from gemmgen.ir.walk import exprs, map_expr, substitute, walk, walk_expr
+from gemmgen.ir.stmt import Alloc, Body, Multiply, Prefetch, Stmt, Store, TmaCopy, VectorCopy
+from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
+from gemmgen.ir.walk import exprs, in_numbers, map_expr, substitute, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
 
 #: Bytes of a private array from which on it lies in memory.
 LARGEST_IN_REGISTERS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Bounds of a number that is made of named constants.
+
+    Attributes:
+        number: the number.
+        least, most: the bounds, or None.
+        reason: what sets them, for a message.
+    """
+
+    number: int
+    least: int | None
+    most: int | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +45,17 @@ class Kernel:
         group: work-items of a group (rows, columns); columns are dimension 0, the fastest.
         grid: groups along (rows, columns), as functions of the scalar parameters.
         sub_group: lanes of a sub-group that the kernel requires, or None.
-        facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
-        promises: conditions known to hold, such as `lda % 4 == 0`.
-        layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
+        nonnegative: expressions assumed to be >= 0 wherever the kernel runs; bounds checks are folded with them.
+        assumptions: conditions that the launcher guarantees, such as `lda % 4 == 0`.
+        grid_z: the third dimension of the grid; None where it has two.
         persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
             launched as a device runs at once.
         cluster: how many groups next to each other run together and copy for one another.
         swapped: whether it computes C^T = B^T A^T, and its names are those of that: C^T's rows, and so on.
-        large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
+        large_grf: whether it is compiled for twice as many registers a thread, and half as many threads.
         compiled_for: lanes of a sub-group that it is compiled for, though any would do; None where compilers choose.
+        multiples: (number, unit) of named constants that the body takes for multiples of each other.
+        limits: bounds that the body relies on.
     """
 
     name: str
@@ -46,14 +64,16 @@ class Kernel:
     group: tuple[int, int]
     grid: tuple[Expr, Expr]
     sub_group: int | None = None
-    facts: tuple[Expr, ...] = ()
-    promises: tuple[Expr, ...] = ()
-    layers: Var | None = None
+    nonnegative: tuple[Expr, ...] = ()
+    assumptions: tuple[Expr, ...] = ()
+    grid_z: Var | None = None
     persistent: bool = False
     cluster: int = 1
     swapped: bool = False
     large_registers: bool = False
     compiled_for: int | None = None
+    multiples: tuple[tuple[int, int], ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     @property
     def scalars(self) -> tuple[Var, ...]:
@@ -71,8 +91,8 @@ class Kernel:
 
     @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:
-        """What its launch depends on: the arguments, how many layers there are, and groups that a device runs."""
-        params = self.params if self.layers is None else (*self.params, self.layers)
+        """What its launch depends on: the arguments, the grid's third dimension, and the groups that a device runs."""
+        params = self.params if self.grid_z is None else (*self.params, self.grid_z)
         return (*params, GROUPS) if self.asks_device and GROUPS not in params else params
 
     @property
@@ -84,13 +104,13 @@ class Kernel:
     def launcher_params(self) -> tuple[Buffer | Var, ...]:
         """What a caller gives for a launch; what the device says is no part of it."""
         given = tuple(p for p in self.given if p != GROUPS)
-        return given if self.layers is None else (*given, self.layers)
+        return given if self.grid_z is None else (*given, self.grid_z)
 
     @property
-    def lays_out(self) -> bool:
+    def prepacks(self) -> bool:
         """Whether all that it does is to lay out A and B for the kernel that multiplies them."""
         written = [p for p in self.matrices if p.writable]
-        return bool(written) and all(p.packed for p in written)
+        return bool(written) and all(p.prepacked for p in written)
 
     @property
     def extents(self) -> tuple[Var, ...]:
@@ -115,11 +135,13 @@ def together(program: Program) -> Kernel:
         for param in kernel.params:
             known = names.get(param.name, param)
             if isinstance(known, Buffer) and isinstance(param, Buffer):
-                # What one kernel reads, in boxes it may be, another has written.
-                param = replace(param if param.writable else known, box=known.box or param.box)
+                # What one kernel reads, as TMA tiles it may be, another has written.
+                param = replace(param if param.writable else known, tma_tile=known.tma_tile or param.tma_tile)
             names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
-    return replace(program.main, params=in_order(names.values()), body=body)
+    multiples = tuple(pair for kernel in program.kernels for pair in kernel.multiples)
+    limits = tuple(limit for kernel in program.kernels for limit in kernel.limits)
+    return replace(program.main, params=in_order(names.values()), body=body, multiples=multiples, limits=limits)
 
 
 def in_order(params: Iterable[Buffer | Var]) -> tuple[Buffer | Var, ...]:
@@ -157,7 +179,7 @@ class Program:
 
 def idle_without(kernel: Kernel, size: Var) -> bool:
     """Whether a kernel has no groups where a size is zero, though it may have some where others are not."""
-    return any(map_expr(extent, substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
+    return any(map_expr(in_numbers(extent), substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
 
 
 def local_bytes(kernel: Kernel) -> int:
@@ -179,16 +201,22 @@ def expressions(kernel: Kernel) -> Iterator[Expr]:
 
 
 def addressed(kernel: Kernel) -> frozenset[str]:
-    """The matrices that it reads or writes by addresses of its own, not by boxes."""
+    """The matrices that it reads or writes by addresses of its own, not by TMA."""
     found = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
     for stmt in walk(kernel.body):
-        found |= {stmt.src, stmt.dst} if isinstance(stmt, Move) else {stmt.buffer} if isinstance(stmt, Store) else set()
+        found |= (
+            {stmt.src, stmt.dst}
+            if isinstance(stmt, VectorCopy)
+            else {stmt.buffer}
+            if isinstance(stmt, Store)
+            else set()
+        )
     return frozenset(buffer.name for buffer in found if buffer.space is Space.GLOBAL)
 
 
 def awaits_others(kernel: Kernel) -> bool:
     """Whether a kernel waits for those before it, and so may be launched before they are complete."""
-    return any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body))
+    return any(isinstance(stmt, DependentLaunch) and stmt.verb == "await" for stmt in walk(kernel.body))
 
 
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
@@ -200,7 +228,7 @@ def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
     """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time; those in
     the meaning of matrix instructions, too.
     """
-    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, Move)}
+    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, VectorCopy)}
     nodes = expressions(kernel)
     calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
     factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
@@ -210,9 +238,9 @@ def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
 #: Features of a target -> the statements that need them, whatever their instruction is.
 _FEATURES: dict[str, frozenset[type[Stmt]]] = {
     "mbarrier": frozenset({Mbarrier}),
-    "dependent_launch": frozenset({Handover}),
-    "tensor_maps": frozenset({BoxCopy, StoreGroup}),
-    "wgmma": frozenset({MultiplyGroup, RegisterShare}),
+    "dependent_launch": frozenset({DependentLaunch}),
+    "tensor_maps": frozenset({TmaCopy, StoreGroup}),
+    "wgmma": frozenset({MultiplyGroup, SetMaxRegisters}),
     "cache_prefetch": frozenset({Prefetch}),
 }
 
@@ -221,6 +249,7 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
     """The features of a target that the kernel's instructions need."""
     needs = frozenset({"sub_groups"} if kernel.sub_group else ())
     needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
-    kinds = {type(stmt) for stmt in walk(kernel.body)}
+    # A 2D block read says what it needs.
+    kinds = {type(stmt) for stmt in walk(kernel.body) if not isinstance(stmt, Prefetch) or stmt.atom is None}
     needs |= {feature for feature, of in _FEATURES.items() if kinds & of}
-    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))
+    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, VectorCopy | Multiply)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from gemmgen.ir.fault import KernelFault
+from gemmgen.errors import KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Stage, Stmt, Tile, TileMma
+from gemmgen.ir.stmt import Block, Body, CooperativeCopy, For, FragmentLoad, If, Mma, Stmt, Tile, TileMma
+from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.walk import bodies, walk
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.
@@ -71,7 +71,7 @@ def _check_fill(stmt: Stmt, pipes: _Pipes, last: _State) -> None:
     """A slot is filled while it is open; and while one of several slots is open, nothing else is filled:
     the producer runs ahead of the consumer, and would overwrite what has no slots.
     """
-    if not isinstance(stmt, Stage | Copy):
+    if not isinstance(stmt, CooperativeCopy | FragmentLoad):
         return
     own = stmt.dst.pipe
     if own is not None:
@@ -83,7 +83,7 @@ def _check_fill(stmt: Stmt, pipes: _Pipes, last: _State) -> None:
 
 def _reads(stmt: Stmt) -> Iterator[Pipe]:
     match stmt:
-        case Stage() | Copy():
+        case CooperativeCopy() | FragmentLoad():
             if stmt.src.pipe is not None:
                 yield stmt.src.pipe
         case TileMma(_, one, other):

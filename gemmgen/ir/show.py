@@ -6,48 +6,49 @@ from collections.abc import Iterable, Iterator
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import (
-    AsyncGroup,
-    Barrier,
-    Handover,
-    Mbarrier,
-    Meeting,
-    MultiplyGroup,
-    RegisterShare,
-    StoreGroup,
-)
-from gemmgen.ir.pipe import Pipe, PipeOp
-from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
-    Advance,
     Alloc,
     Block,
     Body,
-    BoxCopy,
     Comment,
-    Copy,
+    CooperativeCopy,
+    EpilogueStore,
     Fill,
     For,
+    FragmentLoad,
     If,
-    Instruction,
+    InstructionStmt,
     Let,
     Mma,
-    Move,
     Multiply,
-    Point,
+    PointerIncrement,
+    PointerInit,
     Prefetch,
+    Reduction,
     Registers,
     Return,
-    Stage,
     Stmt,
     Store,
-    Sum,
     Tile,
     TileMma,
     TileStmt,
-    Update,
+    TmaCopy,
+    VectorCopy,
+)
+from gemmgen.ir.synchronization import (
+    AsyncGroup,
+    Barrier,
+    DependentLaunch,
+    Mbarrier,
+    MultiplyGroup,
+    Pipe,
+    PipeOp,
+    SetMaxRegisters,
+    StoreGroup,
+    SyncStmt,
 )
 
 _INDENT = "  "
@@ -156,14 +157,16 @@ def _head(kernel: Kernel) -> Iterator[str]:
         else:
             yield f"{_INDENT}param {param.name}: {param.dtype}"
     yield f"{_INDENT}group {kernel.group[0]} x {kernel.group[1]}"
-    layers = "" if kernel.layers is None else f", {kernel.layers.name} layers"
-    yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}{layers}"
+    grid_z = "" if kernel.grid_z is None else f" x {kernel.grid_z.name}"
+    yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}{grid_z}"
     if kernel.sub_group is not None:
         yield f"{_INDENT}sub_group {kernel.sub_group}"
     if kernel.swapped:
-        yield f"{_INDENT}of C^T = B^T * A^T, in its names"
-    for fact in kernel.facts:
-        yield f"{_INDENT}fact {show_expr(fact)} >= 0"
+        yield f"{_INDENT}operands swapped: C^T = B^T * A^T"
+    for value in kernel.nonnegative:
+        yield f"{_INDENT}assume {show_expr(value)} >= 0"
+    for condition in kernel.assumptions:
+        yield f"{_INDENT}assume {show_expr(condition)}"
 
 
 def _declared(buffer: Buffer) -> str:
@@ -196,7 +199,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
                 yield f"{indent}{_for(stmt)}"
                 yield from _block(stmt.body, indent + _INDENT)
             case If(condition, then, orelse):
-                yield f"{indent}if {show_expr(condition)}{', in roles' if stmt.roles else ''}:"
+                yield f"{indent}if {show_expr(condition)}{' (warp specialisation)' if stmt.roles else ''}:"
                 yield from _block(then, indent + _INDENT)
                 if orelse:
                     yield f"{indent}else:"
@@ -204,7 +207,16 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
             case Block(inner, apart, parts):
                 yield f"{indent}block{'' if apart is None else f', {parts} parts by {show_expr(apart)} apart'}:"
                 yield from _block(inner, indent + _INDENT)
-            case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update() | PipeOp():
+            case (
+                Fill()
+                | FragmentLoad()
+                | CooperativeCopy()
+                | Mma()
+                | TileMma()
+                | Reduction()
+                | EpilogueStore()
+                | PipeOp()
+            ):
                 yield indent + _on_tiles(stmt)
             case _:
                 yield indent + _on_elements(stmt)
@@ -221,52 +233,68 @@ def _for(stmt: For) -> str:
     bounds = f"{_expr(stmt.start, 4)}..{_expr(stmt.stop, 4)}"
     step = f" step {stmt.step}" if stmt.step != 1 else ""
     notes = [word for word, holds in (("unroll", stmt.unroll), ("exact", stmt.exact and stmt.step != 1)) if holds]
-    notes += [f"{stmt.at_once} at once"] if stmt.at_once else []
+    notes += [f"unroll by {stmt.unroll_factor}"] if stmt.unroll_factor else []
     note = f" ({', '.join(notes)})" if notes else ""
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
 def _on_elements(
-    stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Prefetch | Return | Comment,
+    stmt: Alloc
+    | Let
+    | Store
+    | InstructionStmt
+    | SyncStmt
+    | PointerInit
+    | PointerIncrement
+    | Prefetch
+    | Return
+    | Comment,
 ) -> str:
     match stmt:
-        case BoxCopy():
+        case TmaCopy():
             dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
-            told = "" if stmt.tells is None else f", told {stmt.tells.name}[{show_expr(stmt.tells.index)}]"
-            whose = "" if stmt.src.shared == 1 else f" of {stmt.src.shared} groups"
-            return f"{dst}{whose} <- box {src}{told}"
+            barrier = stmt.mbarrier
+            counted = "" if barrier is None else f", mbarrier {barrier.name}[{show_expr(barrier.index)}]"
+            whose = "" if stmt.src.multicast == 1 else f", multicast to {stmt.src.multicast} groups"
+            return f"{dst} <- tma_{'store' if barrier is None else 'load'} {src}{whose}{counted}"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
             return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
         case Alloc(buffer, reuses):
-            return f"alloc {_declared(buffer)}{' where local memory was' if reuses else ''}"
+            return f"alloc {_declared(buffer)}{', reusing local memory' if reuses else ''}"
         case Let(var, value):
             return f"let {var.name}: {var.dtype} = {show_expr(value)}"
         case Store(buffer, index, value):
             return f"{show_index(buffer, index)} = {show_expr(value)}"
-        case Move():
-            dst = show_index(stmt.dst, stmt.dst_index)
-            src = show_index(stmt.src, stmt.src_index)
+        case VectorCopy():
+            dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
             valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
             at = "" if stmt.byte_place is None else f", at byte {', '.join(map(show_expr, stmt.byte_place))}"
             at += "" if stmt.from_element is None else f" from element {show_expr(stmt.from_element)}"
-            ahead = " ahead" if stmt.ahead else ""
-            return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}{at}"
-        case Point(view, buffer, index, which):
+            at += _within(stmt.extent)
+            what = f"{stmt.atom.name} x{stmt.width}{' ahead' if stmt.ahead else ''}"
+            return f"{dst} <- vector_copy {what} {src}{valid}{at}"
+        case PointerInit(view, buffer, index, which):
             name = view.name if which is None else f"{view.name}[{show_expr(which)}]"
-            return f"point {name} at {show_index(buffer, index)}"
+            return f"pointer {name} = &{show_index(buffer, index)}"
         case Prefetch(buffer, index, writes):
-            return f"prefetch {show_index(buffer, index)}{', to be written' if writes else ''}"
-        case Advance(view, by):
-            return f"advance {view.name} by {show_expr(by)}"
+            what = "" if stmt.atom is None else f"{stmt.atom.name} x{stmt.atom.widths[0]} "
+            written = ", to be written" if writes else ""
+            return f"prefetch {what}{show_index(buffer, index)}{written}{_within(stmt.extent)}"
+        case PointerIncrement(view, by):
+            return f"pointer {view.name} += {show_expr(by)}"
         case Return():
             return "return"
         case Comment(text):
             return f"# {text}"
-    return _on_meeting(stmt)
+    return _on_sync(stmt)
 
 
-def _on_meeting(stmt: Meeting) -> str:
+def _within(extent: tuple[Expr, ...]) -> str:
+    return f", zeros past {' x '.join(map(show_expr, extent))}" if extent else ""
+
+
+def _on_sync(stmt: SyncStmt) -> str:
     match stmt:
         case Barrier(memory):
             who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
@@ -289,31 +317,32 @@ def _on_meeting(stmt: Meeting) -> str:
         case StoreGroup("wait", pending):
             return f"wait until {pending} groups of stores read local memory"
         case StoreGroup(verb):
-            return f"{verb} stores of boxes"
-        case RegisterShare(registers):
-            return f"have {registers} registers"
+            return f"{verb} TMA stores"
+        case SetMaxRegisters(registers):
+            return f"setmaxnreg {registers}"
         case Mbarrier("wait", name, _, index, parity):
             return f"wait for mbarrier {name}[{show_expr(index)}] parity {show_expr(parity)}"
         case Mbarrier(verb, name, _, index):
             whose = "" if stmt.rank is None else f" of group {show_expr(stmt.rank)}"
             return f"{verb.replace('_copies', ' with copies')} at mbarrier {name}[{show_expr(index)}]{whose}"
-        case Handover("release"):
-            return "let the next kernel begin"
-        case Handover(_, buffers):
-            return f"await the kernels before, for {', '.join(b.name for b in buffers)}"
+        case DependentLaunch("release"):
+            return "launch dependent kernels"
+        case DependentLaunch(_, buffers):
+            return f"wait for the kernels before: {', '.join(b.name for b in buffers)}"
 
 
 def _on_tiles(stmt: TileStmt) -> str:
     match stmt:
         case Fill(dst, value):
             return f"fill {_registers(dst)} = {show_expr(value)}"
-        case Copy(dst, src, atom, width, ahead):
-            way = f"copy {atom.name} x{width}{' ahead' if ahead else ''}"
+        case FragmentLoad(dst, src, atom, width, ahead):
+            way = f"fragment_load {atom.name} x{width}{' ahead' if ahead else ''}"
             return f"{_registers(dst)} <- {way} {_tile(src)}{_made(stmt.prologue)}"
-        case Stage():
+        case CooperativeCopy():
             part = "" if stmt.part == "all" else f" {stmt.part}"
             via = f" via {stmt.via.name}" if stmt.via is not None else ""
-            return f"{_tile(stmt.dst)} <- stage{part} x{stmt.width} {_tile(stmt.src)}{via}{_made(stmt.prologue)}"
+            how = f"cooperative_copy{part} x{stmt.width}"
+            return f"{_tile(stmt.dst)} <- {how} {_tile(stmt.src)}{via}{_made(stmt.prologue)}"
         case Mma():
             operands = zip((stmt.a, stmt.b), (stmt.a_k, stmt.b_k), stmt.conj, strict=True)
             a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
@@ -321,14 +350,14 @@ def _on_tiles(stmt: TileStmt) -> str:
         case TileMma(acc, a, b, atom):
             left = _tile(a) if isinstance(a, Tile) else _registers(a)
             return f"mma {atom.name} {_registers(acc)} += {left} * {_tile(b)}"
-        case Sum(dst, src, planes, atom, width):
-            return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
-        case Update(dst, acc, alpha, beta, _, width, steps):
+        case Reduction(dst, src, planes, atom, width):
+            return f"{_registers(dst)} <- reduction of {planes} {atom.name} x{width} {_tile(src)}"
+        case EpilogueStore(dst, acc, alpha, beta, _, width, steps):
             old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
             wide = f" x{width}" if width > 1 else ""
             then = "".join(f", then {step.name}: {show_expr(step.value)}" for step in steps)
-            then += "" if stmt.via is None else f", by boxes of {stmt.via.name}"
-            return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}{then}"
+            then += "" if stmt.via is None else f", by TMA from {stmt.via.name}"
+            return f"epilogue_store{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}{then}"
         case PipeOp(verb, pipe):
             return f"{verb} {_pipe(pipe)}"
 

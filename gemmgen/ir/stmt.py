@@ -1,6 +1,6 @@
 """Statements: what a kernel does.
 
-`Copy`, `Fill`, `Mma` and `Update` speak of whole tiles, so that a GEMM is about a dozen statements when
+`FragmentLoad`, `Fill`, `Mma` and `EpilogueStore` speak of whole tiles, so that a GEMM is about a dozen statements when
 first built; `passes.expand` turns them into the others, which speak of single instructions.
 """
 
@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
+from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Node, Var
-from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.meetings import Mbarrier, Meeting
-from gemmgen.ir.pipe import Pipe, PipeOp
-from gemmgen.ir.steps import Step
-from gemmgen.ir.warp_matrix import WarpAtom
-from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.ir.instructions import Instruction
+from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Registers(Node):
     CHILDREN = ("slot",)
 
     buffer: Buffer
-    fragment: Fragment
+    fragment: ThreadValueLayout
     slot: Expr | None = None
     pipe: Pipe | None = None
 
@@ -85,8 +82,8 @@ class Fill(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Copy(Node):
-    """Bring a tile of memory into registers; elements past the matrix become zero along K.
+class FragmentLoad(Node):
+    """Load a tile of memory into registers; elements past the matrix become zero along K.
 
     Attributes:
         width: elements that one instruction of `atom` moves.
@@ -107,20 +104,20 @@ class Copy(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage(Node):
-    """Bring a tile of global memory into local memory, by all work-items of the group together.
+class CooperativeCopy(Node):
+    """Copy a tile of global memory to local memory, by all work-items of the group together.
 
     Attributes:
         atom, width: the instruction that a work-item uses along the source's fast axis, and what it moves.
         part: `all` of the way, or, where a pipe goes through registers, only `load` into or `store`
             from the array `via`.
         via: the private array, [vectors per work-item][width].
-        at_once: vectors of a work-item that the compiler is asked to unroll; 0 for all.
+        unroll_factor: vectors of a work-item that the compiler is asked to unroll; 0 for all.
         prologue: what each element is made into, on the half of the way that ends in local memory.
-        tells: the mbarrier that box copies are counted by.
+        mbarrier: counts the bytes of TMA loads.
     """
 
-    CHILDREN = ("dst", "src", "tells")
+    CHILDREN = ("dst", "src", "mbarrier")
 
     dst: Tile
     src: Tile
@@ -128,9 +125,9 @@ class Stage(Node):
     width: int = 1
     part: Literal["all", "load", "store"] = "all"
     via: Buffer | None = None
-    at_once: int = 0
+    unroll_factor: int = 0
     prologue: Step | None = None
-    tells: Mbarrier | None = None
+    mbarrier: Mbarrier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,27 +146,25 @@ class Mma(Node):
     a_k: Expr
     b_k: Expr
     depth: int
-    atom: MmaAtom | WarpAtom
+    atom: Instruction
     conj: tuple[bool, bool] = (False, False)
 
 
 @dataclass(frozen=True, slots=True)
 class TileMma(Node):
-    """acc += a @ b, both tiles of local memory in lines of boxes, or a in registers, by warpgroups that share out the
-    rows of a.
-    """
+    """acc += a @ b, both TMA tiles in local memory, or a in registers, by warpgroups that share out the rows of a."""
 
     CHILDREN = ("acc", "a", "b")
 
     acc: Registers
     a: Tile | Registers
     b: Tile
-    atom: WarpgroupAtom
+    atom: Instruction
 
 
 @dataclass(frozen=True, slots=True)
-class Sum(Node):
-    """dst = the sum of `planes` tiles, which lie behind one another in the source's first coordinate, in that order.
+class Reduction(Node):
+    """dst = the sum of `planes` partial sums, in the order of the source's first coordinate.
 
     Attributes:
         width: elements that one instruction of `atom` moves.
@@ -185,7 +180,7 @@ class Sum(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Update(Node):
+class EpilogueStore(Node):
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
     Attributes:
@@ -194,8 +189,8 @@ class Update(Node):
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
-        via: the slots of local memory, [slot][line][element], from which boxes of c are stored; None where work-items
-            store. The instruction then only reads c, and what is stored is worked out in the accumulators.
+        via: the slots of local memory, [slot][line][element], from which TMA stores c; None where work-items
+            store. The instruction then only reads c, and the values to store are computed in the accumulators.
     """
 
     CHILDREN = ("dst", "acc", "alpha", "beta", "first", "last")
@@ -252,8 +247,8 @@ class Store(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Move(Node):
-    """`width` elements by one instruction, between memory and registers or between memories.
+class VectorCopy(Node):
+    """Copy `width` elements by one instruction, between memory and registers or between memories.
 
     Both indexes name the first element; in registers and local memory the elements are neighbours.
 
@@ -263,9 +258,10 @@ class Move(Node):
             buffer; the line of an image and how many bytes into it.
         from_element: the element of the buffer that `byte_place` counts from; None for the first.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
+        extent: rows and columns beyond which an instruction reads zeros that is told how large the matrix is.
     """
 
-    CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element")
+    CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element", "extent")
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -277,25 +273,26 @@ class Move(Node):
     byte_place: tuple[Expr, ...] | None = None
     from_element: Expr | None = None
     ahead: bool = False
+    extent: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BoxCopy(Node):
-    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, or from there, by one work-item.
-    Elements outside the matrix become zero, or are not stored. Both indexes name the first element; `tells` is the
-    mbarrier that counts the bytes which come, None where they go, which `StoreGroup` waits for.
+class TmaCopy(Node):
+    """Begin a TMA load of a tile (`Buffer.tma_tile`) to local memory, or a TMA store, by one work-item. Elements
+    outside the matrix become zero, or are not stored. Both indexes name the first element; `mbarrier` counts the bytes
+    of a load, None for a store, which `StoreGroup` waits for.
     """
 
-    CHILDREN = ("dst_index", "src_index", "tells")
+    CHILDREN = ("dst_index", "src_index", "mbarrier")
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
     src: Buffer
     src_index: tuple[Expr, ...]
-    tells: Mbarrier | None = None
+    mbarrier: Mbarrier | None = None
 
 
-def in_bytes(move: Move) -> tuple[Expr, ...]:
+def in_bytes(move: VectorCopy) -> tuple[Expr, ...]:
     """Where a load begins: its byte in a buffer; the line and the byte in it of an image."""
     size = move.src.dtype.size
     if move.src.space is Space.IMAGE:
@@ -318,15 +315,15 @@ class Multiply(Node):
     a_index: tuple[Expr, ...]
     b: Buffer
     b_index: tuple[Expr, ...]
-    atom: MatrixAtom | WarpAtom | WarpgroupAtom
+    atom: Instruction
 
 
 @dataclass(frozen=True, slots=True)
-class Point(Node):
-    """Let a view begin at an element of local memory, or a pointer at one of a matrix; coordinates count from there.
+class PointerInit(Node):
+    """Set a pointer to an element of local memory (a view) or of a matrix; coordinates count from there.
 
     Attributes:
-        which: of an array of pointers, the one that is set; None for a view, which it declares.
+        which: of an array of pointers, the one that is set; None for a view, which is declared here.
     """
 
     CHILDREN = ("index", "which")
@@ -343,8 +340,8 @@ class Point(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Advance(Node):
-    """Move where a view begins by a number of elements; or for all of the kernel, where a matrix does."""
+class PointerIncrement(Node):
+    """Increment a view's pointer by a number of elements; or a matrix', for the rest of the kernel."""
 
     CHILDREN = ("by",)
 
@@ -354,17 +351,21 @@ class Advance(Node):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch(Node):
-    """Ask for the line of a cache that an element lies in.
+    """Ask for the line of a cache that an element lies in, or for all that a 2D block read would bring.
 
     Attributes:
         writes: whether it will be written, too.
+        atom: that read, which may lie outside of the matrix; None for a line.
+        extent: of the matrix, rows and columns that such a read is told.
     """
 
-    CHILDREN = ("index",)
+    CHILDREN = ("index", "extent")
 
     buffer: Buffer
     index: tuple[Expr, ...]
     writes: bool = False
+    atom: CopyAtom | None = None
+    extent: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +376,7 @@ class For(Node):
         unroll: whether the emitted source asks the compiler to unroll it, so that register arrays keep
             constant indices.
         exact: whether `stop - start` is known to be a multiple of `step`.
-        at_once: rounds that the compiler is asked to unroll of a loop that is not unrolled as a whole; 0 if it is free.
+        unroll_factor: rounds to unroll of a loop that is not unrolled as a whole; 0 leaves it to the compiler.
         vector: whether its rounds, which must not depend on one another, are the elements of vectors: each statement
             is one instruction for all of them.
     """
@@ -391,7 +392,7 @@ class For(Node):
     body: tuple[Stmt, ...]
     unroll: bool = False
     exact: bool = False
-    at_once: int = 0
+    unroll_factor: int = 0
     vector: bool = False
 
 
@@ -400,8 +401,8 @@ class If(Node):
     """Run `then` where the condition holds, else `orelse`.
 
     Attributes:
-        roles: whether the two sides are roles: other warps of the same group run each, at the same time, and wait for
-            each other by mbarriers alone.
+        roles: whether it specialises warps: some warps of the group run `then`, the others `orelse`, at the same time,
+            and they wait for each other by mbarriers alone.
     """
 
     CHILDREN = ("condition",)
@@ -443,8 +444,20 @@ class Comment(Node):
     text: str
 
 
-TileStmt = Fill | Copy | Stage | Mma | TileMma | Sum | Update | PipeOp
-Instruction = Move | BoxCopy | Multiply
+TileStmt = Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore | PipeOp
+InstructionStmt = VectorCopy | TmaCopy | Multiply
 Control = For | If | Block | Return
-Stmt = TileStmt | Instruction | Alloc | Let | Store | Control | Meeting | Point | Advance | Prefetch | Comment
+Stmt = (
+    TileStmt
+    | InstructionStmt
+    | Alloc
+    | Let
+    | Store
+    | Control
+    | SyncStmt
+    | PointerInit
+    | PointerIncrement
+    | Prefetch
+    | Comment
+)
 Body = tuple[Stmt, ...]

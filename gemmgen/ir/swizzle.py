@@ -2,7 +2,7 @@
 
 Swizzle<B,4,3>, as CUTLASS writes it: bits 7 to 6 + B of an address are added to bits 4 to 3 + B, without carry. A line
 of 128 bytes has B = 3, of 64 bytes 2, of 32 bytes 1, and eight lines that follow each other hold all that changes
-places (PTX ISA, "Shared memory matrix layout", "Tensor swizzling modes"). Copies of boxes, matrix instructions and what
+places (PTX ISA, "Shared memory matrix layout", "Tensor swizzling modes"). TMA copies, matrix instructions and what
 puts sums down go by this one function of an address; the interpreter computes it, descriptors and tensor maps name it.
 """
 

@@ -10,8 +10,8 @@ from gemmgen.ir.dtypes import DType
 FILLED = 0.75
 #: The same where fewer lanes are to be had for nothing.
 FILLED_BY_WIDEST = 0.5
-#: Bytes of an element of block reads.
-BLOCK_ELEMENT = 4
+#: Bytes of an element of block reads; of Intel's own functions, those of a float alone in other languages.
+BLOCK_ELEMENT, BLOCK_ELEMENTS = 4, (1, 2, 4)
 
 #: Every feature a target can have -> what it means.
 FEATURES: dict[str, str] = {
@@ -23,9 +23,10 @@ FEATURES: dict[str, str] = {
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
+    "mfma": "matrix instructions of a wavefront of 64 lanes (v_mfma)",
     "tall_f64": "in float64 those have 16 rows, and not 8",
     "wgmma": "matrix instructions of four warps on local memory, registers that warps hand over (wgmma, setmaxnreg)",
-    "tensor_maps": "copies of boxes of a matrix to local memory by a map of it (TMA)",
+    "tensor_maps": "TMA copies of a matrix to local memory by a map of it (TMA)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
@@ -87,7 +88,10 @@ class Target:
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
-        return "block_read" in self.features and dtype.is_float and dtype.size == BLOCK_ELEMENT
+        if "block_read" not in self.features or dtype.real is not None:
+            return False
+        narrow = "intel_sub_groups" in self.features and dtype.size < BLOCK_ELEMENT
+        return dtype.size in BLOCK_ELEMENTS if narrow else dtype.is_float and dtype.size == BLOCK_ELEMENT
 
     def fits(self, register_bytes: int, lanes: int, filled: float = FILLED) -> bool:
         """Whether the registers of a sub-group hold so many bytes of each of its lanes, with room for the rest."""
@@ -96,7 +100,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
+    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
     *("funnel_shifts", "cache_prefetch", "free_sub_group_size"),
 }
 #: For kernels by block reads: a device is picked that has them.
@@ -134,6 +138,14 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
         sub_group_register_bytes=32640,
         cores=cores,
     )
+
+
+def _amd(name: str, lanes: int, cores: int, *more: str) -> Target:
+    """A GPU of AMD's, whose sub-groups are a wavefront of so many lanes or an even part of one: each lane has 256
+    registers. It has `more` than a warp of sm_75 has.
+    """
+    sizes = tuple(size for size in (8, 16, 32, 64) if size <= lanes)
+    return Target(name, _WARP.union(more), sizes, sub_group_register_bytes=lanes * 1024, cores=cores)
 
 
 #: The targets that can be named; a device's own limits replace them at run time. Those of a language whose vectors
@@ -176,6 +188,9 @@ TARGETS: dict[str, Target] = {
     "sm_90": _nvidia("sm_90", 232448, 132),
     "sm_90a": _nvidia("sm_90a", 232448, 132),
     "sm_100": _nvidia("sm_100", 232448, 148),
+    # RDNA 3 and CDNA 3: as many of NVIDIA's features as a warp of sm_75 has.
+    "gfx1100": _amd("gfx1100", 32, 96),
+    "gfx942": _amd("gfx942", 64, 304, "mfma", "free_sub_group_size"),
 }
 
 

@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.checker import Checker, listed
+from gemmgen.ir.checker import Checker, listed, sync_problems, tma_copy_problems
+from gemmgen.ir.checker import Scope as _Scope
+from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
-from gemmgen.ir.expr import as_int
+from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
+from gemmgen.ir.expr import Expr, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meeting_checks import box_copy_problems, meeting_problems
-from gemmgen.ir.pipe import PipeOp
-from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
-    Advance,
     Alloc,
     Block,
     Body,
-    BoxCopy,
     Comment,
-    Copy,
+    CooperativeCopy,
+    EpilogueStore,
     Fill,
     For,
+    FragmentLoad,
     If,
     Let,
     Mma,
-    Move,
     Multiply,
-    Point,
+    PointerIncrement,
+    PointerInit,
     Prefetch,
+    Reduction,
     Registers,
     Return,
-    Stage,
     Stmt,
     Store,
-    Sum,
     Tile,
     TileMma,
-    Update,
+    TmaCopy,
+    VectorCopy,
 )
+from gemmgen.ir.synchronization import PipeOp
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
 from gemmgen.ir.walk import exprs
-from gemmgen.ir.warp_matrix import WarpAtom
-from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -80,7 +78,7 @@ class _Verifier(Checker):
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
             self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
-        self._integers(self._kernel.facts, scope)
+        self._integers(self._kernel.nonnegative, scope)
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -103,7 +101,7 @@ class _Verifier(Checker):
             case Store(buffer, index, value):
                 self._element(buffer, index, scope, written=True)
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
-            case Move():
+            case VectorCopy():
                 self._move(stmt, scope)
             case Multiply():
                 self._multiply(stmt, scope)
@@ -116,21 +114,21 @@ class _Verifier(Checker):
                 self._body(orelse, scope.inner(varies, stmt.roles))
             case Block(body, apart):
                 self._body(body, scope.inner(apart is not None))
-            case BoxCopy():
-                self._box_copy(stmt, scope)
-            case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update():
+            case TmaCopy():
+                self._tma_copy(stmt, scope)
+            case Fill() | FragmentLoad() | CooperativeCopy() | Mma() | TileMma() | Reduction() | EpilogueStore():
                 self._on_tiles(stmt, scope)
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} is handed over in uneven batches")
-            case Point() | Advance() | Prefetch():
+            case PointerInit() | PointerIncrement() | Prefetch():
                 self._place(stmt, scope)
             case Return() | Comment():
                 together = not scope.divergent or isinstance(stmt, Comment)
                 self._require(together, "some of a group's work-items may return without the others")
                 self._require("\n" not in getattr(stmt, "text", ""), "a comment of more than one line")
             case _:
-                self._hold(meeting_problems(stmt, scope, self._target))
+                self._hold(sync_problems(stmt, scope, self._target))
 
     def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
         self._require(
@@ -142,14 +140,15 @@ class _Verifier(Checker):
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
 
-    def _place(self, stmt: Point | Advance | Prefetch, scope: _Scope) -> None:
+    def _place(self, stmt: PointerInit | PointerIncrement | Prefetch, scope: _Scope) -> None:
         if isinstance(stmt, Prefetch):
             in_caches = stmt.buffer.space in (Space.GLOBAL, Space.PRIVATE)
             self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, in no cache to ask for")
-            self._needs(frozenset({"cache_prefetch"}), "a prefetch")
+            self._needs(frozenset({"cache_prefetch"}) if stmt.atom is None else stmt.atom.needs, "a prefetch")
             self._element(stmt.buffer, stmt.index, scope)
+            self._extent(stmt.atom, stmt.extent, scope)
             return
-        if isinstance(stmt, Advance):
+        if isinstance(stmt, PointerIncrement):
             self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
             self._declared(stmt.view, scope)
             self._require(stmt.by.dtype in (I32, I64), f"{show_expr(stmt.by)} is {stmt.by.dtype}, not an integer")
@@ -180,7 +179,7 @@ class _Verifier(Checker):
             inner.varying.add(stmt.var.name)
         self._body(stmt.body, inner)
 
-    def _move(self, stmt: Move, scope: _Scope) -> None:
+    def _move(self, stmt: VectorCopy, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
@@ -204,18 +203,27 @@ class _Verifier(Checker):
             self._require(stmt.byte_place is not None and stmt.src.space is Space.GLOBAL, "an element to count from")
             self._integer(stmt.from_element)
             self._expr(stmt.from_element, scope)
+        self._extent(stmt.atom, stmt.extent, scope)
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
-    def _box_copy(self, stmt: BoxCopy, scope: _Scope) -> None:
+    def _extent(self, atom: CopyAtom | None, extent: tuple[Expr, ...], scope: _Scope) -> None:
+        """How large a matrix is that an instruction is told the size of."""
+        asked = 2 if atom is not None and atom.edge == "bounded" else 0
+        self._require(len(extent) == asked, f"{len(extent)} extents of a matrix, not {asked}")
+        for number in extent:
+            self._integer(number)
+            self._expr(number, scope)
+
+    def _tma_copy(self, stmt: TmaCopy, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
-        self._hold(box_copy_problems(stmt, self._target))
+        self._hold(tma_copy_problems(stmt, self._target))
 
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
         atom = stmt.atom
-        a, b = (atom.dtype, atom.dtype) if isinstance(atom, WarpAtom | WarpgroupAtom) else (atom.a_word, I32)
+        a, b = atom.a_register, atom.b_register
         for buffer, index, dtype, written in (
             (stmt.acc, stmt.acc_index, atom.sums, True),
             (stmt.a, stmt.a_index, a, False),
@@ -224,14 +232,17 @@ class _Verifier(Checker):
             self._element(buffer, index, scope, written)
             self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
         self._needs(atom.needs, atom.name)
-        self._require(self._kernel.sub_group == atom.lanes, f"{atom.name} of {atom.lanes} lanes in other sub-groups")
+        alone = atom.scope == "thread"
+        self._require(
+            alone or self._kernel.sub_group == atom.lanes, f"{atom.name} of {atom.lanes} lanes in other sub-groups"
+        )
 
     def _convertible(self, dst: Buffer, src: Buffer, what: str) -> None:
         """Elements change their type on the way into registers or out of them."""
         if Space.PRIVATE not in (dst.space, src.space) or BOOL in (dst.dtype, src.dtype):
             self._same(dst.dtype, src.dtype, what)
 
-    def _atom_width(self, stmt: Move | Copy, src: Buffer) -> None:
+    def _atom_width(self, stmt: VectorCopy | FragmentLoad, src: Buffer) -> None:
         atom, width = stmt.atom, stmt.width
         what = f"{width} of {src.dtype}" if width in atom.widths else f"{width}"
         moves = atom.moves(width, src.dtype.size)
@@ -241,12 +252,14 @@ class _Verifier(Checker):
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | TileMma | Sum | Update, scope: _Scope) -> None:
+    def _on_tiles(
+        self, stmt: Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore, scope: _Scope
+    ) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
                 self._same(dst.buffer.dtype, value.dtype, f"{dst.buffer.name} and the value")
-            case Copy(dst, src, atom, _):
+            case FragmentLoad(dst, src, atom, _):
                 self._registers(dst, scope)
                 self._tile(src, scope)
                 self._convertible(dst.buffer, src.buffer, "both sides of the copy")
@@ -255,7 +268,7 @@ class _Verifier(Checker):
                 self._prologue(stmt.prologue, scope.inner())
                 self._atom_width(stmt, src.buffer)
                 self._needs(atom.needs, f"atom {atom.name}")
-            case Stage(dst, src):
+            case CooperativeCopy(dst, src):
                 self._tile(dst, scope, written=True)
                 self._tile(src, scope)
                 if stmt.prologue is None:
@@ -277,12 +290,12 @@ class _Verifier(Checker):
                 else:
                     self._registers(a, scope)
                 self._tile(b, scope)
-            case Sum(dst, src, planes, atom, _):
+            case Reduction(dst, src, planes, atom, _):
                 self._registers(dst, scope)
                 self._tile(src, scope)
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._require(planes >= 1, f"a sum of {planes} tiles")
-            case Update(dst, acc, alpha, beta, atom):
+            case EpilogueStore(dst, acc, alpha, beta, atom):
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._tile(dst, scope, written=True)
                 self._registers(acc, scope)
@@ -299,7 +312,7 @@ class _Verifier(Checker):
 
     def _prologue(self, prologue: Step | None, scope: _Scope) -> None:
         if prologue is not None:
-            for name in (element(prologue.value.dtype), ELEMENT_K, ELEMENT_LINE):
+            for name in (element(prologue.value.dtype), ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN):
                 self._bind(name, scope)
             self._exprs((prologue.value,), scope)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.constants import Named
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -98,6 +99,15 @@ def rebuild(op: str, a: Expr, b: Expr) -> Expr:
         case "^":
             return Bin("^", a, b)
     raise LoweringError(f"unknown operator {op!r}")
+
+
+def in_numbers(node: Expr) -> Expr:
+    """An expression with plain numbers for named constants, for text that stands where the names are not defined."""
+    return map_expr(node, lambda x: replace(x, value=int(cast(int, x.value))) if _is_named(x) else x)
+
+
+def _is_named(node: Expr) -> TypeGuard[Const]:
+    return isinstance(node, Const) and isinstance(node.value, Named)
 
 
 def map_expr(node: Expr, rewrite: Rewrite) -> Expr:

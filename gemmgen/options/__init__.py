@@ -1,6 +1,6 @@
 """From what a user writes (`--tile 32x2`, `--set a.width=4`, TOML) to a schedule, with every problem at once."""
 
-from gemmgen.options.documents import Document, read_document, schedule_from_toml, schedule_to_toml
+from gemmgen.options.documents import Document, document_of, read_document, schedule_from_toml, schedule_to_toml
 from gemmgen.options.schedules import DEFAULT_METHOD, FIELDS, build_schedule, parse_value
 from gemmgen.options.specs import build_spec
 
@@ -10,6 +10,7 @@ __all__ = [
     "Document",
     "build_schedule",
     "build_spec",
+    "document_of",
     "parse_value",
     "read_document",
     "schedule_from_toml",

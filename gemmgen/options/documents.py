@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from gemmgen.errors import ScheduleError, SpecError, suggest
-from gemmgen.methods import METHODS, Value, change, defaults, flatten
+from gemmgen.methods import METHODS, change, defaults, flatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import build_spec
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import PLAIN, Schedule, Value
+from gemmgen.schedule.fields import RENAMED, unknown_field
 from gemmgen.spec import GemmSpec
 
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
@@ -27,9 +28,8 @@ class Document:
 
 
 def schedule_to_toml(schedule: Schedule) -> str:
-    """A schedule as TOML: its shape, and every other field that is not as `Schedule()` has it."""
-    plain = flatten(Schedule())
-    flat = {k: v for k, v in flatten(schedule).items() if k in ("tile", "group", "k_step") or v != plain[k]}
+    """A schedule as TOML: its shape, and every other field that is not as a plain one has it."""
+    flat = {k: v for k, v in flatten(schedule).items() if k in ("tile", "group", "block_k") or v != PLAIN[k]}
     lines = [] if schedule.name is None else [f"name = {_toml(schedule.name)}"]
     lines += [f"{key} = {_toml(value)}" for key, value in flat.items() if "." not in key]
     for operand in "ab":
@@ -60,6 +60,11 @@ def read_document(text: str, where: str) -> Document:
         table: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScheduleError(f"{where}: not TOML: {error}") from None
+    return document_of(table, where)
+
+
+def document_of(table: dict[str, object], where: str) -> Document:
+    """The same of a table. Raises: ScheduleError."""
     problems: list[str] = []
     summary, method, name = (_word(table.pop(key, None), key, problems) for key in ("summary", "method", "name"))
     if method is not None and method not in METHODS:
@@ -85,7 +90,9 @@ def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str,
             out.append((key, value))
         else:
             known = ("summary", "method", "name", "a", "b", "spec", *(k for k in FIELDS if "." not in k))
-            problems.append(f"unknown key {key!r}: {suggest(key, known)}")
+            problems.append(
+                unknown_field(key, known) if key in RENAMED else f"unknown key {key!r}: {suggest(key, known)}"
+            )
     return out
 
 

@@ -19,10 +19,10 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, Store, VectorCopy, in_bytes
 from gemmgen.ir.walk import map_body, map_expr, substitute, walk_expr
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import K_BEGIN
+from gemmgen.positions import K_BEGIN
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.
 MOVED = 2
@@ -105,7 +105,7 @@ class _Reads:
         part: the loop over parts of the step that the outermost goes on in, if any.
     """
 
-    move: Move
+    move: VectorCopy
     loops: tuple[tuple[Var, int], ...]
     axis: int
     part: For | None
@@ -145,12 +145,12 @@ def _reads(part: Stmt, main: For, around: For | None = None) -> _Reads | None:
             return None
         loops.append((part.var, rounds))
         (part,) = part.body
-    if not isinstance(part, Move) or not any(part.atom.lane_step) or part.byte_place is not None:
+    if not isinstance(part, VectorCopy) or not any(part.atom.lane_step) or part.byte_place is not None:
         return None
     if part.src.reach > 2**31:
         return None  # lanes hold 32 bits
-    if part.atom.edge == "inside":
-        return None  # one after the other as they lie: an address and constants
+    if part.atom.edge in ("inside", "bounded"):
+        return None  # one after the other as they lie: an address and constants; or by coordinates
     axes = [axis for axis, place in enumerate(part.src_index) if main.var in walk_expr(place)]
     if len(axes) != 1 or not loops or not _is_sum(place := part.src_index[axes[0]], main.var):
         return None
@@ -227,11 +227,12 @@ class _Held:
         return (Const(1) - odd) * x if as_int(y) == 0 else x + odd * (y - x)
 
     def before(self) -> Body:
-        """The addresses of a step before the first, or of the first where they stay."""
+        """The addresses of a step before the first, or of the first along K where they stay."""
         per_place = self.lanes // self.parts
         place: Expr = _PART * per_place if self.places > 1 else Const(0)
         number = place + (self.own // self.parts if self.parts > 1 else self.own)
-        begin = self.main.start if self.stays else self.main.start - self.main.step
+        # Where they stay, the loop's variable, from wherever it starts, is added to them.
+        begin = Const(0) if self.stays else self.main.start - self.main.step
         first = substitute({**self.reads.numbered(number), self.main.var: begin})
         values = tuple(map_expr(x, first) for x in in_bytes(self.reads.move))
         return (Alloc(self.buffer), *self._each(self._of_lane(values)))

@@ -8,7 +8,7 @@ With S slots the producer runs S - 1 steps ahead. In step t of a loop
 
 so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers.
 A pipe through registers loads before the consumer's work and stores after it, so that the loads' latency
-passes behind arithmetic. A pipe without `sync` (registers of one work-item) needs no barrier at all.
+passes behind arithmetic. A pipe without `sync` (registers of one thread) needs no barrier at all.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from gemmgen.ir.expr import Const, Expr, Var, as_int
+from gemmgen.ir.constants import is_free
+from gemmgen.ir.expr import Const, Expr, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
-from gemmgen.ir.pipe import Pipe, PipeOp
-from gemmgen.ir.stmt import Body, Copy, For, If, Let, Mma, Registers, Stage, Stmt
+from gemmgen.ir.stmt import Block, Body, CooperativeCopy, For, FragmentLoad, If, Let, Mma, Registers, Stmt
+from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, Pipe, PipeOp
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute
-from gemmgen.passes.batches import lower_batches
-from gemmgen.passes.ring_roles import ring_of_roles, share_out
-from gemmgen.passes.roles import part_ways, role_pipe
+from gemmgen.passes.loops import loop
+from gemmgen.passes.mbarrier_ring import lower_batches, ring_with_producer, specialize_ring
 from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part
+from gemmgen.passes.warp_specialization import role_pipe, specialize
+from gemmgen.positions import K_LOAD, LOAD_STAGE, STAGE
 
 
 def pipeline(kernel: Kernel) -> Kernel:
     """The kernel without pipe verbs."""
     if (pipe := role_pipe(kernel.body)) is not None:
-        return replace(kernel, body=part_ways(kernel.body, pipe))
-    if (pipe := ring_of_roles(kernel.body)) is not None:
-        return replace(kernel, body=map_body(share_out(kernel.body, pipe), _lower_loop))
+        return replace(kernel, body=specialize(kernel.body, pipe))
+    if (pipe := ring_with_producer(kernel.body)) is not None:
+        return replace(kernel, body=map_body(specialize_ring(kernel.body, pipe), _lower_loop))
     body = _ready_once(map_body(kernel.body, _lower_loop))
     return replace(kernel, body=_awaited_late(_serialise_all(body)))
 
@@ -57,7 +58,7 @@ def _awaited_late(body: Body) -> Body:
     """Barriers are made ready while the kernels before end."""
     out = list(body)
     for i in range(1, len(out)):
-        if isinstance(out[i - 1], Handover) and isinstance(out[i], Barrier | Mbarrier):
+        if isinstance(out[i - 1], DependentLaunch) and isinstance(out[i], Barrier | Mbarrier):
             out[i - 1], out[i] = out[i], out[i - 1]
     return tuple(out)
 
@@ -82,7 +83,7 @@ def _only(body: Body, part: str) -> Body:
     """One half of each staging through registers."""
 
     def rewrite(stmt: Stmt) -> Body:
-        if not isinstance(stmt, Stage):
+        if not isinstance(stmt, CooperativeCopy):
             return (stmt,)
         return (replace(stmt, part="load" if part == "load" else "store"),)
 
@@ -92,7 +93,7 @@ def _only(body: Body, part: str) -> Body:
 def _lower_loop(stmt: Stmt) -> Body:
     """A loop whose body has a pipe, as prologue and steady state."""
     pipe = pipe_of(stmt.body) if isinstance(stmt, For) else None
-    if not isinstance(stmt, For) or pipe is None or pipe.across:
+    if not isinstance(stmt, For) or pipe is None or pipe.across_tiles:
         return (stmt,)
     parts = split(stmt.body, pipe)
     if pipe.sync == "mbarrier":
@@ -101,7 +102,12 @@ def _lower_loop(stmt: Stmt) -> Body:
         return (replace(stmt, body=_in_turn(parts, pipe)),)
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
-    prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i % pipe.stages))]
+    if is_free(ahead):
+        prologue = loop(LOAD_STAGE, ahead, produce(stmt.start + LOAD_STAGE * stmt.step, LOAD_STAGE))
+    else:
+        filled = (produce(stmt.start + i * stmt.step, Const(i % pipe.stages)) for i in range(ahead))
+        # What has names ends with them.
+        prologue = tuple(x for body in filled for x in ((Block(body),) if isinstance(body[0], Let) else body))
     step = (stmt.var - stmt.start) // stmt.step
     names, (slot, next_slot) = _slots(pipe, step % pipe.stages, (step + ahead) % pipe.stages)
     following = produce(stmt.var + ahead * stmt.step, next_slot)
@@ -144,24 +150,30 @@ def _slots(pipe: Pipe, slot: Expr, next_slot: Expr) -> tuple[Body, tuple[Expr, E
     """The slot that is read and the one that is filled, by name in a loop that stays a loop."""
     if pipe.sync == "none" or pipe.stages == 1:
         return (), (slot, next_slot)
-    lets = Let(Var("slot"), slot), Let(Var("next_slot"), next_slot)
+    lets = Let(STAGE, slot), Let(LOAD_STAGE, next_slot)
     return lets, (lets[0].var, lets[1].var)
 
 
 def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr) -> Body:
     """The producer's half for the step at `position`, if the loop reaches it."""
+    # Of what is one statement, the step has a name: the prologue's copy of it is then the loop's.
+    named: Body = ()
+    if not (pipe.through_registers or pipe.sync == "none"):
+        named, position = (Let(K_LOAD, position),), K_LOAD
+        if isinstance(slot, Const) and pipe.stages > 1:
+            named, slot = (Let(LOAD_STAGE, slot), *named), LOAD_STAGE
     shifted = map_body_exprs(produce, substitute({loop.var: position}))
     fill = in_slot(shifted, pipe, slot)
     # Said so that guards inside follow from it: a whole step is there, not only its first element.
     whole = position + loop.step <= loop.stop
     either = whole_or_part(fill, whole)
     if not loop.exact:
-        reached = If(position < loop.stop, (either,))
+        reached = If(position < loop.stop, either)
     else:
         # What is never copied by single elements needs its other way wherever lines begin.
-        ways = fill if by_elements(fill) else (either,)
+        ways = fill if by_elements(fill) else either
         reached = If(whole if as_int(loop.stop) is None else position < loop.stop, ways)
-    return (reached, *_committed(pipe))
+    return (*named, reached, *_committed(pipe))
 
 
 def _in_turn(parts: Parts, pipe: Pipe) -> Body:
@@ -190,7 +202,7 @@ def _serialise_all(body: Body) -> Body:
 
 def _alone(loop: For, pipe: Pipe) -> For:
     """A loop with its pipe ending where the loop ends: what stands outside of a loop over tiles."""
-    plain = replace(pipe, across=False)
+    plain = replace(pipe, across_tiles=False)
 
     def own(registers: Registers) -> Registers:
         return replace(registers, pipe=plain) if registers.pipe == pipe else registers
@@ -199,7 +211,7 @@ def _alone(loop: For, pipe: Pipe) -> For:
         match stmt:
             case PipeOp(verb, other) if other == pipe:
                 return (PipeOp(verb, plain),)
-            case Copy():
+            case FragmentLoad():
                 return (replace(stmt, dst=own(stmt.dst)),)
             case Mma():
                 return (replace(stmt, a=own(stmt.a), b=own(stmt.b)),)

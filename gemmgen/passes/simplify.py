@@ -7,23 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.constants import is_free
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
     Body,
-    BoxCopy,
     Comment,
     For,
     If,
     Let,
-    Move,
     Multiply,
-    Point,
+    PointerInit,
     Prefetch,
     Stmt,
     Store,
+    TmaCopy,
+    VectorCopy,
 )
 from gemmgen.ir.walk import bound, exprs, map_bodies, map_body, map_body_exprs, substitute, walk, walk_expr
 
@@ -49,7 +50,7 @@ def _fold(stmt: Stmt) -> Body:
         case For(var, Const(int(start)), Const(int(stop)), step, body):
             if start >= stop:
                 return ()
-            if start + step >= stop:
+            if start + step >= stop and not (is_free(stop) or is_free(step)):
                 return (Block(map_body(map_body_exprs(body, substitute({var: Const(start)})), _fold)),)
         case If(Const(value), then, orelse):
             return (Block(then if value else orelse),)
@@ -95,8 +96,8 @@ def _collapse(body: Body) -> Body:
     """Drop the dimensions of extent one of private and local arrays."""
     kept: dict[Buffer, tuple[int, ...]] = {}
     for buffer in _buffers(body):
-        axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1)
-        if buffer.spread == 1 and buffer.space is not Space.POINTERS and len(axes) < len(buffer.extents):
+        axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1 or is_free(extent))
+        if buffer.distributed == 1 and buffer.space is not Space.POINTERS and len(axes) < len(buffer.extents):
             kept[buffer] = axes
 
     def smaller(buffer: Buffer) -> Buffer:
@@ -119,16 +120,16 @@ def _collapse(body: Body) -> Body:
                 return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
-            case Point() | Prefetch():
+            case PointerInit() | Prefetch():
                 return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
-            case BoxCopy(dst, dst_index, src, src_index):
+            case TmaCopy(dst, dst_index, src, src_index):
                 to, source = ((smaller(x), shorter(x, index)) for x, index in ((dst, dst_index), (src, src_index)))
-                return (BoxCopy(*to, *source, stmt.tells),)
+                return (TmaCopy(*to, *source, stmt.mbarrier),)
             case Multiply(acc, acc_index, a, a_index, b, b_index, atom):
                 places = ((acc, acc_index), (a, a_index), (b, b_index))
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
                 return (Multiply(*one, *two, *three, atom),)
-            case Move(dst, dst_index, src, src_index, _, _):
+            case VectorCopy(dst, dst_index, src, src_index, _, _):
                 return (
                     replace(
                         stmt,
@@ -149,7 +150,7 @@ def _writes(body: Body) -> Counter[Buffer]:
         match stmt:
             case Store(buffer, _, _):
                 count[buffer] += 1
-            case Move():
+            case VectorCopy():
                 count[stmt.dst] += 1
             case Multiply():
                 count[stmt.acc] += 1
@@ -163,7 +164,7 @@ def _bind(body: Body) -> Body:
         match stmt:
             case Alloc(buffer) if buffer.space is Space.PRIVATE and not buffer.shape:
                 rest = body[i + 1 :]
-                moved = any(isinstance(s, Move) and s.src == buffer for s in walk(rest))
+                moved = any(isinstance(s, VectorCopy) and s.src == buffer for s in walk(rest))
                 if _writes(rest)[buffer] == 1 and not moved and any(_bound(s, buffer) for s in rest):
                     return (*out, *_bind(_with_name(rest, buffer)))
                 out.append(stmt)
@@ -177,7 +178,7 @@ def _bound(stmt: Stmt, buffer: Buffer) -> Expr | None:
     match stmt:
         case Store(written, _, value) if written == buffer:
             return value
-        case Move() if stmt.dst == buffer and not any(stmt.atom.lane_step):
+        case VectorCopy() if stmt.dst == buffer and not any(stmt.atom.lane_step):
             return convert(Load(stmt.src, stmt.src_index), buffer.dtype)
     return None
 
@@ -197,13 +198,13 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
     count: Counter[Var | Buffer] = Counter()
     for stmt in walk(body):
         match stmt:
-            case Move():
+            case VectorCopy():
                 count.update((stmt.dst, stmt.src, *_shape_names(stmt.dst), *_shape_names(stmt.src)))
             case Multiply():
                 count.update((stmt.acc, stmt.a, stmt.b))
-            case BoxCopy():
+            case TmaCopy():
                 count.update((stmt.dst, stmt.src))
-            case Store(buffer, _, _) | Point(_, buffer, _) | Prefetch(buffer, _):
+            case Store(buffer, _, _) | PointerInit(_, buffer, _) | Prefetch(buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):
             for node in walk_expr(root):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import SCALAR, aligned
+from gemmgen.ir.copy_instructions import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
-from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
-from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Registers, Stage, Stmt, Tile, TileMma
+from gemmgen.ir.stmt import Body, CooperativeCopy, For, FragmentLoad, If, Mma, Registers, Stmt, Tile, TileMma
+from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
@@ -53,9 +53,9 @@ def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
 
     def rewrite(stmt: Stmt) -> Body:
         match stmt:
-            case Copy():
+            case FragmentLoad():
                 return (replace(stmt, dst=registers(stmt.dst), src=tile(stmt.src)),)
-            case Stage():
+            case CooperativeCopy():
                 return (replace(stmt, dst=tile(stmt.dst)),)
             case Mma():
                 return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
@@ -70,44 +70,71 @@ def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
 def across_in(body: Body) -> For | None:
     """The inner loop whose pipe goes on from one tile to the next, if there is one."""
     for stmt in body:
-        if isinstance(stmt, For) and (pipe := pipe_of(stmt.body)) is not None and pipe.across:
+        if isinstance(stmt, For) and (pipe := pipe_of(stmt.body)) is not None and pipe.across_tiles:
             return stmt
     return None
 
 
 def by_elements(body: Body) -> bool:
     """Whether all that a producer's half copies can be copied by single elements as well."""
-    return not any(isinstance(s, Stage) and _whole_only(s) for s in walk(body))
+    return not any(isinstance(s, CooperativeCopy) and _whole_only(s) for s in walk(body))
 
 
-def _whole_only(stage: Stage) -> bool:
+def _whole_only(stage: CooperativeCopy) -> bool:
     """Whether its elements are too small to be copied asynchronously one by one."""
     return stage.atom.is_async and not stage.atom.moves(1, stage.src.buffer.dtype.size)
 
 
-def whole_or_part(body: Body, whole: Expr) -> If:
+def whole_or_part(body: Body, whole: Expr) -> Body:
     """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
     them, and for the rest, element by element. What single elements can't be copied by is told how many are inside;
     where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
-    vectors in either.
+    vectors in either. Where lines of both operands must begin so, each decides for itself.
     """
-    stages = [s for s in walk(body) if isinstance(s, Stage) and not s.src.buffer.packed]
+    stages = [s for s in walk(body) if isinstance(s, CooperativeCopy) and not s.src.buffer.prepacked]
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
+    if lines and (len(lines) > 1 or not alone) and all(isinstance(s, CooperativeCopy) for s in body):
+        return tuple(way for s in body if isinstance(s, CooperativeCopy) for way in _by_alignment(s, whole, alone))
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
-            case Stage() if stmt.src.buffer.packed:
+            case CooperativeCopy() if stmt.src.buffer.prepacked:
                 pass
-            case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
+            case CooperativeCopy() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)
-            case Stage() if _whole_only(stmt):
-                return (replace(stmt, atom=SCALAR, width=1, at_once=SINGLY_AT_ONCE),)
+            case CooperativeCopy() if _whole_only(stmt):
+                return (replace(stmt, atom=SCALAR, width=1, unroll_factor=SINGLY_AT_ONCE),)
             case For():
                 return (replace(stmt, unroll=False),)
         return (stmt,)
 
-    return If(all_of((*((whole,) if alone else ()), *lines)), body, map_body(body, narrow))
+    return (If(all_of((*((whole,) if alone else ()), *lines)), body, map_body(body, narrow)),)
+
+
+def _by_alignment(stage: CooperativeCopy, whole: Expr, alone: bool) -> Body:
+    """An operand's copy by the widest vectors that its lines' beginnings allow, single elements last.
+
+    Args:
+        alone: whether vectors are for whole steps, of which they need not be told how many elements are inside.
+    """
+    matrix = stage.src.buffer
+    if matrix.prepacked:
+        return (stage,)
+    singly = replace(stage, width=1)
+    if _whole_only(stage):
+        singly = replace(singly, atom=SCALAR, unroll_factor=SINGLY_AT_ONCE)
+    sizes = (2 << i for i in range(stage.width.bit_length() - 1))
+    vectors = [width for width in sizes if stage.atom.moves(width, matrix.dtype.size)]
+    ways: Body = (singly,)
+    # Where single elements are copied asynchronously too, nothing stands between: TF32 would run out of registers.
+    for width in vectors[-1:] if alone else vectors:
+        may = aligned(stage.atom, width, matrix)
+        given = all_of((*((whole,) if alone else ()), *(() if may is None else (may,))))
+        # Narrow ones are many, rarely taken, and wait for nothing: a loop of one keeps the main loop short.
+        copied = stage if width == stage.width else replace(stage, width=width, unroll_factor=1)
+        ways = (If(given, (copied,), ways),)
+    return ways if vectors or not alone else (If(whole, (stage,), ways),)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, compare, convert, number
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.live import live
+from gemmgen.ir.liveness import live
 from gemmgen.ir.stmt import Body, Comment, If, Return, Store
 from gemmgen.ir.target import FILLED_BY_WIDEST, Target
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import call
+from gemmgen.positions import call
 
 
 def unless_in_sub_groups_of(

@@ -13,38 +13,18 @@ from typing import TypeVar, cast
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.constants import TRANSPOSED as TRANSPOSED_CONSTANTS
+from gemmgen.ir.constants import Named
 from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel, Program, in_order
 from gemmgen.ir.workspace import Workspace
 from gemmgen.names import transposed
-from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
 
 _Part = TypeVar("_Part")
 #: What the epilogue takes is named as C has it, whichever way its elements are computed.
 _OF_C = frozenset(name for name, operand in OPERANDS.items() if operand.of == "c")
 #: So is what its functions have made of an element. Sums in local memory have the rows of the tile that they lie in.
 _KEPT = ("after_", "sum_", "sums_")
-
-
-def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T.
-
-    Its operands have their final elements: the kernel that packs them converts stored types and applies prologues. Only
-    B from registers (RS) is converted here, and its prologue applied, unless packing has applied it.
-    """
-    made_here = schedule.b.memory == "private" and not (schedule.b.packed and spec.prologue_b is not None)
-    spec = spec.transposed()
-    spec = replace(spec, b_dtype=None, prologue_b=None)
-    spec = spec if made_here else replace(spec, a_dtype=None, prologue_a=None)
-    (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.run
-    a, b = _turned(schedule.b), _turned(schedule.a)
-    turns = replace(schedule, tile=(cols, rows), group=(wide, high), run=(across, down), a=a, b=b)
-    return spec, replace(turns, cluster=schedule.cluster[::-1])
-
-
-def _turned(operand: Operand) -> Operand:
-    return replace(operand, transposed=not operand.transposed)
 
 
 def of_transpose(program: Program) -> Program:
@@ -62,8 +42,11 @@ def swap(kernel: Kernel) -> Kernel:
         params=_renamed(kernel.params),
         body=_renamed(kernel.body),
         grid=_renamed(kernel.grid),
-        facts=_renamed(kernel.facts),
-        promises=_renamed(kernel.promises),
+        group=_renamed(kernel.group),
+        nonnegative=_renamed(kernel.nonnegative),
+        assumptions=_renamed(kernel.assumptions),
+        multiples=_renamed(kernel.multiples),
+        limits=_renamed(kernel.limits),
         swapped=False,
     )
     return replace(kernel, params=in_order(kernel.params))
@@ -77,6 +60,8 @@ def _renamed(part: _Part) -> _Part:
 def _exchanged(node: object) -> object:
     if isinstance(node, tuple):
         return tuple(map(_exchanged, node))
+    if isinstance(node, Named):
+        return node.renamed(TRANSPOSED_CONSTANTS)
     if not is_dataclass(node) or isinstance(node, type):
         return node
     parts = {item.name: getattr(node, item.name) for item in fields(node)}

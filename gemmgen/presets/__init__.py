@@ -1,14 +1,22 @@
-"""The presets: named schedules with a line about each, one TOML file a preset."""
+"""The presets: named schedules with a line about each, one TOML file a preset.
+
+Presets are examples worth reading, and what users name. The schedules of `candidates.toml` have names and a line, too;
+they are for `gemmgen.candidates` alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 
 from gemmgen.errors import ScheduleError, suggest
-from gemmgen.options import read_document
-from gemmgen.schedule import Atom, Operand, Schedule
+from gemmgen.methods import flatten
+from gemmgen.options import build_schedule, document_of, read_document
+from gemmgen.schedule import Schedule, text_of
 from gemmgen.spec import GemmSpec
 
 #: What lists them.
@@ -53,23 +61,11 @@ _ORDER = (
     "smem_8x8_double",
     "smem_8x8_double_packed",
     "async_8x8_16x16",
-    "async_8x8_8x16",
-    "async_8x4_8x16",
-    "async_4x4_8x16",
     "mbarrier_8x16_16x16",
-    "mbarrier_8x16_16x16_packed_a",
     "mbarrier_8x16_16x16_stream",
     "mbarrier_8x16_16x16_boxes_packed",
-    "mbarrier_8x16_16x16_packed",
-    "mbarrier_8x16_16x16_split7",
-    "mbarrier_8x16_8x8_slices4",
-    "mbarrier_8x16_8x8_slices4_packed",
     "mbarrier_8x8_4x8_slices8",
-    "mbarrier_8x8_8x8_split128",
     "mbarrier_8x8_2x16_split8",
-    "mbarrier_8x16_16x16_atomic7",
-    "mbarrier_8x8_8x8_atomic128",
-    "mbarrier_8x8_2x16_atomic8",
 )
 
 #: Names that presets had before.
@@ -104,6 +100,8 @@ def load(name: str) -> Preset:
     if name in RENAMED:
         raise ScheduleError(f"preset {name!r} is called {RENAMED[name]!r} now, for what it does: use that name")
     if name not in names():
+        if name in unlisted():
+            raise ScheduleError(f"schedule {name!r} is no preset: write {options_for(name)} for it")
         raise ScheduleError(f"preset {name!r} does not exist: {suggest(name, names(), LISTING)}")
     text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     document = read_document(text, f"preset {name}")
@@ -111,58 +109,54 @@ def load(name: str) -> Preset:
 
 
 @cache
-def varied(
-    name: str,
-    parts: int = 1,
-    packed: tuple[bool, bool] = (False, False),
-    stream: bool = False,
-    joined: int = 1,
-    atom: Atom | None = None,
-) -> Schedule:
-    """A preset's schedule as a product asks for it, named as a preset would be.
-
-    Packed operands leave C's lines free to begin anywhere, and parts of K are no C: neither is stored by boxes, nor by
-    groups that stay.
-
-    Args:
-        parts: of K, of which a cluster adds up `joined`.
-        stream: whether blocks are dealt out evenly to the groups that the device runs at once.
-        packed: whether a kernel before lays out A, and B.
-        atom: an instruction in the place of the preset's, of elements of the same size.
-
-    Raises: ScheduleError where there is no such preset.
-    """
-    plain = load(name).schedule
-    boxes = plain.c_stages if parts == 1 and not any(packed) else 0
-    width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
-    stays = plain.persistent and boxes > 0
-    # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
-    along_k = plain.by_warpgroups and plain.atom != "wgmma"
-    return replace(
-        plain,
-        split=parts,
-        joined=joined,
-        stream=stream,
-        a=_packed(plain.a, False if along_k else None) if packed[0] else replace(plain.a, packed=False),
-        b=_packed(plain.b, True if along_k else None) if packed[1] else replace(plain.b, packed=False),
-        c_stages=boxes,
-        c_width=width,
-        persistent=stays,
-        c_turns=plain.c_turns and stays,
-        atom=atom or plain.atom,
-        name=_varied_name(name.replace(plain.atom, atom or plain.atom), parts, packed, stream, joined),
+def unlisted() -> Mapping[str, Mapping[str, object]]:
+    """The tables of `candidates.toml`, by the names of their schedules."""
+    tables: dict[str, dict[str, object]] = tomllib.loads(
+        files("gemmgen").joinpath("candidates.toml").read_text(encoding="utf-8")
     )
+    return tables
 
 
-def _packed(operand: Operand, transposed: bool | None) -> Operand:
-    """An operand that a kernel before lays out."""
-    turned = operand.transposed if transposed is None else transposed
-    return replace(operand, packed=True, pad=0, transposed=turned)
+@cache
+def load_unlisted(name: str) -> Preset:
+    """The schedule of `candidates.toml` with that name."""
+    document = document_of(dict(unlisted()[name]), f"schedule {name}")
+    return Preset(name, document.summary, document.spec, replace(document.schedule, name=name))
 
 
-def _varied_name(name: str, parts: int, packed: tuple[bool, bool], stream: bool, joined: int) -> str:
-    for suffix in ("_split", "_joined", "_packed"):
-        name = name.partition(suffix)[0]
-    name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
-    which = {(True, True): "_packed", (True, False): "_packed_a", (False, True): "_packed_b"}.get(packed, "")
-    return name + which + ("_stream" if stream else "")
+def options_for(name: str) -> str:
+    """The options of a command line that give a schedule of `candidates.toml`: the preset with the fewest fields that
+    differ, and these fields.
+    """
+    wanted = load_unlisted(name)
+    ways: list[list[str]] = []
+    for preset in names():
+        # From a schedule too far off, a step on the way may have a field that means nothing there.
+        with suppress(ScheduleError):
+            ways.append(_options_from(load(preset), wanted))
+    ways.sort(key=len)
+    return " ".join(ways[0])
+
+
+def _options_from(preset: Preset, wanted: Preset) -> list[str]:
+    """The options that make a preset the schedule that is wanted."""
+    goal, sets = flatten(wanted.schedule), dict[str, str]()
+    # Fields that follow from those that are set may have to be set as well.
+    while True:
+        made = flatten(build_schedule(sets=[f"{k}={v}" for k, v in sets.items()], base=preset.schedule))
+        missing = {key: text_of(value).lower() for key, value in goal.items() if made[key] != value and key not in sets}
+        if not missing:
+            break
+        sets |= missing
+    options = [f"--preset {preset.name}", *(f"--set {key}={value}" for key, value in sets.items())]
+    return [*options, *_spec_options(preset.spec, wanted.spec), f"--name {wanted.name}"]
+
+
+def _spec_options(base: GemmSpec, wanted: GemmSpec) -> Iterator[str]:
+    """The options for what is computed, as far as it is not what the preset computes."""
+    differs = {field.name for field in fields(GemmSpec) if getattr(base, field.name) != getattr(wanted, field.name)}
+    orders = {"a_order", "b_order", "c_order"}
+    if differs & orders:
+        yield f"--layout {wanted.a_order},{wanted.b_order},{wanted.c_order}"
+    for key in sorted(differs - orders):
+        yield f"--{key.replace('_', '-')} {getattr(wanted, key)}"

@@ -1,4 +1,4 @@
-"""Which arrays a kernel can take, and how they lie in memory. NumPy arrays and pyopencl's alike; no device needed."""
+"""Check a call's arrays against the spec, and find their memory layout. Needs no device."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.errors import SpecError
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.dtypes import DType
-from gemmgen.runtime.cuda_arrays import loaded
-from gemmgen.runtime.operands import check_operands
-from gemmgen.runtime.overlaps import ArrayLike, meets_itself, overlap
 from gemmgen.runtime.views import (
     LIMIT,
+    ArrayLike,
     View,
     check_spans,
     check_view,
     is_array,
     is_device_array,
+    loaded,
+    meets_itself,
     new_view,
+    overlap,
     shape,
 )
+from gemmgen.source import EntryPoint
 from gemmgen.spec import GemmSpec, Order
 
 
@@ -34,14 +37,14 @@ class Request:
     """A call that has been checked.
 
     Attributes:
-        inputs: name -> array and its view; one with no elements where the array is not to be read.
+        inputs: name -> array and its view; a view without elements if the array must not be read.
         output: name, array (None: to be allocated) and view.
         sizes: the integers other than leading dimensions.
-        scalars: alpha and beta where they are arguments.
-        loads_output: whether the kernel reads what the output holds before.
+        scalars: alpha and beta, if they are arguments.
+        loads_output: whether the kernel reads the output's old elements.
         on_device: whether the arrays are pyopencl's.
-        lists: of matrices that lie anywhere, that of each product, by name; `inputs` and `output` then have the first.
-        given: what the result was given as, where that is not the output's own array.
+        lists: for a batch by addresses, name -> the matrix of each product; `inputs` and `output` then have the first.
+        given: the object that the caller passed for the result, if it is not the output's own array.
     """
 
     inputs: Mapping[str, tuple[ArrayLike, View]]
@@ -67,15 +70,15 @@ def check_gemm(
 ) -> Request:
     """Check the arguments of C = alpha * A @ B + beta * C, and of its epilogue.
 
-    Where alpha or K is zero, C = beta * C: the request then has k = 0 and alpha = 0, whatever the matrices hold.
+    If alpha or K is zero, C = beta * C. The request then has k = 0 and alpha = 0, whatever the matrices hold.
 
     Args:
-        a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. Of a batch, c has a
-            dimension before these, and a and b have it where they are not one matrix for all.
-        alpha, beta: numbers, real where the elements are; None for what is folded in the spec, else 1 and 0.
-        kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
-        span: elements that A and B must span less than; C as well, where it is more than 2^31.
-        operands: the epilogue's, by name.
+        a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. For a batch c has one more
+            dimension before these. So have a and b, unless one matrix serves all products.
+        alpha, beta: numbers, real if the elements are real; None for the spec's constants, or else for 1 and 0.
+        kinds: the check of the kinds of arrays; None for `check_kinds`.
+        span: A and B must span fewer elements than this; C as well, if it is more than 2^31.
+        operands: the epilogue's arrays, by name.
 
     Raises: SpecError with every problem.
     """
@@ -111,9 +114,9 @@ def request_of(
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
     if alpha_value == 0 or not view_a.cols:
-        # As BLAS has it: neither matrix is read, so that a NaN there does not spread, nor one in alpha.
+        # As in BLAS, neither matrix is read. So NaN in them, or in alpha, does not propagate.
         alpha_value = 0.0
-        if spec.k is None:  # where K is folded, kernels ask for alpha themselves
+        if spec.k is None:  # with a constant K kernels test alpha themselves
             view_a, view_b = replace(view_a, cols=0), replace(view_b, rows=0)
     inputs = {"a": (a, view_a), "b": (b, view_b), **others}
     return Request(
@@ -133,13 +136,13 @@ def missing_c(spec: GemmSpec, beta: complex) -> list[str]:
 
 
 def _batch_count(*arrays: ArrayLike) -> int:
-    """Products of a batch, of which one matrix may serve all."""
+    """The number of products of a batch. One matrix may serve all products."""
     counts = {array.shape[0] if len(array.shape) == 3 else 1 for array in arrays}
     return next(iter(counts - {1}), 1)
 
 
 def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
-    """How the matrices lie in memory, of those that are arrays."""
+    """The views of those matrices that are arrays."""
     inputs = (2, 3) if spec.batched else (2,)
     orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     return {
@@ -154,8 +157,8 @@ def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str
 
 
 def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
-    """Leading dimensions and steps of a batch that break the promise of `GemmSpec.ld_multiple`; the leading dimension
-    of a single line is never used.
+    """Leading dimensions and batch strides that break the assumption of `GemmSpec.ld_multiple`. The leading dimension
+    of a single line is never used, so it is not checked.
     """
     there = {name: view for name, view in views.items() if view is not None}
     problems = [
@@ -172,12 +175,20 @@ def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
     ]
 
 
-def check_transpose(dtype: DType | str, a: object, out: object = None) -> Request:
+def check_transpose(
+    dtype: DType | str,
+    a: object,
+    out: object = None,
+    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+) -> Request:
     """Check the arguments of `out = transpose(a)`: a is [rows, cols], out [cols, rows], both row-major.
+
+    Args:
+        kinds: as for `check_gemm`.
 
     Raises: SpecError with every problem.
     """
-    problems = check_kinds({"a": a, "out": out})
+    problems = (kinds or check_kinds)({"a": a, "out": out})
     view = check_view("a", a, "row", dtype, problems) if is_array(a) else None
     into = check_view("out", out, "row", dtype, problems) if is_array(out) else None
     if is_array(a) and is_array(out) and len(a.shape) == 2 and tuple(out.shape) != tuple(a.shape[::-1]):
@@ -199,7 +210,7 @@ def check_transpose(dtype: DType | str, a: object, out: object = None) -> Reques
 
 
 def check_kinds(values: Mapping[str, object]) -> list[str]:
-    """Problems of things that are no arrays, and of NumPy's mixed with pyopencl's. None is an optional array."""
+    """Problems: values that are no arrays, and NumPy arrays mixed with pyopencl's. None is an optional array."""
     required = {"a", "b"}
     problems = [
         f"{name} is of type {type(value).__name__}, not an array: pass np.asarray({name}, dtype=np.float32)"
@@ -224,7 +235,7 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
 def check_scalar(
     name: str, value: object, folded: complex | None, default: float, sums: DType, problems: list[str]
 ) -> complex:
-    """The value that alpha or beta has in this call, where `sums` are multiplied by it."""
+    """The value of alpha or beta in this call; `sums` is the type of the sums that it scales."""
     if value is None:
         return default if folded is None else folded
     if sums.real is None and not isinstance(value, numbers.Real | np.bool_):
@@ -252,7 +263,7 @@ def check_scalar(
 
 
 def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> None:
-    """Shapes against each other, against sizes that the spec fixes and against divisibility that it promises."""
+    """Check shapes against each other, and against the spec's constant sizes and divisibility (`multiple_of`)."""
     extents: dict[str, int] = {}
     for name, value, axes in (("a", a, "mk"), ("b", b, "kn"), ("c", c, "mn")):
         if not is_array(value) or len(value.shape) not in (2, 3):
@@ -302,3 +313,129 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
     for other, value in inputs.items():
         if is_array(value) and overlap(output, value):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
+
+
+# --- the arrays of prologues and epilogues --------------------------------------------------------
+
+
+def letter(name: str) -> str:
+    """The suffix for an array in the names of its leading dimension (`ld`) and its batch stride (`stride_`)."""
+    return OPERANDS[name].letter or name if name in OPERANDS else name
+
+
+def pitches(name: str, view: View) -> dict[str, int]:
+    """An array's layout arguments by name: its leading dimension, and its batch stride."""
+    return {f"ld{letter(name)}": view.ld, f"stride_{letter(name)}": view.stride}
+
+
+def value_of(entry: EntryPoint, name: str, values: Mapping[str, object]) -> object:
+    """The value of one of a kernel's arguments. Raises: LoweringError if the runtime has none."""
+    if name not in values:
+        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
+    return values[name]
+
+
+def expect_operands(caller: str, operands: Mapping[str, object]) -> None:
+    """Raises: TypeError, as Python does, for unknown keywords."""
+    for name in operands:
+        if name not in OPERANDS:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+
+
+def asking(name: str) -> str:
+    """The part of a spec that names an operand, for messages."""
+    return "epilogue" if OPERANDS[name].of == "c" else f"prologue_{OPERANDS[name].of}"
+
+
+def check_operands(
+    spec: GemmSpec, operands: Mapping[str, object], a: object, b: object, problems: list[str]
+) -> dict[str, tuple[ArrayLike, View]]:
+    """Those operands that a kernel can take, with their views."""
+    for name, value in operands.items():
+        if name not in spec.operands and value is not None:
+            problems.append(f"{name} means nothing to a kernel whose {asking(name)} does not name it: leave it out")
+    found: dict[str, tuple[ArrayLike, View]] = {}
+    for name in spec.operands:
+        value = operands.get(name)
+        if value is None:
+            text = {"a": spec.prologue_a, "b": spec.prologue_b}.get(OPERANDS[name].of, ", ".join(spec.epilogue))
+            problems.append(f"{name} is missing, which the {asking(name)} {text} takes: pass {name}=")
+        elif not is_array(value):
+            pass  # reported with the kinds of arrays
+        elif OPERANDS[name].axes == "mn":
+            _matrix(spec, name, value, a, b, problems, found)
+        else:
+            _vector(spec, name, value, a, b, problems, found)
+    return found
+
+
+def _vector(
+    spec: GemmSpec,
+    name: str,
+    value: ArrayLike,
+    a: object,
+    b: object,
+    problems: list[str],
+    found: dict[str, tuple[ArrayLike, View]],
+) -> None:
+    """A contiguous vector with an element for each row or column, or a number; the same for all products of a batch."""
+    before = len(problems)
+    axes = OPERANDS[name].axes
+    is_number = not value.shape and not axes
+    holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1), "": (None, 0)}[axes]
+    wanted = None if axes else 1
+    if is_array(holder) and len(holder.shape) > 1:
+        wanted = holder.shape[axis]
+    if is_number:
+        pass  # which is one element as well
+    elif len(value.shape) != 1:
+        elements = math.prod(value.shape)
+        fits = value.shape and wanted in (None, elements)
+        remedy = f"pass {name}.ravel()" if fits else f"pass an array with an element for {OPERANDS[name].each.lower()}"
+        remedy += "" if fits or wanted is None else f", {wanted} in one dimension"
+        problems.append(f"{name} has shape {shape(value)}, not one dimension: {remedy}")
+    elif wanted is not None and value.shape[0] != wanted:
+        each = OPERANDS[name].each
+        problems.append(f"{name} has {value.shape[0]} elements, not {wanted}: pass one for {each.lower()}")
+    elif value.strides[0] != value.dtype.itemsize and value.shape[0] > 1:
+        problems.append(f"{name} has elements {value.strides[0]} bytes apart: pass a copy of it, without gaps")
+    if len(problems) > before:
+        return
+    # As a matrix of one line, which is how it lies.
+    line = _Line(value)
+    if (view := check_view(name, line, "row", spec.operand(name), problems)) is not None:
+        found[name] = value, view
+
+
+class _Line:
+    """A vector, or a number, seen as a matrix of one row, for checks only."""
+
+    def __init__(self, vector: ArrayLike) -> None:
+        elements, step = (*vector.shape, 1)[0], (*vector.strides, vector.dtype.itemsize)[0]
+        self.shape: tuple[int, ...] = (1, elements)
+        self.strides: tuple[int, ...] = (step * elements, step)
+        self.dtype: np.dtype[np.generic] = vector.dtype
+
+
+def _matrix(
+    spec: GemmSpec,
+    name: str,
+    value: ArrayLike,
+    a: object,
+    b: object,
+    problems: list[str],
+    found: dict[str, tuple[ArrayLike, View]],
+) -> None:
+    """A matrix as large as C, and stored in its order; in a batch, one for each product or one for all."""
+    ranks = (2, 3) if spec.batched else (2,)
+    view = check_view(name, value, spec.c_order, spec.result, problems, "a GemmSpec with c_order", ranks)
+    if view is None:
+        return
+    if is_array(a) and is_array(b) and min(len(a.shape), len(b.shape)) > 1:
+        rows, cols = a.shape[-2], b.shape[-1]
+        if (view.rows, view.cols) != (rows, cols):
+            problems.append(f"{name} is {view.rows}x{view.cols}, not {rows}x{cols}: pass one as large as c")
+        products = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
+        if view.count not in (None, 1, products):
+            problems.append(f"{name} has {view.count} matrices for {products} products: pass as many, or one for all")
+    found[name] = value, view

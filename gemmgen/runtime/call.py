@@ -1,32 +1,61 @@
-"""What it is to call a kernel: one signature for every backend, whose own keywords say where the work is queued."""
+"""The call of a kernel: one signature for every backend, with keywords for queues, events and streams."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
-from gemmgen.runtime.arrays import Request
-from gemmgen.runtime.between import Between
-from gemmgen.runtime.lists import is_nothing
-from gemmgen.runtime.operands import expect_operands
+from gemmgen.ir.walk import evaluate
+from gemmgen.ir.workspace import Workspace
+from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
+from gemmgen.runtime.cache import Kept
+from gemmgen.runtime.calls import READERS, Factors, PreparedCall, Table
+from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
 
-#: An array of any library that the kernel takes; what goes in comes out.
+#: An array of any library that the kernel takes; the result is of the same library.
 Matrix = TypeVar("Matrix")
-#: What a backend's events, queues, events to wait for and streams are; `Never` for what it knows nothing of.
+#: A backend's types of events, queues, events to wait for, and streams; `Never` for those that it lacks.
 Event = TypeVar("Event")
 Queue = TypeVar("Queue")
 Before = TypeVar("Before")
 Stream = TypeVar("Stream")
+#: Sizes of products for which the workspaces' sizes are cached.
+REMEMBERED = 256
+
+
+class WorkspaceSizes:
+    """The size of a source's workspaces for a product, and whether the kernels' indices reach all of it."""
+
+    def __init__(self, source: Source) -> None:
+        self._workspaces = source.workspaces
+        self._known: Kept[tuple[int, ...], tuple[tuple[Workspace, int], ...]] = Kept(REMEMBERED)
+
+    def elements(self, sizes: Mapping[str, int]) -> tuple[tuple[Workspace, int], ...]:
+        """Each workspace with its number of elements. Raises: SpanError if the kernels' indices don't reach all."""
+        return self._known.get(tuple(sizes.values()), lambda: self._elements(sizes)) if self._workspaces else ()
+
+    def checked(self, request: Request) -> Request:
+        """The request itself, checked. Raises: as `elements`."""
+        self.elements(request.sizes)
+        return request
+
+    def _elements(self, sizes: Mapping[str, int]) -> tuple[tuple[Workspace, int], ...]:
+        found = tuple((workspace, evaluate(workspace.elements, dict(sizes))) for workspace in self._workspaces)
+        if problems := [problem for workspace, count in found if (problem := workspace.problem(count))]:
+            raise SpanError(problems)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Place(Generic[Queue, Before, Stream]):
-    """Where a call queues its work, after what, and whether it tells when; empty for what the arrays say."""
+    """Where a call queues its work, which events it waits for, and whether it returns an event. Without values the
+    arrays decide.
+    """
 
     queue: Queue | None = None
     wait_for: Sequence[Before] = ()
@@ -38,16 +67,18 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     """A kernel that can be called with arrays.
 
     Attributes:
-        source: what was compiled.
-        wider: makes the twin that counts places in 64 bits; None where there is none.
-        places: the keywords of a call that say where its work is queued, and that events tell of it.
+        source: the source that was compiled.
+        wider: makes the variant with 64-bit indices; None if there is none.
+        places: the keywords of a call that this backend supports, for queues, streams and events.
     """
 
     places: ClassVar[frozenset[str]]
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._between = Between(source)
+        self._workspace_sizes = WorkspaceSizes(source)
+        self._calls = Table()
+        self._is_folded = source.spec.alpha is not None or source.spec.beta is not None
         self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
 
     def __repr__(self) -> str:
@@ -102,41 +133,99 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """C = alpha * A @ B + beta * C, after the spec's epilogue.
 
         Args:
-            a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. Lines may lie apart (slices),
-                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. Of a
-                listed spec, a and b are sequences of such matrices, or one for all, and c is a sequence.
+            a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. There may be gaps between
+                lines (slices), but not between elements of a line. A column-major matrix of the spec must be
+                Fortran-ordered. For a listed spec, a and b are sequences of such matrices, or one matrix for all
+                products, and c is a sequence.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
-                are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
-            queue, wait_for: OpenCL's: where to queue, and events that must have passed before the kernel starts. None
-                for the arrays' queue, or for NumPy arrays the kernel's own, or none for a product that is small
-                (docs/cpu.md): NumPy arrays have to be at rest unless a queue is named.
-            stream: CUDA's: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where
-                an array is torch's, else for CuPy's current stream.
-            return_event: whether to return the event that passes when c is there, too.
-            operands: the arrays that the spec's epilogue names, such as `bias`, of c's dtype and kind: of one
-                dimension, an element for each column (or row) of c, or `residual`, as large as c and stored in
+            alpha, beta: None for the kernel's constants, or else for 1 and 0. c is not read if beta is 0; a and b are
+                not read if alpha is 0. Sizes may be 0; if K is 0, c becomes beta * c.
+            queue, wait_for: OpenCL only: the queue, and events that must be complete before the kernel starts. None
+                for the arrays' queue. For NumPy arrays None is the kernel's own queue, or no queue for a small
+                product (docs/cpu.md). So no queued work may use NumPy arrays unless a queue is named.
+            stream: CUDA only: a stream of CuPy or torch, or a `cudaStream_t` as an integer. None for torch's current
+                stream if an array is torch's, or else for CuPy's current stream.
+            return_event: whether to return also the event that is complete when c is.
+            operands: the arrays that the spec's epilogue names, such as `bias`, of c's dtype and kind: one dimension,
+                with an element for each column (or row) of c, or `residual`, as large as c and stored in
                 its order. None may share memory with c.
 
-        Returns: c. NumPy's is complete. Others are being computed: pyopencl's carries the event, and work that is
-        queued on the same CUDA stream finds it done.
+        Returns: c. A NumPy array is complete. Other arrays are still being computed: pyopencl's carries the event, and
+        work that is queued later on the same CUDA stream sees the result.
 
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
-        arrays: dict[str, object] = {"a": a, "b": b, "c": c, **operands} if operands else {"a": a, "b": b, "c": c}
-        plain = queue is None and stream is None and not wait_for
-        again = self.again(arrays, alpha, beta) if plain else None
-        result, event = again or self._looked_at(arrays, (alpha, beta), Place(queue, wait_for, stream, return_event))
+        if queue is None and stream is None and not wait_for and not return_event:
+            done = self.again(a, b, c, alpha, beta, operands)
+            if done is not None:
+                return cast("Matrix", done)
+        arrays: dict[str, object] = {"a": a, "b": b, "c": c, **operands}
+        result, event = self._looked_at(arrays, (alpha, beta), Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
 
-    def again(
-        self, _arrays: Mapping[str, object], _alpha: complex | None, _beta: complex | None, /
-    ) -> tuple[object, Event] | None:
-        """The result of a call like one that was looked at before, and its event; None where there was none, or where
-        this one asks for a closer look.
+    def transpose(
+        self, a: Matrix, out: Matrix | None = None, *, queue: Queue | None = None, stream: Stream | None = None
+    ) -> Matrix:
+        """The transposed matrix, for a kernel whose operation is `transpose`.
 
         Args:
-            arrays: by name: a, b, c, and what the epilogue takes.
+            a: [rows, cols], row-major.
+            out: [cols, rows], written in place; None allocates it.
+            queue, stream: as for a call.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        self._expect_keywords("transpose", queue=queue is not None, stream=stream is not None)
+        result, _ = self._run(self._transposition(a, out), Place(queue, stream=stream))
+        return cast("Matrix", result)
+
+    def again(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> object:
+        """The result of a call that was prepared by an earlier one. None if no earlier call is like it, or if this one
+        needs the full checks.
+        """
+        reader = READERS.get(type(a))
+        if reader is None or self._refuses(alpha, beta):
+            return None
+        return reader(self._calls, None, a, b, c, alpha, beta, operands, False)
+
+    def _refuses(self, alpha: complex | None, beta: complex | None) -> bool:
+        """Whether a factor is given that the kernel may have folded into it, so that its value must be checked."""
+        return self._is_folded and not (alpha is None and beta is None)
+
+    def prepare(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None:
+        """What calls like this one do, after all checks. None if such calls can't be prepared.
+
+        Args:
+            arrays: a, b, c and the operands, in the caller's order.
+
+        Raises: as a call.
+        """
+        a, b, c, *_ = arrays.values()
+        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+        kernel, request = self._reaching(a, b, c, *factors, operands)
+        return kernel._prepared(request, factors, tuple(operands), None)
+
+    def _prepared(
+        self,
+        _request: Request,
+        _factors: Factors,
+        _operands: Sequence[str],
+        _queue: Queue | None,
+        /,
+    ) -> PreparedCall | None:
+        """What calls like this one do. None if such calls can't be prepared.
+
+        Args:
+            operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
+            queue: the caller's; None if a small product may run in the calling thread.
         """
         return None
 
@@ -146,38 +235,47 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         factors: tuple[complex | None, complex | None],
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
-        """The same of a call of which nothing is known. Raises: as a call."""
-        caller = f"{type(self).__name__}.__call__"
-        given = {"queue": place.queue is not None, "wait_for": bool(place.wait_for), "stream": place.stream is not None}
-        given |= {"return_event": place.want_event}
-        for name in (name for name, there in given.items() if there and name not in self.places):
-            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+        """The result and the event of a call that is not prepared, with all checks. Raises: as a call."""
+        self._expect_keywords(
+            "__call__",
+            queue=place.queue is not None,
+            wait_for=bool(place.wait_for),
+            stream=place.stream is not None,
+            return_event=place.want_event,
+        )
         a, b, c = (arrays[name] for name in "abc")
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        expect_operands(caller, operands)
+        expect_operands(f"{type(self).__name__}.__call__", operands)
         self._expect("gemm")
         if is_nothing(self.source.spec, a, b, c) and not place.want_event:
             return c, None
         if place.queue is not None or place.wait_for:
             self._expect_place(place)
-        done = self._once_more(arrays, factors, place)
-        if done is None:
-            kernel, request = self._reaching(a, b, c, *factors, operands)
-            done = kernel._run(request, place)
-        return done
+        return self._perform(arrays, factors, place)
+
+    def _expect_keywords(self, method: str, **given: bool) -> None:
+        """Raises: TypeError for a keyword that the backend does not support."""
+        for name, there in given.items():
+            if there and name not in self.places:
+                raise TypeError(f"{type(self).__name__}.{method}() got an unexpected keyword argument {name!r}")
 
     def _expect_place(self, _place: Place[Queue, Before, Stream], /) -> None:
-        """Raises: SpecError where the queue is none of the backend's, or an event."""
+        """Raises: SpecError if the queue or an event is not the backend's."""
 
-    def _once_more(
+    def _perform(
         self,
-        _arrays: Mapping[str, object],
-        _factors: tuple[complex | None, complex | None],
-        _place: Place[Queue, Before, Stream],
-        /,
-    ) -> tuple[object, Event | None] | None:
-        """What `_run` returns, by a call of this kind that is prepared; None where there is none."""
-        return None
+        arrays: Mapping[str, object],
+        factors: tuple[complex | None, complex | None],
+        place: Place[Queue, Before, Stream],
+    ) -> tuple[object, Event | None]:
+        """Compute a product that is not prepared. Raises: as a call."""
+        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+        a, b, c = (arrays[name] for name in "abc")
+        kernel, request = self._reaching(a, b, c, *factors, operands)
+        call = kernel._prepared(request, factors, tuple(operands), place.queue)
+        if call is not None:
+            call.keep(self._calls, place.queue, (a, b, c), factors, operands)
+        return kernel._run(request, place)
 
     def _reaching(
         self,
@@ -188,7 +286,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         beta: complex | None,
         operands: Mapping[str, object],
     ) -> tuple[CallableKernel[Event, Queue, Before, Stream], Request]:
-        """The kernel whose places reach all of the matrices: this one or its twin, and the request, checked."""
+        """The kernel whose indices reach all of the matrices (this one or its 64-bit variant), and the checked
+        request.
+        """
         try:
             return self, self._request(a, b, c, alpha, beta, operands)
         except SpanError:
@@ -202,7 +302,6 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
             raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
 
-    @abstractmethod
     def _request(
         self,
         a: object,
@@ -213,7 +312,33 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         operands: Mapping[str, object],
     ) -> Request:
         """The arguments of a product, checked. Raises: SpecError with every problem."""
+        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
+        problems: list[str] = []
+        seen = self._seen(labelled(given) if spec.listed else given, "c", problems)
+        seen = regrouped(given, seen) if spec.listed else seen
+        matrices, others = (seen["a"], seen["b"], seen["c"]), {name: seen[name] for name in operands}
+        check = check_listed if spec.listed else check_gemm
+        request = check(spec, *matrices, alpha, beta, lambda _: problems, self.source.span, others)
+        if more := self._sizes_of_device(request):
+            request = replace(request, sizes={**request.sizes, **more})
+        return self._workspace_sizes.checked(replace(request, given=c) if spec.listed else request)
+
+    def _transposition(self, a: object, out: object) -> Request:
+        """The checked arguments of a transposition. Raises: SpecError with every problem."""
+        self._expect("transpose")
+        problems: list[str] = []
+        seen = self._seen({"a": a, "out": out}, "out", problems)
+        return check_transpose(self.source.spec.dtype, seen["a"], seen["out"], lambda _: problems)
+
+    def _seen(self, arrays: Mapping[str, object], _output: str, problems: list[str], /) -> Mapping[str, object]:
+        """The arrays as the backend sees them; None for an array that it can't take, with a problem added."""
+        problems += check_kinds(arrays)
+        return arrays
+
+    def _sizes_of_device(self, _request: Request, /) -> Mapping[str, int]:
+        """Integer arguments of the kernels in addition to those of the arrays."""
+        return {}
 
     @abstractmethod
     def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
-        """Queue the work; the result, and the event after which it is there (None only where none is wanted)."""
+        """Queue the work. Returns the result, and the event of its completion (None only if none is wanted)."""

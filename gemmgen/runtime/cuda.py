@@ -1,53 +1,51 @@
-"""A CUDA source, ready to be called with arrays that lie on a GPU."""
+"""`CudaKernel`: a CUDA source that can be called with arrays in a GPU's memory."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Never, Protocol, cast
+from functools import partial
+from typing import Never, cast
 
-import numpy as np
-
-from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.errors import SpecError
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.ir.workspace import Workspace
-from gemmgen.runtime import require_cupy
-from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
-from gemmgen.runtime.call import CallableKernel, Matrix, Place
-from gemmgen.runtime.cuda_arrays import ALIGNMENT, CupyArray, GpuMatrix, as_matrix, placement_problems
+from gemmgen.runtime import cuda_calls, cuda_driver
+from gemmgen.runtime.arrays import Request, letter
+from gemmgen.runtime.call import CallableKernel, Place
+from gemmgen.runtime.cuda_arrays import (
+    ALIGNMENT,
+    Installed,
+    as_matrix,
+    memory_of,
+    placement_problems,
+    stream_pointer,
+)
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, multiprocessors, pick, translated
-from gemmgen.runtime.cuda_launch import launch
-from gemmgen.runtime.cuda_maps import Words, made
-from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
-from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
-from gemmgen.runtime.operands import letter
+from gemmgen.runtime.cuda_calls import Plan, Step
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick
+from gemmgen.runtime.cuda_driver import Event, Graph, Stream, on_device
+from gemmgen.runtime.cuda_launch import ROOM_ALIGNMENT, CudaLaunches, Factors
+from gemmgen.runtime.lists import each_matrix
 from gemmgen.runtime.variants import Variants
-from gemmgen.runtime.views import View
-from gemmgen.source import EntryPoint, Source
+from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
-#: Sizes for which a kernel remembers its launch geometry.
-REMEMBERED = 256
+#: Arrays of a kernel's own name; others are an epilogue's or a prologue's.
+_OWN = ("a", "b", "c", "out")
 
 
-class CudaEvent(Protocol):
-    """What is used of a `cupy.cuda.Event`."""
-
-    def record(self) -> None: ...
-    def synchronize(self) -> None: ...
-
-
-class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
+class CudaKernel(CallableKernel[Event, Never, Never, object]):
     """A kernel that can be called with arrays on one GPU. Safe to call from several threads.
 
-    It takes CuPy arrays, torch tensors, and what offers `__cuda_array_interface__` or DLPack; a result that it
-    allocates is of a's library (CuPy's for what is neither). It is built once for each GPU, when that is first needed.
+    It takes torch tensors, CuPy arrays, and objects with `__cuda_array_interface__` or DLPack. A result that it
+    allocates is of a's library (CuPy's, or else torch's, if a is neither CuPy's nor torch's). It is built once for each
+    GPU, at the first call there. Memory between its kernels comes from the library's allocator, at each call.
 
     Args:
-        source: for any arrays that its spec takes.
-        variants: chooses for each call between that source and a twin; None for the source alone.
+        source: the general source, for any arrays that its spec takes.
+        variants: chooses for each call between the general source and one with assumptions; None for the general one.
     """
 
     places = frozenset({"stream", "return_event"})
@@ -61,9 +59,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._info: CudaDeviceInfo | None = None
         self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
-        self._workspaces: dict[tuple[int, int, str, int], CupyArray] = {}
-        self._remembered: dict[tuple[int, ...], tuple[tuple[int, tuple[int, int, int]], ...]] = {}
-        self._cupy = CupyLibrary()
+        #: Workspaces of captured calls, by the graph and their size, with their owners.
+        self._captured: dict[tuple[int | None, int], tuple[int, object]] = {}
 
     @classmethod
     def from_source(cls, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> CudaKernel:
@@ -71,9 +68,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
         Args:
             device: a number or part of a name (`gemmgen devices`), a `cupy.cuda.Device` or `torch.device`, to which
-                the kernel is bound; None for the current one, and later for those of the arrays.
+                the kernel is bound; None for the current GPU now, and for the arrays' GPU in each call.
 
-        Raises: DeviceError, ScheduleError with everything that is amiss.
+        Raises: DeviceError, ScheduleError with every problem.
         """
         kernel = cls(source, device, variants)
         kernel._kernels(kernel.device.number, source)
@@ -81,19 +78,19 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
     @property
     def device(self) -> CudaDeviceInfo:
-        """The GPU that it was compiled for first."""
+        """The GPU for which it was compiled first."""
         if self._info is None:
             self._info = pick(self._wish)
         return self._info
 
     @property
     def resources(self) -> tuple[Resources, ...]:
-        """Registers, spills and shared memory of each kernel of the source, by the compiler's word."""
-        with translated(self.device.name), on_device(self.device.number):
+        """Registers, spills and shared memory of each kernel of the source, as the compiler reports them."""
+        with on_device(self.device.number):
             return self._kernels(self.device.number, self.source).resources()
 
     def build(self) -> None:
-        """Compile everything now, so that no later call compiles, as none may while a graph is captured.
+        """Compile everything now, so that later calls need not compile.
 
         Raises: DeviceError, ScheduleError.
         """
@@ -107,50 +104,45 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._expect("gemm")
         return self._choose(self._request(a, b, c, None, None, operands))
 
-    def _request(
-        self,
-        a: object,
-        b: object,
-        c: object,
-        alpha: complex | None,
-        beta: complex | None,
-        operands: Mapping[str, object],
-    ) -> Request:
-        require_cupy()
-        found: list[str] = []
-        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
-        each = labelled(given) if spec.listed else given
-        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in each.items()}
-        found += self._misplaced(wrapped, "c")
-        wrapped = regrouped(given, wrapped) if spec.listed else wrapped
-        matrices = wrapped["a"], wrapped["b"], wrapped["c"]
-        others = {name: wrapped[name] for name in operands}
-        check = check_listed if spec.listed else check_gemm
-        request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
-        if self._asks_device:
-            sizes = {**request.sizes, GROUPS.name: multiprocessors(_device(request))}
-            request = replace(request, sizes=sizes)
-        return self._between.checked(replace(request, given=c) if spec.listed else request)
+    def plan(self, a: object, b: object, c: object, factors: Factors, operands: Mapping[str, object]) -> Plan:
+        """What calls with such arrays launch, after all checks. Raises: as a call."""
+        reaching, request = self._reaching(a, b, c, *factors, operands)
+        return cast(CudaKernel, reaching)._planned(request, factors, tuple(operands))
 
-    def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
-        """The transposed matrix, for a kernel whose operation that is.
+    def queue(
+        self, plan: Plan, matrices: Sequence[DeviceMatrix], place: Place[Never, Never, object] | None = None
+    ) -> Event | None:
+        """Queue what is planned.
 
         Args:
-            a: [rows, cols], row-major.
-            out: [cols, rows], written in place; None allocates it.
+            matrices: A, B, C and the others, in the plan's order, then the lists of addresses if there are any.
+            place: the stream; None for the current one.
 
-        Raises: SpecError, DeviceError, ScheduleError.
+        Returns: the event of its completion, if one is wanted. Raises: DeviceError, SpecError.
         """
-        require_cupy()
-        self._expect("transpose")
-        found: list[str] = []
-        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("out", out))}
-        found += self._misplaced(wrapped, "out")
-        if found:
-            raise SpecError(found)
-        request = check_transpose(self.source.spec.dtype, wrapped["a"], wrapped["out"])
-        result, _ = self._run(request, Place(stream=stream))
-        return cast("Matrix", result)
+        place = place or Place()
+        stream, maker = stream_pointer(place.stream, matrices, plan.device), matrices[0].maker
+        memory = memory_of(maker)
+        with on_device(plan.device), memory.on_stream(stream, plan.device):
+            addresses, owner = [matrix.pointer for matrix in matrices], None
+            if plan.rooms[-1]:
+                # A graph uses the memory again. Only torch's own capture tells its allocator.
+                is_told = maker == "torch" and place.stream is None
+                graph = None if is_told else cuda_driver.capture_of(stream)
+                room, owner = self._captured.get((graph, plan.rooms[-1]), (0, None))
+                if owner is None:
+                    room, owner = memory.room(plan.rooms[-1], plan.device)
+                if graph is not None:
+                    self._captured[graph, plan.rooms[-1]] = room, owner
+                addresses += [room + begin for begin in plan.rooms[:-1]]
+            for step in plan.steps:
+                step.launches.launch(stream, addresses)
+            del owner  # the allocator may use it again behind these kernels
+            if not place.want_event:
+                return None
+            event = Event()
+            event.record(stream)
+            return event
 
     def time(
         self,
@@ -163,15 +155,13 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         iterations: int = 10,
         **operands: object,
     ) -> list[float]:
-        """Run several times on the same arrays; the seconds between events before and after each run.
+        """Run several times on the same arrays. Returns the seconds between the events around each run.
 
-        c is computed `iterations` times. A run is the replay of a graph, which the host queues within microseconds;
-        for careful measurements, see `gemmgen bench`.
+        c is computed `iterations` times. A run is the replay of a graph, which the host queues within microseconds.
+        For careful measurements see `gemmgen bench`.
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
-        import cupy
-
         self._expect("gemm")
         if self.source.spec.listed:
             raise SpecError(
@@ -179,166 +169,166 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 "time a batch whose matrices lie a stride apart"
             )
         request = self._request(a, b, c, alpha, beta, operands)
-        out = self._run(request, Place())[0] if c is None else c
-        request = self._request(a, b, out, alpha, beta, operands)
-        self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
-        with translated(self.device.name), on_device(self.device.number):
-            cupy.cuda.Device().synchronize()  # the arrays may still be on their way
-            stream = cupy.cuda.Stream(non_blocking=True)
-            with stream:
-                stream.begin_capture()
-                try:
-                    self._run(request, Place(stream=stream))
-                finally:
-                    graph = stream.end_capture()
-            begin, end, seconds = cupy.cuda.Event(), cupy.cuda.Event(), []
+        device, memory = _device(request), memory_of(_matrices(request)[0].maker)
+        with on_device(device):
+            if request.output[1] is None:
+                name, _, view = request.output
+                request = replace(request, output=(name, memory.empty(view, device), view))
+            plan = self._planned(request, (alpha, beta), tuple(operands))
+            room, owner = memory.room(plan.rooms[-1], device) if plan.rooms[-1] else (0, None)
+            addresses = [x.pointer for x in _ordered(request, tuple(operands))]
+            addresses += [room + begin for begin in plan.rooms[:-1]]
+            cuda_driver.synchronize()  # the arrays may still be on their way
+            stream, seconds = Stream(), []
+            (step,) = plan.steps
+            graph = Graph(stream.ptr, partial(step.launches.launch, stream.ptr, addresses))
+            begin, end = Event(timing=True), Event(timing=True)
             for _ in range(iterations):
-                begin.record(stream)
-                graph.launch(stream)
-                end.record(stream)
+                begin.record(stream.ptr)
+                graph.replay()
+                end.record(stream.ptr)
                 end.synchronize()
-                seconds.append(float(cupy.cuda.get_elapsed_time(begin, end)) * 1e-3)
+                seconds.append(end.seconds_since(begin))
+            del owner
         return seconds
 
-    def _misplaced(self, matrices: Mapping[str, object], output: str) -> list[str]:
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _seen(self, arrays: Mapping[str, object], output: str, problems: list[str], /) -> Mapping[str, object]:
+        seen = {name: as_matrix(name, array, Installed(), problems) for name, array in arrays.items()}
         bound = self.device.number if self._bound else None
-        return placement_problems(matrices, self.source.alignment, bound, output)
+        problems += placement_problems(seen, self.source.alignment, bound, output)
+        return seen
+
+    def _sizes_of_device(self, request: Request, /) -> Mapping[str, int]:
+        return {GROUPS.name: info_of(_device(request)).multiprocessors} if self._asks_device else {}
+
+    # --- preparing --------------------------------------------------------------------------------
 
     def _choose(self, request: Request) -> Source:
         return self.source if self._variants is None else self._variants.choose(request)
 
     def _kernels(self, device: int, source: Source) -> CudaBuilt:
-        # The sources of one kernel differ in what they are promised and in nothing else.
+        # The sources of one kernel differ only in their assumptions.
         key = device, source.spec
+        if (known := self._built.get(key)) is not None:
+            return known
         with self._lock:
             if key not in self._built:
                 info = self._info if self._info is not None and self._info.number == device else info_of(device)
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> tuple[tuple[int, tuple[int, int, int]], ...]:
-        """Kernels to launch, by their numbers, with blocks along (layers, rows, columns); remembered, for that is most
-        of a call's work.
+    def _planned(self, request: Request, factors: Factors, operands: Sequence[str] = ()) -> Plan:
+        """What calls like this one launch.
 
-        Raises: SpecError for more than CUDA can launch.
+        Args:
+            operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
+
+        Raises: SpecError for more blocks than CUDA can launch; DeviceError.
         """
-        key = tuple(sizes.values())
-        if (known := self._remembered.get(key)) is not None:
-            return known
+        device, view = _device(request), request.output[2]
+        built, sizes = self._kernels(device, self._choose(request)), sizes_of(request)
         grids = self.source.launches(sizes)
-        problems = [p for number, groups in grids for p in grid_problems(built.kernels[number][0], groups)]
+        problems = [p for number, groups in grids for p in grid_problems(built.entries[number], groups)]
         if problems:
             raise SpecError(problems)
-        if len(self._remembered) >= REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = grids
-        return grids
+        rooms = [0]
+        # The transpose kernel calls its result b.
+        names = ["a", "b"] if request.output[0] == "out" else ["a", "b", "c", *operands]
+        names += [f"{name}_list" for name in "abc" if self.source.spec.listed]
+        for workspace, elements in self._workspace_sizes.elements(request.sizes):
+            names.append(workspace.name)
+            size = max(1, elements) * workspace.dtype.size
+            rooms.append(rooms[-1] + -(-size // ROOM_ALIGNMENT) * ROOM_ALIGNMENT)
+        values: dict[str, complex] = {**sizes, **request.scalars}
+        launches = CudaLaunches(built, device, grids, names, values, factors)
+        views = {**{name: view for name, (_, view) in request.inputs.items()}, "c": view}
+        return Plan(
+            steps=(Step(launches, (0, 0, 0)),),
+            device=device,
+            mirrored=False,
+            shape=stored_shape(view),
+            turned=view.order != "row",
+            dtype=str(view.dtype),
+            rooms=tuple(rooms),
+            reach=(_reach(views, "a"), _reach(views, "b"), _reach(views, "c")),
+            grads=any(getattr(x.array, "requires_grad", False) for x in _matrices(request)),
+            is_complex=self.source.spec.dtype.real is not None,
+        )
 
-    def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, CudaEvent | None]:
-        import cupy
+    # --- running ----------------------------------------------------------------------------------
 
-        inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
+    def _perform(
+        self,
+        arrays: Mapping[str, object],
+        factors: Factors,
+        place: Place[Never, Never, object],
+    ) -> tuple[object, Event | None]:
+        a, b, c = (arrays[name] for name in "abc")
+        operands = {name: x for name, x in arrays.items() if name not in _OWN}
+        reaching, request = self._reaching(a, b, c, *factors, operands)
+        kernel = cast(CudaKernel, reaching)
+        plan = kernel._planned(request, factors, tuple(operands))
+        done = kernel._queued(request, plan, place, tuple(operands))
+        if not self.source.spec.listed and all(view.span for view in _views(request)):
+            cuda_calls.keep(self._calls, None, (a, b, c), factors, operands, plan)
+        return done
+
+    def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, Event | None]:
+        return self._queued(request, self._planned(request, (None, None)), place)
+
+    def _queued(
+        self, request: Request, plan: Plan, place: Place[Never, Never, object], operands: Sequence[str] = ()
+    ) -> tuple[object, Event | None]:
+        """Queue what is planned, with a new result if none is given."""
         name, output, view = request.output
-        matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
-        matrices += [cast(GpuMatrix, matrix) for each in request.lists.values() for matrix in each]
-        device = _device(request)
-        built = self._kernels(device, self._choose(request))
-        sizes = sizes_of(request)
-        grids = self._grids(built, sizes)
-        pointer = stream_pointer(place.stream, matrices, device)
-        with translated(f"GPU {device}"), on_device(device), on_stream(pointer):
-            result = cast(GpuMatrix, output) if output is not None else self._allocate(view, matrices[0], pointer)
-            values: dict[str, object] = {**sizes, **request.scalars}
-            values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
-            # The transpose kernel calls its result b.
-            values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
-            lists = _addresses(request, values) if self.source.spec.listed else {}
-            values |= {name: int(array.data.ptr) for name, array in lists.items()}
-            for workspace, elements in self._between.elements(request.sizes):
-                values[workspace.name] = self._workspace(device, pointer, workspace, elements)
-            for number, (layers, rows, cols) in grids:
-                entry, kernel, dynamic = built.kernels[number]
-                high, wide = entry.group
-                cols = min(cols, built.at_once.get(entry.name, cols))
-                given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
-                if entry.early or entry.maps:
-                    launch(kernel.kernel.ptr, grid, block, given, dynamic, pointer, entry.early)
-                else:
-                    kernel(grid, block, given, shared_mem=dynamic)
-            event: CudaEvent | None = None
-            if place.want_event:
-                event = cupy.cuda.Event(disable_timing=True)
-                event.record()
-        return (result.array if request.given is None else request.given), event
-
-    def _workspace(self, device: int, stream: int, workspace: Workspace, elements: int) -> int:
-        """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
-        import cupy
-
-        key = device, stream, workspace.name, elements
-        with self._lock:
-            if key not in self._workspaces:
-                # By bytes: CuPy need not know the type.
-                self._workspaces[key] = cupy.empty(elements * workspace.dtype.size, "uint8")
-            return int(self._workspaces[key].data.ptr)
-
-    def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:
-        """An empty matrix without gaps, of the library that `like` belongs to, on the stream."""
-        dtype = str(view.dtype)
-        if like.maker != "torch":
-            import cupy
-
-            array = cupy.empty(_stored(view), view.dtype)
-            array = array if view.order == "row" else array.swapaxes(-1, -2)
-            return GpuMatrix(array.shape, array.strides, array.dtype, array.data.ptr, like.device, "cupy", False, array)
-        import torch
-
-        place = torch.device("cuda", like.device)
-        try:
-            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
-                tensor = torch.empty(_stored(view), dtype=getattr(torch, dtype), device=place)
-        except torch.OutOfMemoryError as error:
-            first = str(error).splitlines()[0]
-            raise DeviceError(f"GPU {like.device} is out of memory ({first}): use smaller matrices") from error
-        tensor = tensor if view.order == "row" else tensor.mT
-        strides = tuple(int(step) * view.item for step in tensor.stride())
-        pointer = int(tensor.data_ptr())
-        return GpuMatrix(tuple(tensor.shape), strides, view.dtype, pointer, like.device, "torch", False, tensor)
+        first = _matrices(request)[0]
+        memory, device = memory_of(first.maker), plan.device
+        stream = stream_pointer(place.stream, _matrices(request), device)
+        with on_device(device), memory.on_stream(stream, device):
+            made = memory.empty(view, device) if output is None else cast(DeviceMatrix, output)
+            request = replace(request, output=(name, made, view))
+            lists = [memory.numbers(_places(request, x), device) for x in "abc" if self.source.spec.listed]
+        addressed = [replace(first, pointer=pointer) for pointer, _ in lists]
+        event = self.queue(plan, [*_ordered(request, operands), *addressed], replace(place, stream=stream))
+        return (made.array if request.given is None else request.given), event
 
 
-class CupyLibrary:
-    """CuPy, as `as_matrix` asks it."""
-
-    def device_of(self, pointer: int) -> int:
-        """The GPU that an address belongs to."""
-        import cupy
-
-        return int(cupy.cuda.runtime.pointerGetAttributes(pointer).device)
-
-    def from_dlpack(self, value: object) -> CupyArray:
-        """An array over the same memory."""
-        import cupy
-
-        return cast(CupyArray, cupy.from_dlpack(value))
+def _matrices(request: Request) -> list[DeviceMatrix]:
+    """All arrays of a call, A first."""
+    output = request.output[1]
+    found = [*(matrix for matrix, _ in request.inputs.values()), *([] if output is None else [output])]
+    return [cast(DeviceMatrix, x) for x in (*found, *(m for each in request.lists.values() for m in each))]
 
 
 def _device(request: Request) -> int:
     """The GPU that the arrays of a call lie on."""
-    return cast(GpuMatrix, next(iter(request.inputs.values()))[0]).device
+    return cast(DeviceMatrix, next(iter(request.inputs.values()))[0]).device
 
 
-def _addresses(request: Request, values: Mapping[str, object]) -> dict[str, CupyArray]:
-    """The arrays of the matrices' addresses, by the names of the kernel's arguments. Memory of CuPy's pools is used
-    again in a stream's order, so that they may be let go of once the kernel is queued.
-    """
-    import cupy
+def _ordered(request: Request, operands: Sequence[str]) -> list[DeviceMatrix]:
+    """The arrays in the order in which a plan names them."""
+    found = {**{name: matrix for name, (matrix, _) in request.inputs.items()}, request.output[0]: request.output[1]}
+    names = ["a", "out"] if request.output[0] == "out" else ["a", "b", "c", *operands]
+    return [cast(DeviceMatrix, found[name]) for name in names]
 
-    out: dict[str, CupyArray] = {}
-    for name in "abc":
-        base = cast(int, values[name])
-        places = [base + x if isinstance(x, int) else cast(GpuMatrix, x).pointer for x in each_matrix(request, name)]
-        out[f"{name}_list"] = cupy.asarray(np.array(places, np.uint64))
-    return out
+
+def _reach(views: Mapping[str, View], name: str) -> int:
+    """The bytes from the first to the last element of a matrix, if there is one."""
+    return views[name].span * views[name].item if name in views else 0
+
+
+def _views(request: Request) -> list[View]:
+    """The layouts of A, B, the other arrays and C."""
+    return [*(view for _, view in request.inputs.values()), request.output[2]]
+
+
+def _places(request: Request, name: str) -> Sequence[int]:
+    """The addresses of the matrices of a batch."""
+    array = request.output[1] if name == "c" else request.inputs[name][0]
+    base = cast(DeviceMatrix, array).pointer
+    return [base + x if isinstance(x, int) else cast(DeviceMatrix, x).pointer for x in each_matrix(request, name)]
 
 
 def sizes_of(request: Request) -> dict[str, int]:
@@ -350,30 +340,9 @@ def sizes_of(request: Request) -> dict[str, int]:
     return {**request.sizes, **pitches, **steps}
 
 
-def _stored(view: View) -> tuple[int, ...]:
-    """The shape of an array in whose order of elements the matrices lie."""
-    return view.shape if view.order == "row" else (*view.shape[:-2], view.cols, view.rows)
-
-
 def _leading_dimension(view: View) -> int:
     """That of a single line is free, but lines past the matrix, of which nothing is read, get addresses by it too: a
     copy of 16 bytes must not be given one that is no multiple of 16, even if it copies nothing.
     """
     unit = max(1, ALIGNMENT // view.item)
     return view.ld if view.slow > 1 and view.span else -(-view.ld // unit) * unit
-
-
-def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[np.generic | Words, ...]:
-    """The kernel's arguments in the types that it declares; addresses as 64-bit integers, tensor maps in words."""
-    listed: list[np.generic | Words] = []
-    maps = {tensor_map.name: tensor_map for tensor_map in entry.maps}
-    for argument in entry.arguments:
-        if argument.name in maps:
-            listed.append(made(maps[argument.name], values))
-            continue
-        if argument.name not in values:
-            raise LoweringError(f"{entry.name} has an argument {argument.name!r} that the runtime knows nothing of")
-        value = values[argument.name]
-        dtype = argument.dtype if argument.kind in ("int", "scalar") else "uint64"
-        listed.append(np.dtype(dtype).type(value))
-    return tuple(listed)

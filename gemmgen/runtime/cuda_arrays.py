@@ -1,47 +1,35 @@
-"""Matrices in a GPU's memory, whoever made them: CuPy, torch, `__cuda_array_interface__` or DLPack. Never copied."""
+"""Arrays in a GPU's memory, of CuPy, torch, `__cuda_array_interface__` or DLPack, as one type, never copied. And the
+allocators of torch and CuPy, with their current streams.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, cast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime import INSTALL_CUDA, cuda_driver, require_cupy
+from gemmgen.runtime.views import DeviceMatrix, Maker, View, loaded, stored_shape
 
-Maker = Literal["cupy", "torch", "other"]
-#: Bytes that vectors, and lines that are copied by boxes, want addresses to be multiples of.
+#: The alignment in bytes that vectors, and lines that TMA copies, require.
 ALIGNMENT = 16
-#: A preset whose kernel takes matrices at any address, for remedies.
+#: A preset whose kernel takes matrices at any address; error messages suggest it.
 UNALIGNED_PRESET = "lds_8x8_16x16_k1"
+#: What to do with a tensor that requires a gradient, by its name.
+WITHOUT_GRADIENT = "call gemmgen.torch.gemm, which records it, or pass {0}.detach(), or call it under torch.no_grad()"
 #: `__dlpack_device__` of memory that kernels reach: kDLCUDA and kDLCUDAManaged.
 DLPACK_CUDA = (2, 13)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuMatrix:
-    """An array as it lies in a GPU's memory.
-
-    Attributes:
-        strides: in bytes.
-        pointer: the address of its first element.
-        device: the GPU's number.
-        maker: what library the array belongs to, and so the result.
-        array: as it was given.
-    """
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    pointer: int
-    device: int
-    maker: Maker = "other"
-    readonly: bool = False
-    array: object = field(default=None, repr=False, compare=False)
 
 
 class CupyArray(Protocol):
@@ -77,37 +65,54 @@ class TorchTensor(Protocol):
     device: TorchDevice
     requires_grad: bool
     is_sparse: bool
+    is_cuda: bool
 
     def stride(self) -> tuple[int, ...]: ...
     def data_ptr(self) -> int: ...
     def element_size(self) -> int: ...
     def is_neg(self) -> bool: ...
     def is_conj(self) -> bool: ...
+    def detach(self) -> TorchTensor: ...
     def view(self, dtype: object) -> TorchTensor: ...
     def numpy(self) -> npt.NDArray[np.generic]: ...
 
 
 class Library(Protocol):
-    """What is asked of CuPy: the device that an address belongs to, and an array over a DLPack capsule."""
+    """What arrays by a protocol need: the GPU of an address, and an array of CuPy or torch over a DLPack capsule."""
 
     def device_of(self, pointer: int) -> int: ...
-    def from_dlpack(self, value: object) -> CupyArray: ...
+    def from_dlpack(self, value: object) -> object: ...
 
 
-def loaded(module: str, name: str, value: object) -> bool:
-    """Whether `value` is an instance of a class of a module, without importing that."""
-    there = sys.modules.get(module)
-    return there is not None and isinstance(value, cast("type", getattr(there, name, ())))
+class Installed:
+    """The driver, and CuPy or else torch."""
+
+    def device_of(self, pointer: int) -> int:
+        """The GPU that an address belongs to."""
+        return cuda_driver.pointer_device(pointer)
+
+    def from_dlpack(self, value: object) -> object:
+        """An array over the same memory."""
+        if has_cupy():
+            import cupy
+
+            return cast(object, cupy.from_dlpack(value))
+        import torch
+
+        return cast(object, torch.from_dlpack(value))
 
 
 def as_matrix(name: str, value: object, library: Library, problems: list[str]) -> object:
-    """A `GpuMatrix`, or `value` itself with a problem noted; None stays None, and a `GpuMatrix` what it is."""
-    if value is None or isinstance(value, GpuMatrix):
+    """`value` as a `DeviceMatrix`. If that is impossible, `value` itself, with a problem added. None, and a
+    `DeviceMatrix`, are returned as they are.
+    """
+    if value is None or isinstance(value, DeviceMatrix):
         return value
     before = len(problems)
-    matrix: GpuMatrix | None = None
+    matrix: DeviceMatrix | None = None
     if isinstance(value, np.ndarray):
-        problems.append(f"{name} is a NumPy array, in the host's memory: pass cupy.asarray({name})")
+        install = "" if find_spec("cupy") else f" (CuPy is not installed: {INSTALL_CUDA})"
+        problems.append(f"{name} is a NumPy array, in the host's memory: pass cupy.asarray({name}){install}")
     elif loaded("cupy", "ndarray", value):
         matrix = _from_cupy(cast(CupyArray, value), "cupy", value)
     elif loaded("torch", "Tensor", value):
@@ -121,18 +126,18 @@ def as_matrix(name: str, value: object, library: Library, problems: list[str]) -
     return value if matrix is None else matrix
 
 
-def _from_cupy(value: CupyArray, maker: Maker, array: object) -> GpuMatrix:
+def _from_cupy(value: CupyArray, maker: Maker, array: object) -> DeviceMatrix:
     where = value.data
-    return GpuMatrix(value.shape, value.strides, value.dtype, where.ptr, where.device_id, maker, False, array)
+    return DeviceMatrix(value.shape, value.strides, value.dtype, where.ptr, where.device_id, maker, False, array)
 
 
-def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> GpuMatrix | None:
+def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatrix | None:
     dtype = str(value.dtype).removeprefix("torch.")
     if value.device.type != "cuda":
         problems.append(f"{name} is a tensor on {value.device.type!r}, not on a GPU: pass {name}.cuda()")
         return None
-    if value.requires_grad:
-        problems.append(f"{name} requires a gradient, which no kernel here computes: pass {name}.detach()")
+    if value.requires_grad and sys.modules["torch"].is_grad_enabled():
+        problems.append(f"{name} requires a gradient: {WITHOUT_GRADIENT.format(name)}")
     if value.is_sparse:
         problems.append(f"{name} is sparse: pass {name}.to_dense()")
         return None
@@ -149,10 +154,10 @@ def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> GpuMatrix
     size = value.element_size()
     strides = tuple(step * size for step in value.stride())
     pointer, device = value.data_ptr(), value.device.index
-    return GpuMatrix(tuple(value.shape), strides, element, pointer, device, "torch", False, value)
+    return DeviceMatrix(tuple(value.shape), strides, element, pointer, device, "torch", False, value)
 
 
-def _from_protocol(name: str, value: object, library: Library, problems: list[str]) -> GpuMatrix | None:
+def _from_protocol(name: str, value: object, library: Library, problems: list[str]) -> DeviceMatrix | None:
     """By `__cuda_array_interface__`, else by DLPack."""
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
@@ -164,13 +169,17 @@ def _from_protocol(name: str, value: object, library: Library, problems: list[st
         if where()[0] not in DLPACK_CUDA:
             problems.append(f"{name} lies in the host's or another device's memory: move it to a GPU of CUDA first")
             return None
-        return _from_cupy(library.from_dlpack(value), "other", value)
+        array = library.from_dlpack(value)
+        if not loaded("torch", "Tensor", array):
+            return _from_cupy(cast(CupyArray, array), "other", value)
+        known = _from_torch(name, cast(TorchTensor, array), problems)
+        return None if known is None else replace(known, maker="other", array=value)
     except Exception as error:  # noqa: BLE001  (whatever the array's own library says)
         problems.append(f"{name} ({type(value).__name__}) does not give its memory away: {error}")
         return None
 
 
-def _from_interface(interface: Mapping[str, object], library: Library, array: object) -> GpuMatrix:
+def _from_interface(interface: Mapping[str, object], library: Library, array: object) -> DeviceMatrix:
     shape = cast("tuple[int, ...]", tuple(cast("Sequence[int]", interface["shape"])))
     dtype: np.dtype[np.generic] = np.dtype(cast("str", interface["typestr"]))
     pointer, readonly = cast("tuple[int, bool]", interface["data"])
@@ -179,17 +188,17 @@ def _from_interface(interface: Mapping[str, object], library: Library, array: ob
         steps = np.cumprod((dtype.itemsize, *shape[:0:-1]), dtype=np.int64)[::-1]
         strides = tuple(int(step) for step in steps[-len(shape) :]) if shape else ()
     device = library.device_of(pointer) if pointer else 0
-    return GpuMatrix(shape, tuple(strides), dtype, pointer, device, "other", bool(readonly), array)
+    return DeviceMatrix(shape, tuple(strides), dtype, pointer, device, "other", bool(readonly), array)
 
 
 def placement_problems(matrices: Mapping[str, object], alignment: int, device: int | None, output: str) -> list[str]:
-    """What is wrong with where matrices lie: devices, addresses, a result that may not be written.
+    """Problems with devices, with addresses, and with a result that is read-only.
 
     Args:
-        alignment: bytes that addresses must be multiples of.
+        alignment: the alignment that addresses must have, in bytes.
         device: the GPU that the kernel is bound to, or None.
     """
-    known = {name: matrix for name, matrix in matrices.items() if isinstance(matrix, GpuMatrix)}
+    known = {name: matrix for name, matrix in matrices.items() if isinstance(matrix, DeviceMatrix)}
     problems = []
     places = {matrix.device for matrix in known.values()}
     if len(places) > 1:
@@ -201,7 +210,7 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
             "move them there, or compile without device="
         )
     for name, matrix in known.items():
-        # What an epilogue takes is read element by element.
+        # Arrays of an epilogue are read element by element, at any address.
         unit = max(1 if name in OPERANDS else alignment, matrix.dtype.itemsize)
         if 0 not in matrix.shape and matrix.pointer % unit:
             copy = f"{name}.clone()" if matrix.maker == "torch" else f"{name}.copy()"
@@ -213,3 +222,225 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
     if result is not None and result.readonly:
         problems.append(f"{output} is read-only: pass a writable array, or leave {output} out to have it allocated")
     return problems
+
+
+# --- allocators and streams of the arrays' libraries ----------------------------------------------
+
+
+class Memory(ABC):
+    """The allocator of an array library. It reuses memory in the order of the stream that was current when the memory
+    was requested. So a call may drop its workspaces once its kernels are queued on that stream.
+    """
+
+    @abstractmethod
+    def empty(self, view: View, device: int) -> DeviceMatrix:
+        """A new matrix without gaps, or a batch. Raises: DeviceError if there is no memory."""
+
+    @abstractmethod
+    def room(self, size: int, device: int) -> tuple[int, object]:
+        """The address of so many bytes, aligned for any use, and the object that owns them. Raises: DeviceError."""
+
+    @abstractmethod
+    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
+        """64-bit integers in the GPU's memory: the address, and the object that owns it."""
+
+    @abstractmethod
+    def current_stream(self, device: int) -> int:
+        """The current `cudaStream_t` of a GPU."""
+
+    @abstractmethod
+    def on_stream(self, pointer: int, device: int) -> AbstractContextManager[None]:
+        """Context in which memory is requested on a stream."""
+
+
+class TorchMemory(Memory):
+    """torch's caching allocator."""
+
+    def empty(self, view: View, device: int) -> DeviceMatrix:
+        import torch
+
+        with _torch_memory(device):
+            tensor = torch.empty(
+                stored_shape(view), dtype=getattr(torch, str(view.dtype)), device=torch.device("cuda", device)
+            )
+        tensor = tensor if view.order == "row" else tensor.mT
+        strides = tuple(int(step) * view.item for step in tensor.stride())
+        pointer = int(tensor.data_ptr())
+        return DeviceMatrix(tuple(tensor.shape), strides, view.dtype, pointer, device, "torch", False, tensor)
+
+    def room(self, size: int, device: int) -> tuple[int, object]:
+        import torch
+
+        with _torch_memory(device):
+            tensor = torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", device))
+        return int(tensor.data_ptr()), tensor
+
+    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
+        import torch
+
+        host = torch.tensor([value - (1 << 64 if value >> 63 else 0) for value in values], dtype=torch.int64)
+        with _torch_memory(device):
+            tensor = host.to(torch.device("cuda", device))
+        return int(tensor.data_ptr()), tensor
+
+    def current_stream(self, device: int) -> int:
+        import torch
+
+        return int(torch.cuda.current_stream(device).cuda_stream)
+
+    @contextmanager
+    def on_stream(self, pointer: int, device: int) -> Iterator[None]:
+        import torch
+
+        if pointer == self.current_stream(device):
+            yield
+            return
+        with torch.cuda.stream(torch.cuda.ExternalStream(pointer, device=torch.device("cuda", device))):
+            yield
+
+
+@contextmanager
+def _torch_memory(device: int) -> Iterator[None]:
+    """Context in which torch's lack of memory is a DeviceError."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        first = str(error).splitlines()[0]
+        raise DeviceError(f"GPU {device} is out of memory ({first}): use smaller matrices") from error
+
+
+class CupyMemory(Memory):
+    """CuPy's memory pool."""
+
+    def empty(self, view: View, device: int) -> DeviceMatrix:
+        import cupy
+
+        with _cupy_memory(device):
+            array = cupy.empty(stored_shape(view), view.dtype)
+        array = array if view.order == "row" else array.swapaxes(-1, -2)
+        return DeviceMatrix(array.shape, array.strides, array.dtype, array.data.ptr, device, "cupy", False, array)
+
+    def room(self, size: int, device: int) -> tuple[int, object]:
+        import cupy
+
+        with _cupy_memory(device):
+            memory = cupy.cuda.alloc(size)
+        return int(memory.ptr), memory
+
+    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
+        import cupy
+
+        with _cupy_memory(device):
+            array = cupy.asarray(np.array(values, np.uint64))
+        return int(array.data.ptr), array
+
+    def current_stream(self, device: int) -> int:
+        import cupy
+
+        with cupy.cuda.Device(device):
+            return int(cupy.cuda.get_current_stream().ptr)
+
+    @contextmanager
+    def on_stream(self, pointer: int, device: int) -> Iterator[None]:
+        import cupy
+
+        with cupy.cuda.Device(device):
+            if int(cupy.cuda.get_current_stream().ptr) == pointer:
+                yield
+                return
+            stream = cupy.cuda.Stream.from_external(_ForeignStream(pointer)) if pointer else cupy.cuda.Stream.null
+            with stream:
+                yield
+
+
+@contextmanager
+def _cupy_memory(device: int) -> Iterator[None]:
+    """Context in which a GPU is CuPy's, and its lack of memory is a DeviceError."""
+    import cupy
+
+    with translated(f"GPU {device}"), cupy.cuda.Device(device):
+        yield
+
+
+@contextmanager
+def translated(device: str = "CUDA") -> Iterator[None]:
+    """Turn CuPy's errors into a DeviceError."""
+    import cupy
+
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise DeviceError(f"{device} is out of memory ({error}): use smaller matrices, or free others") from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        raise DeviceError(f"{device} failed: {error}. If the arrays are fine, please report it") from error
+
+
+class _ForeignStream:
+    """A `cudaStream_t` that another library owns."""
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol's version, and the stream."""
+        return 0, self.pointer
+
+
+@cache
+def has_cupy() -> bool:
+    """Whether CuPy is installed."""
+    return find_spec("cupy") is not None
+
+
+_TORCH, _CUPY = TorchMemory(), CupyMemory()
+
+
+def memory_of(maker: Maker) -> Memory:
+    """The allocator for calls with arrays of a library; CuPy's for arrays of no known library, or else torch's.
+
+    Raises: DeviceError if neither is installed.
+    """
+    if maker == "torch" or (maker == "other" and not has_cupy() and find_spec("torch") is not None):
+        return _TORCH
+    require_cupy()
+    return _CUPY
+
+
+def stream_pointer(stream: object, matrices: Sequence[DeviceMatrix], device: int) -> int:
+    """The `cudaStream_t` to launch on.
+
+    Raises: SpecError if `stream` is not a stream, or is a stream of another GPU, or if arrays of CuPy and torch are
+    mixed and the two have different current streams.
+    """
+    if stream is None:
+        return _current_stream({matrix.maker for matrix in matrices}, device)
+    where = getattr(stream, "device_id", None)  # CuPy's; -1 for one that belongs to none
+    if loaded("torch.cuda", "Stream", stream):
+        where = getattr(stream, "device_index", None)
+    if isinstance(where, int) and where not in (-1, device):
+        raise SpecError(f"the stream belongs to GPU {where}, but the arrays lie on GPU {device}: pass one of that GPU")
+    for attribute in ("ptr", "cuda_stream"):  # CuPy's, torch's
+        if isinstance(pointer := getattr(stream, attribute, None), int):
+            return pointer
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if callable(protocol):
+        return int(cast("tuple[int, int]", protocol())[1])
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        return stream
+    raise SpecError(
+        f"stream is of type {type(stream).__name__}: pass a stream of CuPy or torch, or a cudaStream_t as an integer"
+    )
+
+
+def _current_stream(makers: set[Maker], device: int) -> int:
+    if "torch" not in makers:
+        return memory_of("cupy" if "cupy" in makers else "other").current_stream(device)
+    theirs = _TORCH.current_stream(device)
+    if "cupy" in makers and _CUPY.current_stream(device) != theirs:
+        raise SpecError(
+            "CuPy's and torch's arrays are mixed while their current streams differ, so that it is open which to wait "
+            "for: pass stream="
+        )
+    return theirs

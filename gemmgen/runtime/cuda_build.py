@@ -1,62 +1,42 @@
-"""Building a CUDA source by NVRTC: what it needs is checked first, and what the compiler says is put into words."""
+"""Build a CUDA source for a GPU: check the GPU, compile by NVRTC or take the cubin from disk, load the kernels."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from io import FileIO
-from typing import Protocol, cast
+from dataclasses import dataclass, field
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
-from gemmgen.runtime import require_nvrtc
-from gemmgen.runtime.cache import in_memory, loadable
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of, translated
-from gemmgen.runtime.cuda_launch import blocks_at_once
-from gemmgen.runtime.cuda_specific import binary, needs_specific
+from gemmgen.runtime import cuda_driver
+from gemmgen.runtime.cache import DiskCache, digest
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
+from gemmgen.runtime.nvrtc import MAJORS, Nvrtc, header_folders, nvrtc
 from gemmgen.source import EntryPoint, Source
 
-#: Where an error is: `<file>(<line>): error: ...`.
+#: The position of an error in a log: `<file>(<line>): error: ...`.
 ERROR_LINE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
 LOG_LINES = 40
 _LARGER = "multiply in parts, or use a preset with a larger tile"
-#: What the dimensions z, y and x of a launch stand for, and what to do about too many blocks.
+#: The meaning of a launch's dimensions z, y and x, and the remedy for too many blocks.
 _AXES = (("batch", "multiply in parts"), ("rows of C", _LARGER), ("columns of C", _LARGER))
 #: Blocks along (batch, rows, columns).
 GRID_LIMITS = (65_535, 65_535, 2**31 - 1)
+#: Features that only an architecture-specific target (sm_90a) has.
+SPECIFIC = frozenset({"wgmma"})
 
-
-class Function(Protocol):
-    """What is used of a `cupy.cuda.Function`: the address of the driver's own."""
-
-    ptr: int
-
-
-class RawKernel(Protocol):
-    """What is used of a `cupy.RawKernel`."""
-
-    max_dynamic_shared_size_bytes: int
-
-    @property
-    def kernel(self) -> Function: ...
-    @property
-    def max_threads_per_block(self) -> int: ...
-    @property
-    def attributes(self) -> Mapping[str, int]: ...
-    def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[object, ...], *, shared_mem: int = 0
-    ) -> None: ...
+_cache = DiskCache("cuda")
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the compiler gave a kernel.
+    """The resources of a compiled kernel.
 
     Attributes:
-        registers: of a thread.
-        spilled_bytes: of a thread, in local memory: spilled registers and arrays that are no registers.
-        shared_bytes: of a block.
+        registers: registers of a thread.
+        spilled_bytes: local memory of a thread: spilled registers, and arrays that are not in registers.
+        shared_bytes: shared memory of a block.
     """
 
     registers: int
@@ -66,84 +46,62 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class CudaBuilt:
-    """The kernels of a source on one GPU, each with the shared memory that its launch asks for; of persistent ones, by
-    their names, how many blocks the GPU runs at once; and the file of their code, which CuPy opens when it first
-    launches a kernel.
+    """The kernels of a source on one GPU, in the order of the entry points; for persistent kernels, by name, the number
+    of blocks that the GPU runs at once.
     """
 
-    kernels: tuple[tuple[EntryPoint, RawKernel, int], ...]
+    entries: tuple[EntryPoint, ...]
+    functions: tuple[ctypes.c_void_p, ...]
     at_once: Mapping[str, int]
-    code: FileIO | None = None
+    module: cuda_driver.Module = field(repr=False)
 
     def resources(self) -> tuple[Resources, ...]:
-        """Of each kernel, in order."""
+        """The resources of each kernel, in order. The GPU must be current."""
         found = []
-        for _, kernel, dynamic in self.kernels:
-            known = kernel.attributes
-            shared = known["shared_size_bytes"] + dynamic
-            found.append(Resources(known["num_regs"], known["local_size_bytes"], shared))
+        for entry, function in zip(self.entries, self.functions, strict=True):
+            registers, local, shared = (
+                cuda_driver.function_attribute(function, attribute)
+                for attribute in (
+                    cuda_driver.FUNCTION_REGISTERS,
+                    cuda_driver.FUNCTION_LOCAL,
+                    cuda_driver.FUNCTION_SHARED,
+                )
+            )
+            found.append(Resources(registers, local, shared + entry.dynamic_bytes))
         return tuple(found)
 
 
 def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
-    """Compile for a GPU (CuPy keeps the binary on disk).
+    """Compile for a GPU, and load the code there.
 
     Raises: DeviceError or ScheduleError with everything that the GPU lacks; DeviceError with the compiler's log.
     """
     check_device(source, info)
-    import cupy
-
-    with translated(info.name), cupy.cuda.Device(info.number):
-        code = _specific(source, info)
-        module = _compile(source, info, code)
-        kernels, at_once = [], {}
+    try:
+        code = binary(source, info)
+    except CompilerError as error:
+        raise DeviceError(build_failure(source, info, str(error))) from error
+    with cuda_driver.on_device(info.number):
+        module = cuda_driver.Module(code)
+        functions, at_once = [], {}
         for entry in source.entry_points:
-            kernel = cast(RawKernel, module.get_function(entry.name))
-            dynamic = entry.dynamic_bytes
-            if dynamic:
-                kernel.max_dynamic_shared_size_bytes = dynamic
-            check_threads(entry, kernel, info)
-            kernels.append((entry, kernel, dynamic))
+            function = module.function(entry.name)
+            if entry.dynamic_bytes:
+                cuda_driver.allow_dynamic_shared(function, entry.dynamic_bytes)
+            check_threads(entry, cuda_driver.function_attribute(function, cuda_driver.FUNCTION_THREADS), info)
+            functions.append(function)
             if entry.persistent:
                 threads = entry.group[0] * entry.group[1]
-                at_once[entry.name] = blocks_at_once(
-                    kernel.kernel.ptr, threads, dynamic, info.multiprocessors, entry.cluster
+                at_once[entry.name] = cuda_driver.blocks_at_once(
+                    function, threads, entry.dynamic_bytes, info.multiprocessors, entry.cluster
                 )
-    return CudaBuilt(tuple(kernels), at_once, code)
-
-
-class _Module(Protocol):
-    def get_function(self, name: str) -> object: ...
-
-
-def _specific(source: Source, info: CudaDeviceInfo) -> FileIO | None:
-    """The code of a source for one architecture alone; None for others, which CuPy compiles."""
-    require_nvrtc()
-    if not needs_specific(source):
-        return None
-    try:
-        return in_memory(binary(source, target_of(info).name), source.name)
-    except DeviceError as error:
-        raise DeviceError(build_failure(source, info, str(error))) from error
-
-
-def _compile(source: Source, info: CudaDeviceInfo, code: FileIO | None) -> _Module:
-    import cupy
-
-    if code is not None:
-        return cast(_Module, cupy.RawModule(path=loadable(code)))
-    try:
-        module = cupy.RawModule(code=source.text, options=tuple(source.build_options), backend="nvrtc")
-        module.compile()
-    except cupy.cuda.compiler.CompileException as error:
-        raise DeviceError(build_failure(source, info, str(error))) from error
-    return cast(_Module, module)
+    return CudaBuilt(source.entry_points, tuple(functions), at_once, module)
 
 
 def check_device(source: Source, info: CudaDeviceInfo) -> None:
-    """Features, block size and shared memory.
+    """Check features, block size and shared memory.
 
-    Raises: DeviceError if the GPU can't do it at all, ScheduleError if another schedule fits; every problem.
+    Raises: DeviceError if the GPU can't run it at all, ScheduleError if another schedule fits; with every problem.
     """
     lacking = [
         f"{source.name} needs {feature} ({FEATURES.get(feature, 'unknown')}), which {info.name} lacks: "
@@ -158,9 +116,10 @@ def check_device(source: Source, info: CudaDeviceInfo) -> None:
                 f"{entry.name} has blocks of {rows}x{cols} = {rows * cols} threads > {info.max_threads} on "
                 f"{info.name}: use a smaller group"
             )
-        if entry.local_bytes > info.shared_bytes:
+        shared_bytes = max(entry.local_bytes, entry.dynamic_bytes)  # mbarriers are part of the latter alone
+        if shared_bytes > info.shared_bytes:
             too_big.append(
-                f"{entry.name} takes {entry.local_bytes:,} B of shared memory > {info.shared_bytes:,} B on "
+                f"{entry.name} takes {shared_bytes:,} B of shared memory > {info.shared_bytes:,} B on "
                 f"{info.name}: use a smaller tile, group or K step, or fewer stages"
             )
     if lacking:
@@ -169,10 +128,9 @@ def check_device(source: Source, info: CudaDeviceInfo) -> None:
         raise ScheduleError(too_big)
 
 
-def check_threads(entry: EntryPoint, kernel: RawKernel, info: CudaDeviceInfo) -> None:
-    """Registers may allow fewer threads than the block has. Raises: ScheduleError."""
+def check_threads(entry: EntryPoint, most: int, info: CudaDeviceInfo) -> None:
+    """Check that registers allow as many threads as the block has. Raises: ScheduleError."""
     rows, cols = entry.group
-    most = kernel.max_threads_per_block
     if rows * cols > most:
         raise ScheduleError(
             f"{entry.name} has blocks of {rows}x{cols} = {rows * cols} threads, but its registers leave room for "
@@ -181,7 +139,7 @@ def check_threads(entry: EntryPoint, kernel: RawKernel, info: CudaDeviceInfo) ->
 
 
 def grid_problems(entry: EntryPoint, groups: tuple[int, int, int]) -> list[str]:
-    """Blocks that the launch would have beyond CUDA's limits."""
+    """Problems: more blocks than CUDA's limits allow."""
     return [
         f"{entry.name} would be launched on {count:,} blocks along the {axis} > {limit:,}: {remedy}"
         for (axis, remedy), count, limit in zip(_AXES, groups, GRID_LIMITS, strict=True)
@@ -196,3 +154,46 @@ def build_failure(source: Source, info: CudaDeviceInfo, message: str) -> str:
     quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
     log = message.strip().splitlines()[:LOG_LINES]
     return "\n".join([f"NVRTC does not compile {source.name} for {info.name}; its log:", *log, *quoted])
+
+
+# --- binaries -------------------------------------------------------------------------------------
+
+
+class CompilerError(DeviceError):
+    """The compiler's log for a source that it refuses."""
+
+
+def binary(source: Source, info: CudaDeviceInfo) -> bytes:
+    """The cubin of a source for a GPU, from disk or compiled now; PTX for a GPU that NVRTC does not know.
+
+    Raises: CompilerError with the compiler's log; DeviceError if there is no compiler.
+    """
+    compiler = nvrtc(min(cuda_driver.driver_version() // 1000, MAJORS[0]))
+    arch, ptx = architecture(source, info, compiler)
+    return code_of(source, compiler, arch, ptx)
+
+
+def code_of(source: Source, compiler: Nvrtc, arch: str, ptx: bool = False) -> bytes:
+    """The code of a source for an architecture such as `sm_90a`, from disk or compiled now. Raises: CompilerError."""
+    options = (*source.build_options, f"--gpu-architecture={arch}")
+    question = digest(str(compiler.version), *options, source.text)
+    kept = _cache.read(source.name, question)
+    if kept is not None:
+        return kept
+    includes = tuple(f"-I{folder}" for folder in header_folders(compiler.version[0]))
+    try:
+        made, _ = compiler.compile(source.text, source.name, (*options, *includes), ptx)
+    except DeviceError as error:
+        raise CompilerError(error.problems) from error
+    _cache.write(source.name, question, made)
+    return made
+
+
+def architecture(source: Source, info: CudaDeviceInfo, compiler: Nvrtc) -> tuple[str, bool]:
+    """The architecture to compile for, and whether as PTX."""
+    if source.requires & SPECIFIC:
+        return target_of(info).name, False
+    own = info.capability[0] * 10 + info.capability[1]
+    if own in compiler.architectures:
+        return f"sm_{own}", False
+    return f"compute_{max((x for x in compiler.architectures if x < own), default=own)}", True

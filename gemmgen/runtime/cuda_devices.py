@@ -1,16 +1,16 @@
-"""GPUs of CUDA as CuPy sees them: what there is, what each can do, and what CuPy says put into words."""
+"""CUDA GPUs as the driver lists them: their properties, and the choice of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.runtime import is_named, require_cupy
+from gemmgen.runtime import cuda_driver
+from gemmgen.runtime.device import matching
 
 CudaDeviceLike: TypeAlias = object
 _ARCHITECTURE = "sm_"
@@ -18,13 +18,13 @@ _ARCHITECTURE = "sm_"
 
 @dataclass(frozen=True, slots=True)
 class CudaDeviceInfo:
-    """A GPU and what it can do.
+    """A GPU and its properties.
 
     Attributes:
-        number: chooses it, as in `CUDA_VISIBLE_DEVICES`' order.
+        number: its index, in the order of `CUDA_VISIBLE_DEVICES`.
         capability: compute capability, such as (9, 0).
-        shared_bytes: shared memory of a block, in bytes, where a kernel asks for all of it.
-        memory_bytes: of the whole GPU.
+        shared_bytes: the most shared memory that a block can request, in bytes.
+        memory_bytes: memory of the GPU.
     """
 
     number: int
@@ -39,46 +39,32 @@ class CudaDeviceInfo:
         major, minor = self.capability
         return f"{self.number}: {self.name} (CUDA, compute capability {major}.{minor})"
 
+    @property
+    def target(self) -> Target:
+        """The limits and features that passes ask for. Raises: DeviceError for a GPU that is too old."""
+        return target_of(self)
+
 
 def cuda_devices() -> tuple[CudaDeviceInfo, ...]:
-    """Every GPU. Raises: DeviceError if CuPy or a GPU is missing."""
-    require_cupy()
-    import cupy
-
-    try:
-        count = int(cupy.cuda.runtime.getDeviceCount())
-    except (RuntimeError, ImportError) as error:
-        raise DeviceError(
-            f"no GPU of CUDA can be reached ({error}): check nvidia-smi and CUDA_VISIBLE_DEVICES"
-        ) from error
-    if count == 0:
-        raise DeviceError("there is no GPU of CUDA: check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    return tuple(map(info_of, range(count)))
+    """Every GPU. Raises: DeviceError if the driver or a GPU is missing."""
+    return tuple(map(info_of, range(cuda_driver.device_count())))
 
 
 @cache
-def multiprocessors(number: int) -> int:
-    """How many a GPU has."""
-    return info_of(number).multiprocessors
-
-
 def info_of(number: int) -> CudaDeviceInfo:
     """The description of a GPU."""
-    import cupy
 
-    properties = cast("dict[str, object]", cupy.cuda.runtime.getDeviceProperties(number))
-
-    def whole(key: str) -> int:
-        return int(cast(int, properties.get(key, 0)))
+    def whole(attribute: int) -> int:
+        return cuda_driver.device_attribute(number, attribute)
 
     return CudaDeviceInfo(
         number,
-        cast(bytes, properties["name"]).decode(),
-        (whole("major"), whole("minor")),
-        whole("multiProcessorCount"),
-        whole("sharedMemPerBlockOptin") or whole("sharedMemPerBlock"),
-        whole("maxThreadsPerBlock"),
-        whole("totalGlobalMem"),
+        cuda_driver.device_name(number),
+        (whole(cuda_driver.MAJOR), whole(cuda_driver.MINOR)),
+        whole(cuda_driver.MULTIPROCESSORS),
+        whole(cuda_driver.SHARED_OPTIN) or whole(cuda_driver.SHARED),
+        whole(cuda_driver.THREADS),
+        cuda_driver.device_memory(number),
     )
 
 
@@ -86,42 +72,39 @@ def pick(device: CudaDeviceLike = None) -> CudaDeviceInfo:
     """One GPU.
 
     Args:
-        device: its number, part of its name, a `cupy.cuda.Device` or `torch.device`; None for CuPy's current one.
+        device: its number, part of its name, a `cupy.cuda.Device` or `torch.device`; None for the current one.
 
-    Raises: DeviceError, with the list of what there is.
+    Raises: DeviceError, with the list of all devices.
     """
     everything = cuda_devices()
     if isinstance(device, CudaDeviceInfo):
         return device
     if device is None:
-        import cupy
+        return everything[_current()]
+    if isinstance(device, str | int):
+        return matching(device, everything, "GPU")
+    return matching(
+        device, everything, "GPU", getattr(device, "id", getattr(device, "index", device))
+    )  # CuPy's, torch's
 
-        return everything[int(cupy.cuda.runtime.getDevice())]
-    number: object = device
-    if not isinstance(device, str | int):
-        number = getattr(device, "id", getattr(device, "index", device))  # CuPy's, torch's
-    if isinstance(number, str) and not number.isdecimal():
-        found = [info for info in everything if is_named(number, info.name)]
-    elif isinstance(number, int | str) and not isinstance(number, bool):
-        found = [info for info in everything if info.number == int(number)]
-    else:
-        raise DeviceError(
-            f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
-        )
-    if not found:
-        there = "; ".join(map(str, everything))
-        raise DeviceError(f"no GPU matches {device!r}: choose by number or part of a name among {there}")
-    return found[0]
+
+def _current() -> int:
+    """The current GPU: torch's and CuPy's, whose `set_device` may not have made a context yet, or the driver's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return int(torch.cuda.current_device())
+    cupy = sys.modules.get("cupy")
+    return cuda_driver.current_device() if cupy is None else int(cupy.cuda.runtime.getDevice())
 
 
 def target_of(info: CudaDeviceInfo) -> Target:
-    """The limits and features that passes ask for: those of the nearest architecture not above the GPU's.
+    """The limits and features for the passes: those of the newest known architecture not above the GPU's.
 
     Raises: DeviceError for a GPU that is too old.
     """
     own = info.capability[0] * 10 + info.capability[1]
     names = [name.removeprefix(_ARCHITECTURE) for name in TARGETS if name.startswith(_ARCHITECTURE)]
-    # With an `a` it is that GPU's alone, with all that the others have, too.
+    # An architecture with an `a` is for that GPU only. It has all features of the one without.
     known = {int(name.rstrip("a")): f"{_ARCHITECTURE}{name}" for name in names if name.rstrip("a") in (name, str(own))}
     fitting = [number for number in known if number <= own]
     if not fitting:
@@ -132,19 +115,3 @@ def target_of(info: CudaDeviceInfo) -> Target:
         )
     target = TARGETS[known[max(fitting)]]
     return replace(target, local_bytes=info.shared_bytes or target.local_bytes, cores=info.multiprocessors)
-
-
-@contextmanager
-def translated(device: str = "CUDA") -> Iterator[None]:
-    """Raises: DeviceError in place of any error of CUDA."""
-    import cupy
-
-    try:
-        yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise DeviceError(f"{device} is out of memory ({error}): use smaller matrices, or free others") from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-        text = str(error)
-        if "MEMORY_ALLOCATION" in text.upper() or "OUT_OF_MEMORY" in text.upper() or "MemoryAllocation" in text:
-            raise DeviceError(f"{device} is out of memory ({text}): use smaller matrices, or free others") from error
-        raise DeviceError(f"{device} failed: {text}. If the arrays are fine, please report it") from error

@@ -1,18 +1,18 @@
-"""Make the OpenCL runtime that pip installed visible, beside every other platform of the machine.
+"""Make the OpenCL runtime that pip installed visible, in addition to the machine's other platforms.
 
-The wheel `intel-opencl-rt` brings `libintelocl.so`, but its own `.icd` file names a folder of the build machine, and
-no loader looks for that file in a virtual environment anyway. The loader inside pyopencl's wheel (a fork of ocl-icd)
-was found to work like this (pyopencl 2026.1.4, by `OCL_ICD_DEBUG=15`):
+The wheel `intel-opencl-rt` contains `libintelocl.so`. But its `.icd` file names a folder of the build machine, and
+no loader looks for that file in a virtual environment. The loader in pyopencl's wheel (a fork of ocl-icd)
+works as follows (pyopencl 2026.1.4, seen by `OCL_ICD_DEBUG=15`):
 
 - it reads its environment at the first OpenCL call, not when it is imported or loaded, and only once;
 - `OCL_ICD_VENDORS` may be a folder, which *replaces* /etc/OpenCL/vendors, or one library, which replaces everything;
 - the `.icd` files in `pyopencl/.libs`, where pip's `pocl-binary-distribution` puts its own, are read as well as the
   folder: a folder never hides them, a single library does;
-- `OCL_ICD_FILENAMES` is unknown to it (the Khronos loader knows both).
+- `OCL_ICD_FILENAMES` is unknown to it (the Khronos loader supports both).
 
-So for the length of the first enumeration the variable names a temporary folder with a copy of each system `.icd`
-and one more for the library of this environment. Nothing stays behind: no cache to go stale, no race between
-processes, no variable that child processes would inherit.
+So during the first enumeration `OCL_ICD_VENDORS` names a temporary folder with a copy of each system `.icd`
+and one more for the library of this environment. Afterwards nothing remains: no stale cache, no race between
+processes, no variable that child processes inherit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import INSTALL, require_pyopencl
-from gemmgen.runtime.kept import once
+from gemmgen.runtime.cache import once
 
 if TYPE_CHECKING:
     import pyopencl
@@ -44,7 +44,7 @@ def intel_cpu_library() -> Path | None:
 
 
 def _candidates() -> Iterator[Path]:
-    """Where pip puts it; if it is not there, what the wheel says, whose list of files takes long to read."""
+    """The folder in which pip puts it; then the wheel's list of files, which is slow to read."""
     yield Path(sys.prefix, "lib", LIBRARY)
     try:
         files = metadata.files(DISTRIBUTION) or ()
@@ -74,7 +74,7 @@ def vendor_files() -> dict[str, str]:
 
 
 def additions() -> dict[str, str]:
-    """Every `.icd` file that the loader should see; empty where it sees all that there is without help."""
+    """Every `.icd` file that the loader should see; empty if it sees all of them anyway."""
     if sys.platform != "linux" or os.environ.get(VENDORS):
         return {}
     files = vendor_files()
@@ -86,9 +86,9 @@ def additions() -> dict[str, str]:
 
 @contextmanager
 def visible() -> Iterator[None]:
-    """While it lasts, the first OpenCL call of the process finds the environment's own runtime too.
+    """Context in which the process's first OpenCL call finds the environment's own runtime as well.
 
-    A user's own `OCL_ICD_VENDORS` is left as it is, and so is everything if there is nothing to add.
+    It does nothing if the user has set `OCL_ICD_VENDORS`, or if there is nothing to add.
     """
     files = additions()
     if not files:
@@ -111,7 +111,7 @@ def visible() -> Iterator[None]:
 def platforms() -> list[pyopencl.Platform]:
     """Every OpenCL platform of the machine and of the environment.
 
-    Raises: DeviceError if there is none, with the command that brings one.
+    Raises: DeviceError if there is none, with the command that installs one.
     """
     require_pyopencl()
     if not (found := _found()):
@@ -121,7 +121,7 @@ def platforms() -> list[pyopencl.Platform]:
 
 @once
 def _found() -> tuple[pyopencl.Platform, ...]:
-    """The loader looks once, when it is first called."""
+    """The platforms. The loader looks for them once, at its first call."""
     import pyopencl as cl
 
     with visible():
@@ -132,7 +132,7 @@ def _found() -> tuple[pyopencl.Platform, ...]:
 
 
 def nothing_found() -> str:
-    """One sentence: why there is no platform, and what brings one."""
+    """One sentence: why there is no platform, and how to install one."""
     if chosen := os.environ.get(VENDORS):
         return f"{VENDORS}={chosen} leads to no OpenCL platform: unset it; if there is none then, {INSTALL} brings one"
     return f"no OpenCL platform found on this machine: {INSTALL} brings one for the CPU"

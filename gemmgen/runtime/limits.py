@@ -1,30 +1,50 @@
-"""What the process may use of a CPU, whatever its OpenCL runtime says there is."""
+"""CPU resources that the process may use (cores, quota, stack), which OpenCL runtimes don't report."""
 
 from __future__ import annotations
 
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 
-#: Bytes of a thread's stack where the process has no limit: glibc's choice on x86-64.
+from gemmgen.ir.target import CPU_PRIVATE_BYTES, Target
+
+#: Spilled registers of a CPU are in its first-level cache, so this limit only excludes absurd schedules.
+CPU_REGISTER_BYTES = 65536
+#: Bytes of a thread's stack if the process has no limit: glibc's default on x86-64.
 UNLIMITED_STACK = 2 << 20
-#: Where cgroups say how much time of processors a process may take in a period: version 2, then version 1.
+#: Files of cgroups with the processor time that a process may take in a period: version 2, then version 1.
 _QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 
 
+def of_cpu(target: Target, units: int, vector_bytes: int, cache_bytes: int) -> Target:
+    """The target of a CPU with `units` compute units, within the limits of the process."""
+    return replace(
+        target,
+        register_bytes=CPU_REGISTER_BYTES,
+        sub_group_register_bytes=CPU_REGISTER_BYTES,
+        # A kernel's private arrays are on a thread's stack, which the runtime uses as well.
+        private_bytes=min(CPU_PRIVATE_BYTES, stack_bytes() // 2),
+        vector_bytes=vector_bytes,
+        cores=min(max(1, units), processors()),
+        cache_bytes=cache_bytes,
+        maker=maker(target.name),
+    )
+
+
 def stack_bytes() -> int:
-    """Of each of a runtime's threads, which take what the process was given (`ulimit -s`)."""
+    """The stack of each thread of a runtime: the limit of the process (`ulimit -s`)."""
     limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
     return UNLIMITED_STACK if limit == resource.RLIM_INFINITY else limit
 
 
 def maker(name: str) -> str:
-    """Who made a CPU of that name, where the model of CPUs has costs of that maker's (`gemmgen/sweeps.toml`)."""
+    """The maker of a CPU of that name, if the CPU cost model has constants for it (`gemmgen/sweeps.toml`)."""
     return "intel" if "Intel" in name else ""
 
 
 def instructions() -> str:
-    """The instructions that this machine's CPUs have, as they say: devices of one name may differ in them."""
+    """The instruction sets that this machine's CPUs report. Devices of one name may differ in them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -33,13 +53,13 @@ def instructions() -> str:
 
 
 def processors(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """As many as the process may run on (taskset, cpusets), and no more than its cgroup has time for."""
+    """The number of processors that the process may run on (taskset, cpusets), limited by its cgroup's quota."""
     allowed, quota = len(os.sched_getaffinity(0)), _quota(cgroups)
     return allowed if quota is None else max(1, min(allowed, round(quota)))
 
 
 def _quota(cgroups: Path) -> float | None:
-    """Processors' worth of time; None for no limit."""
+    """The cgroup's quota in processors; None for no limit."""
     for names in _QUOTAS:
         try:
             words = " ".join((cgroups / name).read_text(encoding="ascii") for name in names).split()

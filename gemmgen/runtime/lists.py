@@ -1,4 +1,4 @@
-"""Batches whose matrices lie anywhere: arguments that are sequences of matrices, for kernels of listed specs."""
+"""Batches by arrays of addresses: check arguments that are sequences of matrices, for listed specs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,39 @@ import numpy.typing as npt
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime import arrays
-from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.operands import check_operands
-from gemmgen.runtime.overlaps import ArrayLike, outline, overlap
-from gemmgen.runtime.views import LIMIT, View, is_array, new_array, new_view, shape
+from gemmgen.runtime.arrays import check_operands
+from gemmgen.runtime.views import (
+    LIMIT,
+    ArrayLike,
+    DeviceMatrix,
+    View,
+    is_array,
+    new_array,
+    new_view,
+    outline,
+    overlap,
+    shape,
+)
 from gemmgen.spec import GemmSpec
 
 Numbers = npt.NDArray[np.generic]
-#: How many of the problems of single matrices are told: of a thousand wrong ones, a few say it all.
+#: The most problems of single matrices that are reported.
 MOST_TOLD = 4
 
 
 def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
-    """Whether it lists matrices."""
+    """Whether `value` is a sequence of matrices."""
     return isinstance(value, list | tuple)
 
 
 def is_nothing(spec: GemmSpec, *matrices: object) -> bool:
-    """Whether a call has no product, so that there is nothing to look at."""
+    """Whether a call has an empty batch, so that there is nothing to check."""
     sequences = [x for x in matrices if is_sequence(x)]
     return spec.listed and is_sequence(matrices[-1]) and not any(map(len, sequences))
 
 
 def labelled(values: Mapping[str, object]) -> dict[str, object]:
-    """Each matrix by a name: those of a sequence `a[0]` and so on."""
+    """Each matrix by its name; those of a sequence are named `a[0]` and so on."""
     out: dict[str, object] = {}
     for name, value in values.items():
         out |= {f"{name}[{i}]": x for i, x in enumerate(value)} if is_sequence(value) else {name: value}
@@ -45,7 +54,7 @@ def labelled(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def regrouped(values: Mapping[str, object], known: Mapping[str, object]) -> dict[str, object]:
-    """The values again, of the matrices that go by `labelled`'s names."""
+    """The inverse of `labelled`: the values, from matrices by those names."""
     return {
         name: [known[f"{name}[{i}]"] for i in range(len(value))] if is_sequence(value) else known[name]
         for name, value in values.items()
@@ -63,7 +72,8 @@ def check_listed(
     span: int = LIMIT,
     operands: Mapping[str, object] = MappingProxyType({}),
 ) -> arrays.Request:
-    """Check the arguments of products whose matrices lie anywhere; as `arrays.check_gemm`, but for
+    """Check the arguments of products with lists of matrices. It differs from `arrays.check_gemm` in these
+    arguments:
 
     Args:
         a, b: sequences of matrices, stacks of them, or one matrix for all products.
@@ -102,7 +112,7 @@ def check_listed(
 
 
 def _missing(given: Mapping[str, object]) -> list[str]:
-    """What of the lists is no matrix at all."""
+    """Problems: values in the lists that are no matrices."""
     lists = {name: value for name, value in given.items() if isinstance(value, list | tuple)}
     return [
         f"{name}[{i}] is None: pass a matrix" for name, value in lists.items() for i, x in enumerate(value) if x is None
@@ -110,7 +120,7 @@ def _missing(given: Mapping[str, object]) -> list[str]:
 
 
 def each_matrix(request: arrays.Request, name: str) -> list[ArrayLike | int]:
-    """Each product's matrix; of a stack, how many bytes after its first element it begins."""
+    """The matrix of each product; for a stack, its offset from the first element in bytes."""
     if name in request.lists:
         return list(request.lists[name])
     view = request.output[2] if name == "c" else request.inputs[name][1]
@@ -119,7 +129,7 @@ def each_matrix(request: arrays.Request, name: str) -> list[ArrayLike | int]:
 
 @contextmanager
 def stacked(request: arrays.Request) -> Iterator[arrays.Request]:
-    """A request whose NumPy arrays are stacks; at the end, results are put where they belong."""
+    """Context with a request whose NumPy arrays are stacks. At the end results are copied to the caller's arrays."""
     count = request.sizes["batch_count"]
     inputs = dict(request.inputs)
     for name in set(request.lists) - {"c"}:
@@ -136,7 +146,7 @@ def stacked(request: arrays.Request) -> Iterator[arrays.Request]:
 
 
 def _filled(view: View, matrices: Sequence[ArrayLike]) -> Numbers:
-    """A new stack; one without elements is not to be read."""
+    """A new stack; empty if the matrices must not be read."""
     stack = new_array(view)
     if view.span:
         for one, matrix in zip(stack, matrices, strict=False):
@@ -145,7 +155,7 @@ def _filled(view: View, matrices: Sequence[ArrayLike]) -> Numbers:
 
 
 def _each(name: str, value: object, problems: list[str]) -> tuple[ArrayLike, ...]:
-    """The matrices; empty where they can't be told apart, which is noted here or with the kinds of arrays."""
+    """The single matrices; empty if that is impossible. The problem is then added here, or with the kinds of arrays."""
     if is_sequence(value):
         if not value:
             problems.append(f"{name} is an empty {type(value).__name__}: pass a matrix for each product")
@@ -167,14 +177,14 @@ def _slices(stack: ArrayLike) -> Iterator[ArrayLike]:
     if isinstance(stack, np.ndarray):
         yield from stack
         return
-    matrix = cast(GpuMatrix, stack)
+    matrix = cast(DeviceMatrix, stack)
     for index in range(matrix.shape[0]):
         pointer = matrix.pointer + index * matrix.strides[0]
         yield replace(matrix, shape=matrix.shape[1:], strides=matrix.strides[1:], pointer=pointer)
 
 
 def _count(lists: Mapping[str, tuple[ArrayLike, ...]], problems: list[str]) -> int:
-    """Products; one matrix of A or B serves all."""
+    """The number of products. One matrix of A or B may serve all."""
     counts = {name: len(each) for name, each in lists.items() if each}
     inputs = {count for name, count in counts.items() if name != "c" and count != 1}
     count = counts.get("c") or next(iter(inputs), 1)
@@ -185,7 +195,7 @@ def _count(lists: Mapping[str, tuple[ArrayLike, ...]], problems: list[str]) -> i
 
 
 def _unlike(name: str, each: tuple[ArrayLike, ...]) -> Iterator[str]:
-    """Matrices that differ from the first in what one kernel has one of."""
+    """Problems: matrices that differ from the first in a property that one kernel call has only once."""
     first = each[0]
     for index, x in enumerate(each):
         for what, own, wanted in (("shape", x.shape, first.shape), ("dtype", x.dtype, first.dtype)):
@@ -201,15 +211,15 @@ def _unlike(name: str, each: tuple[ArrayLike, ...]) -> Iterator[str]:
 
 
 def _list_problems(lists: Mapping[str, tuple[ArrayLike, ...]], others: Iterable[ArrayLike]) -> list[str]:
-    """One kernel has one set of sizes and leading dimensions; results must be writable, and share no element with
-    anything else, each other included.
+    """Problems: different sizes or leading dimensions, which one kernel call has only once; read-only results; results
+    that share elements with each other or with other arrays.
     """
     unlike = [problem for name, each in lists.items() for problem in _unlike(name, each)][:MOST_TOLD]
     outputs = lists.get("c", ())
     readonly = [
         f"c[{i}] is read-only: pass writable arrays, or leave c out to have it allocated"
         for i, x in enumerate(outputs)
-        if (isinstance(x, np.ndarray) and not x.flags.writeable) or (isinstance(x, GpuMatrix) and x.readonly)
+        if (isinstance(x, np.ndarray) and not x.flags.writeable) or (isinstance(x, DeviceMatrix) and x.readonly)
     ]
     named = [(f"c[{i}]", x, True) for i, x in enumerate(outputs)]
     named += [(f"{name}[{i}]", x, False) for name in "ab" for i, x in enumerate(lists[name])]
@@ -218,7 +228,7 @@ def _list_problems(lists: Mapping[str, tuple[ArrayLike, ...]], others: Iterable[
 
 
 def collisions(named: Sequence[tuple[str, ArrayLike, bool]]) -> Iterator[str]:
-    """Results that share elements with something; only where bounds meet are elements compared."""
+    """Results that share elements with another array. Elements are compared only if the bounds overlap."""
     placed = sorted(
         (memory, *np.lib.array_utils.byte_bounds(place), index)
         for index, (_, array, _) in enumerate(named)

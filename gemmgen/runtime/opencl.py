@@ -1,8 +1,9 @@
-"""A source, ready to be called with arrays."""
+"""`CompiledKernel`: an OpenCL source that can be called with arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Never, cast
 
@@ -10,30 +11,36 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
-from gemmgen.runtime import binding
-from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
-from gemmgen.runtime.call import CallableKernel, Matrix, Place
-from gemmgen.runtime.devices import DeviceInfo, info_of
-from gemmgen.runtime.host import HostStage
-from gemmgen.runtime.kept import Kept, once
-from gemmgen.runtime.operands import letter
-from gemmgen.runtime.prepared import Arrays, Done, Prepared, Scratch, is_small, kind_of, may_prepare
-from gemmgen.runtime.programs import Built, build, enqueue, translated, workspace_bytes
-from gemmgen.runtime.queues import PROFILING, DeviceLike, own_queue, resolve, within_calls
-from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
-from gemmgen.runtime.staging import Stage
-from gemmgen.runtime.views import SpanError
+from gemmgen.runtime import opencl_driver
+from gemmgen.runtime.arrays import Request, pitches
+from gemmgen.runtime.cache import Kept, once
+from gemmgen.runtime.call import CallableKernel, Place
+from gemmgen.runtime.calls import Factors, Numbers
+from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage, common_queue
+from gemmgen.runtime.opencl_build import Built, build, enqueue, workspace_bytes
+from gemmgen.runtime.opencl_calls import (
+    AddressCall,
+    BufferCall,
+    OpenCLLaunches,
+    Scratch,
+    event_of_prepared,
+    is_small,
+    may_prepare,
+)
+from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
+from gemmgen.runtime.opencl_driver import translated
+from gemmgen.runtime.views import stored_shape
 from gemmgen.runtime.waiting import Pace, under_way
 from gemmgen.source import Source
 
 KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
-CALLS = 64  # kinds of calls that stay prepared
+CALLS = 64  # kinds of calls whose durations are kept
 
 
 class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never]):
     """A kernel that can be called with arrays, all NumPy's or all pyopencl's. Safe to call from several threads.
 
-    It is built once for each context, when that is first needed.
+    It is built once for each context, at the first call there.
     """
 
     places = frozenset({"queue", "wait_for", "return_event"})
@@ -42,7 +49,6 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         super().__init__(source)
         self._own_queue = once(lambda: resolve(device, source.requires))
         self._built: Kept[tuple[cl.Context, cl.Device], Built] = Kept(KEPT)
-        self._prepared: Kept[Hashable, Prepared | None]
         self._scratch: Kept[cl.CommandQueue, Scratch]
         self._paces: Kept[tuple[int, ...], Pace]
         self.release()
@@ -53,9 +59,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
         Args:
             device: a device, context or queue of pyopencl; a number or part of a name (`gemmgen devices`);
-                None for one that has what the source requires.
+                None for one that has the required features.
 
-        Raises: DeviceError, ScheduleError with everything that is amiss.
+        Raises: DeviceError, ScheduleError with every problem.
         """
         kernel = cls(source, device)
         kernel.build()
@@ -63,8 +69,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """Where calls with NumPy arrays run, but for small products, which may run within the call: name it for those
-        that must wait for what was queued there. It measures device time.
+        """The queue for calls with NumPy arrays. It measures device time. Small products may run in the calling thread
+        instead. Pass this queue to a call that must wait for work queued here.
         """
         return self._own_queue()
 
@@ -74,37 +80,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         return info_of(self.queue.device)
 
     def build(self, queue: cl.CommandQueue | None = None) -> None:
-        """Compile now for the device of `queue` (its own by default); later calls find it done.
+        """Compile now for the device of `queue` (its own by default), so that later calls need not.
 
         Raises: DeviceError, ScheduleError.
         """
         self._kernels(queue or self.queue)
-
-    def _request(
-        self,
-        a: object,
-        b: object,
-        c: object,
-        alpha: complex | None,
-        beta: complex | None,
-        operands: Mapping[str, object],
-    ) -> Request:
-        spec, span = self.source.spec, self.source.span
-        return self._between.checked(check_gemm(spec, a, b, c, alpha, beta, span=span, operands=operands))
-
-    def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
-        """The transposed matrix, for a kernel whose operation that is.
-
-        Args:
-            a: [rows, cols], row-major.
-            out: [cols, rows], written in place; None allocates it.
-
-        Raises: SpecError, DeviceError, ScheduleError.
-        """
-        self._expect("transpose")
-        request = check_transpose(self.source.spec.dtype, a, out)
-        result, _ = self._run(request, Place(queue))
-        return cast("Matrix", result)
 
     def time(
         self,
@@ -118,16 +98,14 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         iterations: int = 10,
         **operands: object,
     ) -> list[float]:
-        """Run several times on the same arrays; the seconds that the device took for each run.
+        """Run several times on the same arrays. Returns the device time of each run in seconds.
 
         Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
-        if self.source.operation == "gemm":
-            request = self._request(a, b, c, alpha, beta, operands)
-        else:
-            request = check_transpose(self.source.spec.dtype, a, b)
+        gemm = self.source.operation == "gemm"
+        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
@@ -156,46 +134,12 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         if problems:
             raise SpecError(problems)
 
-    def again(
-        self, arrays: Mapping[str, object], alpha: complex | None, beta: complex | None, /
-    ) -> tuple[object, cl.Event] | None:
-        kind = kind_of(arrays, alpha, beta, None)
-        prepared = None if kind is None else self._prepared.known(kind)
-        return None if prepared is None else prepared.run(arrays, ())
-
-    def _once_more(
-        self,
-        arrays: Arrays,
-        factors: tuple[complex | None, complex | None],
-        place: Place[cl.CommandQueue, cl.Event, Never],
-        /,
-    ) -> Done:
-        # What waits for events says where, and so is not run within the call.
-        queue = place.queue
-        if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
-            queue = self.queue
-        kind = kind_of(arrays, *factors, queue)
-        if kind is None:
-            return None
-        prepared = self._prepared.get(kind, lambda: self._prepare(arrays, factors, queue))
-        return None if prepared is None else prepared.run(arrays, place.wait_for)
-
-    def _prepare(
-        self, arrays: Arrays, factors: tuple[complex | None, complex | None], queue: cl.CommandQueue | None
-    ) -> Prepared | None:
-        """The launch for calls such as this one, which is checked; None where each is to be made anew.
-
-        Args:
-            queue: the caller's; None where a small product may as well run within the call.
-        """
-        try:
-            operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-            request = self._request(arrays["a"], arrays["b"], arrays["c"], *factors, operands)
-        except SpanError:
-            return None  # its twin will prepare it
+    def _prepared(
+        self, request: Request, factors: Factors, operands: Sequence[str], queue: cl.CommandQueue | None
+    ) -> AddressCall | BufferCall | None:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        if not may_prepare(self.source, request, queue):
+        if self.source.spec.listed or not may_prepare(self.source, request, queue):
             return None
         built = self._kernels(queue)
         with translated(queue.device):
@@ -203,12 +147,55 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
                 within = within_calls(queue.device)
             queue = within or queue
-            scratch = self._scratch.get(queue, Scratch)
-            return Prepared(self.source, built, queue, request, scratch, within is not None)
+            found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
+            names = ["a", "b", "c", *operands]
+            values: dict[str, complex] = {**request.sizes, **request.scalars}
+            for name, view in found.items():
+                values |= pitches(name, view)
+            rooms, scratch = (
+                workspace_bytes(self.source, request.sizes, queue.device),
+                self._scratch.get(queue, Scratch),
+            )
+            by_address = not request.on_device
+            launches = OpenCLLaunches(self.source, built, queue, names, values, factors, rooms, scratch, by_address)
+            if request.on_device:
+                view = request.output[2]
+                return BufferCall(launches, queue, stored_shape(view), view.dtype, view.order != "row")
+            return AddressCall(launches, queue, [found[name] for name in names], within is not None)
+
+    def _perform(
+        self,
+        arrays: Mapping[str, object],
+        factors: Factors,
+        place: Place[cl.CommandQueue, cl.Event, Never],
+    ) -> tuple[object, cl.Event | None]:
+        # A call that waits for events names a queue, and so does not run in the calling thread.
+        queue = place.queue
+        if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
+            queue = self.queue
+        a, b, c, *others = arrays.values()
+        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+        if not self._refuses(*factors):
+            known = event_of_prepared(self._calls, (a, b, c), factors, operands, replace(place, queue=queue))
+            if known is not None:
+                return known
+        reaching, request = self._reaching(a, b, c, *factors, operands)
+        kernel = cast(CompiledKernel, reaching)
+        call = kernel._prepared(request, factors, tuple(operands), queue)
+        done: tuple[object, cl.Event] | None = None
+        if isinstance(call, AddressCall):
+            done = call.first(cast("Numbers", a), cast("Numbers", b), cast("Numbers | None", c), others, factors, place)
+        elif call is not None:
+            x, y, z = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", (a, b, c))
+            done = call.run(x, y, z, cast("list[DeviceArray]", others), factors, place.wait_for)
+        if call is not None:
+            call.keep(self._calls, queue, (a, b, c), factors, operands)
+        return kernel._run(request, place) if done is None else done
 
     def release(self) -> None:
-        """Give back what is kept for calls to come: their launches, and the memory between a program's kernels."""
-        self._prepared, self._scratch, self._paces = Kept(CALLS), Kept(KEPT), Kept(CALLS)
+        """Free what is kept for later calls: prepared launches and workspaces."""
+        self._calls.clear()
+        self._scratch, self._paces = Kept(KEPT), Kept(CALLS)
 
     def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
         queue = self._queue_for(request, place.queue)
@@ -224,8 +211,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             return result, stage.finish(event)
 
     def _wait(self, request: Request, event: cl.Event) -> None:
-        """Until a call's last kernel is through."""
-        self._paces.get(tuple(request.sizes.values()), Pace).wait(event.wait, partial(binding.wait_for, event))
+        """Wait until a call's last kernel has ended."""
+        self._paces.get(tuple(request.sizes.values()), Pace).wait(event.wait, partial(opencl_driver.wait_for, event))
 
     def _queue_for(self, request: Request, queue: cl.CommandQueue | None) -> cl.CommandQueue:
         if not request.on_device:
@@ -249,29 +236,29 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         return cast("Stage[object]", kind(queue, wait_for))
 
     def _place(self, request: Request, stage: Stage[object]) -> tuple[Mapping[str, object], object]:
-        """Every operand where the kernel can reach it: argument name -> value, and the result array."""
+        """Make every operand accessible to the kernel. Returns argument name -> value, and the result array."""
         images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
         shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
         check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
         values: dict[str, object] = {**request.sizes, **request.scalars}
         for name, (array, view) in request.inputs.items():
             if not view.span:
-                values |= {name: stage.unread(name in images), f"ld{name}": view.ld, f"stride_{name}": view.stride}
+                values |= {name: stage.unread(name in images), **pitches(name, view)}
             elif name in images:
                 values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
             else:
                 values[name], placed = stage.input(array, view)
-                values |= {f"ld{letter(name)}": placed.ld, f"stride_{letter(name)}": placed.stride}
+                values |= pitches(name, placed)
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
-        values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
+        values |= pitches(name, placed)
         for workspace, size in workspace_bytes(self.source, request.sizes, stage.device).items():
-            # OpenCL keeps it until the kernels are through.
+            # OpenCL keeps it until the kernels have ended.
             values[workspace] = cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size)
         return values, result
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
-        """Enqueue every kernel that has something to do, in order; the events."""
+        """Enqueue, in order, every kernel with a non-empty grid. Returns the events."""
         events: list[cl.Event] = []
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         for number, groups in self.source.launches(sizes):
@@ -283,7 +270,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
 
 def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:
-    """Raises: ScheduleError for matrices that are larger than images of the device can be."""
+    """Raises: ScheduleError if a matrix is larger than the device's images can be."""
     most_wide, most_high = (device.image2d_max_width, device.image2d_max_height) if widths else (0, 0)
     problems = [
         f"{name} as an image is {widths[name]} wide and {heights[name]} high, more than the {most_wide}x{most_high} "

@@ -1,6 +1,6 @@
-"""What ptxas says of a CUDA source: the registers of each kernel, and what it spills. No GPU is needed.
+"""Registers and spills of a CUDA source's kernels, as ptxas reports them. Needs no GPU.
 
-nvcc is asked, or where there is none, NVRTC, which CuPy reaches.
+nvcc compiles the source, or NVRTC if there is no nvcc.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 
 from gemmgen.errors import DeviceError, ScheduleError, ToolError
-from gemmgen.runtime import require_nvrtc
+from gemmgen.runtime.nvrtc import Nvrtc, header_folders, nvrtc
 from gemmgen.source import Source
 from gemmgen.tools import find
 
 LOG_LINES = 40
-#: A kernel's numbers stand on the line after its name (NVRTC begins that with `ptxas .`), its registers further down.
+#: A kernel's spills are on the line after its name (NVRTC begins it with `ptxas .`), its registers further down.
 _PROPERTIES = re.compile(
     r"Function properties for (?P<name>\w+)\n[^\d\n]*(?P<stack>\d+) bytes stack frame, "
     r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads(?P<rest>.*?)(?=Function properties|\Z)",
@@ -29,11 +29,11 @@ _REGISTERS = re.compile(r"Used (\d+) registers")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a thread of a kernel gets.
+    """The resources of a kernel's thread.
 
     Attributes:
-        stack_bytes: of local memory: what is spilled, and arrays that are no registers.
-        stores, loads: bytes that spilling moves, as many as the text says; loops move them again and again.
+        stack_bytes: local memory, for spilled registers and arrays that are not in registers.
+        stores, loads: bytes of spill instructions in the code, each counted once; in loops they run repeatedly.
     """
 
     name: str
@@ -44,10 +44,9 @@ class Usage:
 
 
 def refuse_spills(source: Source, arch: str) -> None:
-    """Compile for an architecture such as `sm_90`, and throw the binary away.
+    """Compile for an architecture such as `sm_90`, and refuse kernels that spill. The binary is discarded.
 
-    Raises: ScheduleError for every kernel that needs more than registers; DeviceError where no compiler is there, or
-    it fails.
+    Raises: ScheduleError with every kernel that spills; DeviceError if there is no compiler, or if it fails.
     """
     problems = [_problem(usage, arch) for usage in usages(source, arch) if usage.stack_bytes or usage.stores]
     if problems:
@@ -64,7 +63,7 @@ def _problem(usage: Usage, arch: str) -> str:
 
 
 def usages(source: Source, arch: str) -> tuple[Usage, ...]:
-    """Of each kernel of the source, in ptxas' order. Raises: DeviceError."""
+    """The resources of each kernel of the source, in ptxas' order. Raises: DeviceError."""
     nvcc = find_nvcc()
     if nvcc is None:
         _require_nvrtc()
@@ -76,10 +75,10 @@ def usages(source: Source, arch: str) -> tuple[Usage, ...]:
 
 
 def parse(log: str) -> tuple[Usage, ...]:
-    """The kernels that a log of `ptxas -v` tells of."""
+    """The kernels in a log of `ptxas -v`."""
     found = []
     for match in _PROPERTIES.finditer(log):
-        if registers := _REGISTERS.search(match["rest"]):  # else it is a function that a kernel calls
+        if registers := _REGISTERS.search(match["rest"]):  # otherwise it is a function that a kernel calls
             stack, stores, loads = (int(match[key]) for key in ("stack", "stores", "loads"))
             found.append(Usage(match["name"], int(registers[1]), stack, stores, loads))
     return tuple(found)
@@ -115,12 +114,12 @@ def _ask_nvcc(nvcc: str, source: Source, arch: str) -> str:
 _REPAIR = "install it again, or remove it, so that NVRTC is asked"
 
 
-def _require_nvrtc() -> None:
+def _require_nvrtc() -> Nvrtc:
     try:
-        require_nvrtc()
+        return nvrtc()
     except DeviceError as error:
         raise DeviceError(
-            f"--strict asks ptxas, but there is no nvcc, and without CuPy's NVRTC nobody else: {problem}; or "
+            f"--strict asks ptxas, but there is no nvcc, and no NVRTC either: {problem}; or "
             'pip install "gemmgen[nvcc]"; or leave out --strict'
             for problem in error.problems
         ) from error
@@ -128,18 +127,13 @@ def _require_nvrtc() -> None:
 
 @cache
 def _ask_nvrtc(source: Source, arch: str) -> str:
-    from cupy.cuda import nvrtc
-
-    options = (*source.build_options, f"--gpu-architecture={arch}", "--ptxas-options=-v")
-    program = nvrtc.createProgram(source.text, f"{source.name}.cu", (), ())
+    compiler = _require_nvrtc()
+    folders = (f"-I{folder}" for folder in header_folders(compiler.version[0]))
+    options = (*source.build_options, f"--gpu-architecture={arch}", "--ptxas-options=-v", *folders)
     try:
-        nvrtc.compileProgram(program, options)
-        return str(nvrtc.getProgramLog(program))
-    except nvrtc.NVRTCError as error:
-        log = str(nvrtc.getProgramLog(program))
-        raise DeviceError(f"NVRTC does not compile {source.name} for {arch} ({error}); {_quoted(log)}") from error
-    finally:
-        nvrtc.destroyProgram(program)
+        return compiler.compile(source.text, source.name, options)[1]
+    except DeviceError as error:
+        raise DeviceError(f"NVRTC does not compile {source.name} for {arch}; {_quoted(str(error))}") from error
 
 
 def _quoted(log: str) -> str:

@@ -1,51 +1,57 @@
-"""A SYCL source, ready to be called with NumPy arrays or with arrays in USM."""
+"""`SyclKernel`: a SYCL source that can be called with NumPy arrays or with arrays in USM."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import Never, TypeVar, cast
+from typing import Never, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import I64
-from gemmgen.ir.numeric import element_type, numpy_dtype
-from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
+from gemmgen.ir.numeric import element_type
+from gemmgen.runtime.arrays import Request, pitches, value_of
+from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.kept import Kept, once
-from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped, stacked
-from gemmgen.runtime.operands import letter
-from gemmgen.runtime.overlaps import ArrayLike
+from gemmgen.runtime.calls import Factors, HostCall, written
+from gemmgen.runtime.lists import each_matrix, stacked
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import View, new_array
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, View, new_array
 from gemmgen.runtime.waiting import Pace, leave, under_way
-from gemmgen.source import EntryPoint, Source
+from gemmgen.source import Source
 
-#: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
-Matrix = TypeVar("Matrix")
-Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.generic]
 INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
-#: Kinds of launches whose durations are remembered.
+#: Sizes for which the duration of a launch is cached.
 PACES = 64
-NUMBERS = {"float32": FLOAT, "float64": DOUBLE, "complex64": FLOAT2, "complex128": DOUBLE2}
+#: The helper's kinds of numbers, by type.
+KINDS = {
+    "int32": INTEGER,
+    I64.name: LONG,
+    "float32": FLOAT,
+    "float64": DOUBLE,
+    "complex64": FLOAT2,
+    "complex128": DOUBLE2,
+}
+#: The arguments of kernels: numbers by name, and addresses by name.
+Placed: TypeAlias = tuple[dict[str, complex], dict[str, int]]
 
 
 class SyclKernel(CallableKernel[Never, Never, Never, Never]):
     """A kernel that can be called with arrays that are all NumPy's or all in USM. Safe to call from several threads.
 
-    NumPy's are used in place where the device reaches the host's memory, else copied to USM and back. Calls return
-    when the result is there: of arrays in USM a `UsmArray` where c was None.
+    NumPy arrays are used in place if the device can access the host's memory; otherwise they are copied to USM and
+    back. Calls return when the result is complete. For arrays in USM the result is a `UsmArray` if c was None.
 
     Attributes:
-        source: what was compiled, in the form `kernel`.
+        source: the source that was compiled, in the form `kernel`.
     """
 
     places = frozenset()
@@ -61,10 +67,10 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         """Choose the device and build at once.
 
         Args:
-            device: a number or part of a name (`gemmgen devices`); None for SYCL's default if that has what the
-                source requires. `ONEAPI_DEVICE_SELECTOR` says which there are.
+            device: a number or part of a name (`gemmgen devices`); None for SYCL's default if that has the required
+                features. `ONEAPI_DEVICE_SELECTOR` selects the visible devices.
 
-        Raises: DeviceError, ScheduleError with everything that is amiss.
+        Raises: DeviceError, ScheduleError with every problem.
         """
         kernel = cls(source, device)
         kernel.build()
@@ -72,32 +78,20 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     @property
     def device(self) -> SyclDeviceInfo:
-        """Where it runs."""
+        """The device on which it runs."""
         return self._own_device()
 
     def build(self) -> None:
-        """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
+        """Compile now, so that later calls need not. Raises: DeviceError, ScheduleError."""
         self._own_kernels()
 
     def empty(self, shape: tuple[int, int], order: str = "C", dtype: object = None) -> UsmArray:
-        """A matrix in shared USM, of A's type if none is said, which calls take without a copy; `numpy.asarray(x)` is
-        a view of it.
+        """A matrix in shared USM, which calls use without a copy. `numpy.asarray(x)` is a view of it. Its default type
+        is A's.
         """
         rows, cols = shape
         element = element_type(self.source.spec.dtype if dtype is None else dtype)
         return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
-
-    def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
-        """The transposed matrix, for a kernel whose operation that is.
-
-        Args:
-            a: [rows, cols], row-major.
-            out: [cols, rows], written in place; None allocates it.
-
-        Raises: SpecError, DeviceError, ScheduleError.
-        """
-        result, _ = self._times(self._transposition(a, out), 1)
-        return cast("Matrix", result)
 
     def time(
         self,
@@ -110,7 +104,7 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         iterations: int = 10,
         **operands: object,
     ) -> list[float]:
-        """Run several times on the same arrays; the seconds that the device took for each run.
+        """Run several times on the same arrays. Returns the device time of each run in seconds.
 
         Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
 
@@ -121,83 +115,64 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         _, nanoseconds = self._times(request, iterations)
         return [count * 1e-9 for count in nanoseconds]
 
-    # --- arguments --------------------------------------------------------------------------------
-
-    def _request(
-        self,
-        a: object,
-        b: object,
-        c: object,
-        alpha: complex | None,
-        beta: complex | None,
-        operands: Mapping[str, object],
-    ) -> Request:
-        found: list[str] = []
-        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
-        known = as_matrices(labelled(given) if spec.listed else given, found)
-        known = regrouped(given, known) if spec.listed else known
-        matrices, others = (known["a"], known["b"], known["c"]), {name: known[name] for name in operands}
-        check = check_listed if spec.listed else check_gemm
-        request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
-        return self._between.checked(replace(request, given=c) if spec.listed else request)
-
-    def _transposition(self, a: object, out: object) -> Request:
-        self._expect("transpose")
-        found: list[str] = []
-        known = as_matrices({"a": a, "out": out}, found)
-        if found:
-            raise SpecError(found)
-        return check_transpose(self.source.spec.dtype, known["a"], known["out"])
+    def _seen(self, arrays: Mapping[str, object], _output: str, problems: list[str], /) -> Mapping[str, object]:
+        return as_matrices(arrays, problems)
 
     # --- running ----------------------------------------------------------------------------------
+
+    def _prepared(
+        self, request: Request, factors: Factors, operands: Sequence[str], _queue: None, /
+    ) -> SyclCall | None:
+        found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
+        views = [found[name] for name in ("a", "b", "c", *operands)]
+        if request.on_device or request.lists or self.source.spec.listed or not all(view.span for view in views):
+            return None
+        queue = own_queue(self.device)
+        if not (queue.info.system and _stands(request)):
+            return None
+        values, _ = _values(request, {name: (0, view) for name, view in found.items()})
+        rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
+        names = ["a", "b", "c", *operands]
+        return SyclCall(
+            SyclLaunches(self.source, self._own_kernels(), queue, names, values, factors, rooms), queue, views
+        )
 
     def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
         return self._times(request, 1)[0], None
 
     def _times(self, request: Request, iterations: int) -> tuple[object, list[int]]:
-        """The result, and the nanoseconds of each run."""
+        """The result, and the device time of each run in nanoseconds."""
         kernels = self._own_kernels()
-        own, between = own_queue(self.device), self._between.elements(request.sizes)
+        own, workspaces = own_queue(self.device), self._workspace_sizes.elements(request.sizes)
         with under_way(), ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
                 if queue.handle != own.handle:
                     kernels = stack.enter_context(self._kernels_for(queue))
-                values, result = _in_place(request, queue)
+                (values, addresses), result = _in_place(request, queue)
             else:
                 queue, shares = own, own.info.system and _stands(request)
                 given = request
                 if request.lists and not shares:
                     request = stack.enter_context(stacked(request))
-                values, result = stack.enter_context(_shared(request) if shares else _copied(request, own))
+                context = _shared(request) if shares else _copied(request, own)
+                (values, addresses), result = stack.enter_context(context)
                 result = result if given.given is None else given.given
-            for workspace, elements in between:
-                memory = UsmArray(queue, 1, elements, "row", numpy_dtype(workspace.dtype))
-                stack.callback(memory.release)
-                values |= {workspace.name: _Address(memory.address)}
             if self.source.spec.listed:
-                values |= stack.enter_context(_addresses(request, values, queue))
+                addresses |= stack.enter_context(_lists(request, addresses, queue))
+            rooms = {w.name: n * w.dtype.size for w, n in workspaces}
+            launches = SyclLaunches(self.source, kernels, queue, list(addresses), values, (None, None), rooms)
+            pace = self._paces.get(tuple(request.sizes.values()), Pace)
+            launch = partial(launches.launch, tuple(addresses.values()), (None, None))
             try:
-                times = [self._launch(queue, kernels, values) for _ in range(iterations)]
+                times = [pace.wait(launch) for _ in range(iterations)]
             except KeyboardInterrupt:
                 leave(partial(helper().finish, queue.handle), (request, result), stack.pop_all().close)
                 raise
         return result, times
 
-    def _launch(self, queue: SyclQueue, kernels: int, values: Mapping[str, object]) -> int:
-        """Run every kernel that has something to do, one after the other; the nanoseconds that they took."""
-        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-        taken = 0
-        for number, (layers, down, across) in self.source.launches(sizes):
-            entry = self.source.entry_points[number]
-            arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
-            groups = 0 if entry.layers is None else layers, down, across
-            launch = partial(helper().launch, queue.handle, kernels, number, arguments, groups, entry.group)
-            taken += self._paces.get((number, *sizes.values()), Pace).wait(launch)
-        return taken
-
     def _loaded(self) -> int:
-        """The kernels in the device's own context, found there by `_own_kernels`."""
+        """The kernels in the device's default context, loaded by `_own_kernels`."""
         check_device(self.source, self.device)
         with under_way():
             return self._load(own_queue(self.device))
@@ -214,7 +189,7 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def _load(self, queue: SyclQueue) -> int:
         names = [entry.name for entry in self.source.entry_points]
-        # A file of the cache that the runtime does not take is made again.
+        # If the runtime refuses the cached file, the kernel is compiled again.
         for fresh in (False, True):
             kernels = helper().kernels(queue.handle, content(self.source, queue.info, fresh=fresh), names)
             if kernels is not None:
@@ -225,81 +200,75 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 # --- operands -------------------------------------------------------------------------------------
 
 
-def _resident(request: Request) -> dict[str, GpuMatrix]:
-    """The matrices that are touched: those without elements need not lie anywhere."""
-    found = {name: cast(GpuMatrix, array) for name, (array, view) in request.inputs.items() if view.span}
+def _resident(request: Request) -> dict[str, DeviceMatrix]:
+    """The matrices that are accessed. Empty matrices need no address."""
+    found = {name: cast(DeviceMatrix, array) for name, (array, view) in request.inputs.items() if view.span}
     name, output, _ = request.output
-    found |= {} if output is None else {name: cast(GpuMatrix, output)}
+    found |= {} if output is None else {name: cast(DeviceMatrix, output)}
     each = ((name, i, x) for name, matrices in request.lists.items() if name in found for i, x in enumerate(matrices))
-    return found | {f"{name}[{i}]": cast(GpuMatrix, x) for name, i, x in each}
+    return found | {f"{name}[{i}]": cast(DeviceMatrix, x) for name, i, x in each}
 
 
 @contextmanager
-def _addresses(request: Request, values: Mapping[str, object], queue: SyclQueue) -> Iterator[dict[str, object]]:
-    """The arrays of the matrices' addresses, in memory that is given back."""
+def _lists(request: Request, addresses: Mapping[str, int], queue: SyclQueue) -> Iterator[dict[str, int]]:
+    """Context with the arrays of the matrices' addresses, in memory that is freed afterwards."""
     with ExitStack() as stack:
-        out: dict[str, object] = {}
+        out: dict[str, int] = {}
         for name in "abc":
-            base = cast(_Address, values[name]).value
-            places = [base + x if isinstance(x, int) else _begin(x) for x in each_matrix(request, name)]
+            places = [addresses[name] + x if isinstance(x, int) else _begin(x) for x in each_matrix(request, name)]
             memory = UsmArray(queue, 1, len(places), "row", np.dtype(np.uint64))
             stack.callback(memory.release)
             np.asarray(memory)[...] = places
-            out[f"{name}_list"] = _Address(memory.address)
+            out[f"{name}_list"] = memory.address
         yield out
 
 
 def _begin(array: ArrayLike) -> int:
-    """Where an array is."""
-    return array.pointer if isinstance(array, GpuMatrix) else cast(Floats, array).ctypes.data
+    """The address of an array's first element."""
+    return array.pointer if isinstance(array, DeviceMatrix) else cast(Numbers, array).ctypes.data
 
 
-def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> dict[str, object]:
-    """Every argument by its name, from where matrices are and how they lie. The transpose kernel calls its result b."""
-    values: dict[str, object] = {**request.sizes, **request.scalars}
+def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> Placed:
+    """Every argument, from the matrices' addresses and layouts. The transpose kernel calls its result b."""
+    values: dict[str, complex] = {**request.sizes, **request.scalars}
+    addresses = {}
     for name, (address, view) in places.items():
         known = "b" if name == "out" else name
-        values |= {known: _Address(address), f"ld{letter(known)}": view.ld, f"stride_{letter(known)}": view.stride}
-    return values
+        values |= pitches(known, view)
+        addresses[known] = address
+    return values, addresses
 
 
-class _Address:
-    """An address, told apart from integer arguments."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-
-def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], object]:
-    """Arrays in USM as they are; the result allocated if there is none."""
-    places = {name: (cast(GpuMatrix, array).pointer, view) for name, (array, view) in request.inputs.items()}
+def _in_place(request: Request, queue: SyclQueue) -> tuple[Placed, object]:
+    """The arguments for arrays in USM, used in place. The result is allocated if none is given."""
+    places = {name: (cast(DeviceMatrix, array).pointer, view) for name, (array, view) in request.inputs.items()}
     name, output, view = request.output
     if output is None:
         made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
         return _values(request, {**places, name: (made.address, view)}), made
-    matrix = cast(GpuMatrix, output)
+    matrix = cast(DeviceMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view)}), request.given or matrix.array
 
 
 def _stands(request: Request) -> bool:
-    """Whether NumPy arrays begin on multiples of an element; to NumPy, half a complex number is enough."""
+    """Whether NumPy arrays are aligned to their elements' size. NumPy accepts half of a complex number's size."""
     arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
     arrays += [matrix for matrices in request.lists.values() for matrix in matrices]
-    return all(cast(Floats, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
+    return all(cast(Numbers, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
 
 
 @contextmanager
-def _shared(request: Request) -> Iterator[tuple[dict[str, object], object]]:
-    """NumPy arrays where they are, on a device that reaches the host's memory."""
+def _shared(request: Request) -> Iterator[tuple[Placed, object]]:
+    """The arguments for NumPy arrays, used in place, on a device that can access the host's memory."""
     name, output, view = request.output
-    result = cast(Floats, new_array(view)) if output is None else cast(Floats, output)
-    places = {x: (cast(Floats, array).ctypes.data, v) for x, (array, v) in request.inputs.items()}
+    result = new_array(view) if output is None else cast(Numbers, output)
+    places = {x: (cast(Numbers, array).ctypes.data, v) for x, (array, v) in request.inputs.items()}
     yield _values(request, {**places, name: (result.ctypes.data, view)}), result
 
 
 @contextmanager
-def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, object], object]]:
-    """NumPy arrays by way of USM, which is given back whatever happens."""
+def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[Placed, object]]:
+    """The arguments for copies of NumPy arrays in USM. The USM is freed in every case."""
     with ExitStack() as stack:
 
         def allocate(view: View) -> UsmArray:
@@ -312,13 +281,13 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, obje
             inside = np.asarray(allocate(view)).view(view.dtype)
             places[name] = inside.ctypes.data, view.without_gaps()
             if not view.span:
-                continue  # it is not to be read
+                continue  # the kernel must not read it
             # One matrix for a whole batch is there once.
             inside[...] = (
-                cast(Floats, array) if view.count != 1 else cast(Floats, array).reshape(-1, *view.shape[1:])[:1]
+                cast(Numbers, array) if view.count != 1 else cast(Numbers, array).reshape(-1, *view.shape[1:])[:1]
             )
         name, output, view = request.output
-        result = cast(Floats, new_array(view)) if output is None else cast(Floats, output)
+        result = new_array(view) if output is None else cast(Numbers, output)
         back = np.asarray(allocate(view)).view(view.dtype)
         if request.loads_output:
             back[...] = result
@@ -326,13 +295,131 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, obje
         result[...] = back
 
 
-def _argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> Argument:
-    if name not in values:
-        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
-    value = values[name]
-    if isinstance(value, _Address):
-        return Argument(kind=ADDRESS, address=value.value)
-    if kind == "int":
-        return Argument(kind=LONG if dtype == I64.name else INTEGER, integer=int(cast(float, value)))
-    number = cast(complex, value)
-    return Argument(kind=NUMBERS[dtype], number=number.real, imaginary=number.imag)
+# --- prepared calls -------------------------------------------------------------------------------
+
+
+class _Frame:
+    """The arguments of all kernels for one launch."""
+
+    __slots__ = ("arguments", "factors", "places", "rooms", "scalars")
+
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
+        #: Those of each kernel; and of all: the addresses with their numbers, the workspaces, and the factors by name.
+        self.arguments: list[ctypes.Array[Argument]] = []
+        self.places: list[tuple[Argument, int]] = []
+        self.rooms: list[tuple[Argument, str]] = []
+        self.scalars: list[tuple[Argument, str, str]] = []
+
+
+class SyclLaunches:
+    """All kernels of a product on one queue, with everything but addresses and factors filled in. Safe to use from
+    several threads: as on other devices, each takes a frame.
+
+    Args:
+        kernels: the helper's handle of the kernels.
+        names: the names of the arrays, in the order in which `launch` gets them.
+        values: the other arguments by name: integers, alpha and beta.
+        factors: alpha and beta as the caller passed them.
+        rooms: the bytes of each workspace.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        kernels: int,
+        queue: SyclQueue,
+        names: Sequence[str],
+        values: Mapping[str, complex],
+        factors: Factors,
+        rooms: Mapping[str, int],
+    ) -> None:
+        self._kernels, self._queue, self._names, self._values = kernels, queue, list(names), dict(values)
+        self._factors, self._rooms = factors, dict(rooms)
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        self._steps = []
+        for number, (layers, down, across) in source.launches(sizes):
+            entry = source.entry_points[number]
+            groups = (ctypes.c_size_t * 3)(0 if entry.layers is None else layers, down, across)
+            self._steps.append((number, entry, groups, (ctypes.c_size_t * 2)(*entry.group)))
+        self._frames: list[_Frame] = []
+
+    def launch(self, addresses: Sequence[int], factors: Factors) -> int:
+        """Run all kernels, in order, and wait for them. Returns their device time in nanoseconds.
+
+        Args:
+            factors: alpha and beta. They may be zero only if those were that the call was prepared with.
+
+        Raises: DeviceError; struct.error, OverflowError or TypeError for factors that the kernels' type does not hold.
+        """
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._new_frame()
+        for argument, index in frame.places:
+            argument.address = addresses[index]
+        if factors != frame.factors:
+            self._write_factors(frame, factors)
+        queue, taken = self._queue.handle, 0
+        memory = {name: helper().allocate(queue, max(1, size)) for name, size in self._rooms.items()}
+        try:
+            for argument, name in frame.rooms:
+                argument.address = memory[name]
+            for (number, _, groups, group), arguments in zip(self._steps, frame.arguments, strict=True):
+                taken += helper().launch(queue, self._kernels, number, arguments, groups, group)
+        finally:
+            for address in memory.values():
+                helper().free(queue, address)
+        self._frames.append(frame)
+        return taken
+
+    def _write_factors(self, frame: _Frame, factors: Factors) -> None:
+        known = {"alpha": factors[0], "beta": factors[1]}
+        for argument, name, dtype in frame.scalars:
+            if (value := known[name]) is not None:
+                written(value, dtype)  # raises, if the type does not hold it
+                _fill(argument, dtype, value)
+        frame.factors = factors
+
+    def _new_frame(self) -> _Frame:
+        frame = _Frame(self._factors)
+        for _, entry, _, _ in self._steps:
+            arguments = (Argument * len(entry.arguments))()
+            frame.arguments.append(arguments)
+            for argument, place in zip(entry.arguments, arguments, strict=True):
+                if argument.name in self._names:
+                    place.kind = ADDRESS
+                    frame.places.append((place, self._names.index(argument.name)))
+                elif argument.name in self._rooms:
+                    place.kind = ADDRESS
+                    frame.rooms.append((place, argument.name))
+                else:
+                    _fill(place, argument.dtype, cast(complex, value_of(entry, argument.name, self._values)))
+                    if argument.name in ("alpha", "beta"):
+                        frame.scalars.append((place, argument.name, argument.dtype))
+        return frame
+
+
+def _fill(argument: Argument, dtype: str, value: complex) -> None:
+    """Write a number."""
+    argument.kind = KINDS[dtype]
+    if argument.kind in (INTEGER, LONG):
+        argument.integer = int(value.real)
+    else:
+        argument.number, argument.imaginary = value.real, value.imag
+
+
+class SyclCall(HostCall):
+    """A prepared call with NumPy's arrays, on a device that reaches the host's memory."""
+
+    def __init__(self, launches: SyclLaunches, queue: SyclQueue, views: Sequence[View]) -> None:
+        super().__init__(views)
+        self._launches, self._queue, self._pace = launches, queue, Pace()
+
+    def compute(self, addresses: tuple[int, ...], factors: Factors, held: object) -> None:
+        with under_way():
+            try:
+                self._pace.wait(partial(self._launches.launch, addresses, factors))
+            except KeyboardInterrupt:
+                leave(partial(helper().finish, self._queue.handle), held)
+                raise

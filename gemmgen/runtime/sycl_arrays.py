@@ -1,4 +1,4 @@
-"""Matrices in SYCL's unified shared memory, whoever made them, by `__sycl_usm_array_interface__`. Never copied."""
+"""Arrays in SYCL's unified shared memory (USM), by `__sycl_usm_array_interface__`. Never copied."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import check_kinds
-from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.kept import once
+from gemmgen.runtime.cache import once
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, sycl_devices
 from gemmgen.runtime.sycl_library import helper
+from gemmgen.runtime.views import DeviceMatrix
 
 INTERFACE = "__sycl_usm_array_interface__"
-#: What a capsule with a `sycl::queue *` is called.
+#: The name of a capsule with a `sycl::queue *`.
 QUEUE_CAPSULE = b"SyclQueueRef"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SyclQueue:
-    """A queue of SYCL that measures time; `handle` is the helper's. Memory that was allocated by it keeps it."""
+    """A SYCL queue that measures time; `handle` is the helper's. Memory allocated by it keeps it alive."""
 
     handle: int
     info: SyclDeviceInfo
 
 
 def own_queue(info: SyclDeviceInfo) -> SyclQueue:
-    """A queue in the default context of the device's platform; one for each device, kept for good."""
+    """A queue in the default context of the device's platform; one for each device, never released."""
     return SyclQueue(_own_handle(info.number), info)
 
 
@@ -70,7 +70,7 @@ class UsmArray:
         self._finalizer = finalize(self, _free, queue, self.address)
 
     def release(self) -> None:
-        """Give the memory back, before the object goes."""
+        """Free the memory now, before the object is deleted."""
         self._finalizer()
 
     @property
@@ -89,12 +89,12 @@ def _free(queue: SyclQueue, address: int) -> None:
 
 
 def is_usm(value: object) -> bool:
-    """Whether it offers USM."""
+    """Whether `value` offers `__sycl_usm_array_interface__`."""
     return hasattr(type(value), INTERFACE) or hasattr(value, INTERFACE)
 
 
 def as_matrices(values: Mapping[str, object], problems: list[str]) -> dict[str, object]:
-    """Each value as a `GpuMatrix` where it offers USM; what is wrong with kinds of arrays is noted."""
+    """Each value in USM as a `DeviceMatrix`. Problems with kinds of arrays are added to `problems`."""
     wrapped = {name: _matrix(name, v, problems) if is_usm(v) else v for name, v in values.items()}
     kinds = {name: "USM" if is_usm(v) else "NumPy's" for name, v in values.items() if v is not None}
     if len(set(kinds.values())) > 1 and all(is_usm(v) or isinstance(v, np.ndarray | None) for v in values.values()):
@@ -131,19 +131,20 @@ def _matrix(name: str, value: object, problems: list[str]) -> object:
     address = int(pointer) + offset * dtype.itemsize
     if readonly and name in ("c", "out"):
         problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
-    return GpuMatrix(shape, strides, dtype, address, 0, "other", bool(readonly), value)
+    return DeviceMatrix(shape, strides, dtype, address, 0, "other", bool(readonly), value)
 
 
 @contextmanager
-def queue_of(matrices: Mapping[str, GpuMatrix], own: SyclQueue) -> Iterator[SyclQueue]:
-    """A queue whose context all the matrices belong to: the kernel's own, else one beside that of the arrays' library.
+def queue_of(matrices: Mapping[str, DeviceMatrix], own: SyclQueue) -> Iterator[SyclQueue]:
+    """Context with a queue to whose context all matrices belong: the kernel's own, or a new queue in the context of the
+    arrays' library.
 
-    Raises: SpecError for addresses that are no USM there.
+    Raises: SpecError for addresses that are not in USM there.
     """
     if not _strangers(matrices, own):
         yield own
         return
-    # A queue's capsule lives as long as this list.
+    # This list keeps the queues' capsules alive.
     capsules = [c for c in (_capsule(matrix.array) for matrix in matrices.values()) if c is not None]
     if not capsules:
         raise SpecError(_not_usm(_strangers(matrices, own), own))
@@ -161,7 +162,7 @@ def queue_of(matrices: Mapping[str, GpuMatrix], own: SyclQueue) -> Iterator[Sycl
     yield beside
 
 
-def _strangers(matrices: Mapping[str, GpuMatrix], queue: SyclQueue) -> list[str]:
+def _strangers(matrices: Mapping[str, DeviceMatrix], queue: SyclQueue) -> list[str]:
     return [name for name, matrix in matrices.items() if not helper().is_usm(queue.handle, matrix.pointer)]
 
 
@@ -174,7 +175,7 @@ def _not_usm(names: list[str], queue: SyclQueue) -> list[str]:
 
 
 def _capsule(array: object) -> object:
-    """The `sycl::queue *` that an array names, if it names one."""
+    """The capsule with the `sycl::queue *` of an array, if it has one."""
     owner = cast("Mapping[str, object]", getattr(array, INTERFACE)).get("syclobj")
     owner = getattr(owner, "sycl_queue", owner)
     make = getattr(owner, "_get_capsule", None)

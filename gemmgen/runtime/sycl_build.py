@@ -1,4 +1,4 @@
-"""From a SYCL source to code for a device: checked first, compiled in another process, kept on disk."""
+"""Build a SYCL source: check the device first, compile in a separate process, and keep the code on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemmgen.runtime.sycl_library import helper, version
 from gemmgen.runtime.sycl_worker import REFUSED
 from gemmgen.source import EntryPoint, Source
 
-#: Where an error is: `rtc_0.cpp:5:3: error: ...`.
+#: The position of an error in a log: `rtc_0.cpp:5:3: error: ...`.
 ERROR_LINE = re.compile(r"rtc_\d+\.cpp:(\d+):\d+: (?:fatal )?error")
 LOG_LINES = 40
 
@@ -27,9 +27,9 @@ def content(source: Source, info: SyclDeviceInfo, kind: str = "executable", fres
     """SYCLBIN with native code, or as an `object` with SPIR-V, from the cache or compiled now.
 
     Args:
-        fresh: whether what the cache holds is not to be trusted.
+        fresh: whether to ignore the cache.
 
-    Raises: DeviceError with the compiler's log and the lines it complains about.
+    Raises: DeviceError with the compiler's log and the lines of its errors.
     """
     question = _question(source, info, kind)
     kept = None if fresh else _cache.read(kind, question)
@@ -41,7 +41,7 @@ def content(source: Source, info: SyclDeviceInfo, kind: str = "executable", fres
 
 
 def _question(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
-    """Native code belongs to a device, its driver and, for a CPU, what that one can do."""
+    """The cache key. Native code depends on the device, its driver and, for a CPU, its instruction sets."""
     instructions = limits.instructions() if info.type == "cpu" else ""
     return digest(kind, source.name, source.text, version(), info.name, info.platform, info.driver, instructions)
 
@@ -65,7 +65,7 @@ def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
 def run_worker(
     device: int, name: str, kind: str, text: str, seconds: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """`sycl_worker` with a device, a kernel's name, a format and a source. Raises: subprocess.TimeoutExpired."""
+    """Run `sycl_worker` with a device, a kernel's name, a format and a source. Raises: subprocess.TimeoutExpired."""
     code = helper().file.fileno()
     command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(code), str(device), name, kind]
     return subprocess.run(
@@ -83,9 +83,9 @@ def build_failure(source: Source, info: SyclDeviceInfo, message: str) -> str:
 
 
 def check_device(source: Source, info: SyclDeviceInfo) -> None:
-    """Features, sub-group sizes, group size and local memory.
+    """Check features, sub-group sizes, group size and local memory.
 
-    Raises: DeviceError if the device can't do it at all, ScheduleError if another schedule fits; every problem.
+    Raises: DeviceError if the device can't run it at all, ScheduleError if another schedule fits; with every problem.
     """
     remedy = "choose another device (gemmgen devices) or a preset without it (gemmgen presets)"
     lacking = [

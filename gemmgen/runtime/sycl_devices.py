@@ -1,4 +1,4 @@
-"""SYCL's devices: what there is (`ONEAPI_DEVICE_SELECTOR` has its say), what each can do, and choosing one."""
+"""SYCL devices (those that `ONEAPI_DEVICE_SELECTOR` leaves visible): their properties, and the choice of one."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target, with_intel_registers
-from gemmgen.runtime import is_named, limits
+from gemmgen.ir.target import CPU_FEATURES, TARGETS, Target, with_intel_registers
+from gemmgen.runtime import limits
+from gemmgen.runtime.device import matching
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
 
 SyclDeviceLike: TypeAlias = object
-#: Spilled registers of a CPU land in its first-level cache: the limit there is only a guard against nonsense.
-CPU_REGISTER_BYTES = 65536
-#: Backends whose drivers know Intel's block reads.
+#: Backends whose drivers support Intel's block reads.
 BLOCK_READERS = ("ext_oneapi_level_zero", "ext_oneapi_level_zero_v2", "level_zero", "opencl")
 
 
 @dataclass(frozen=True, slots=True)
 class SyclDeviceInfo:
-    """A device and what it can do.
+    """A device and its properties.
 
     Attributes:
-        number: chooses it, among those that `ONEAPI_DEVICE_SELECTOR` leaves.
+        number: its index among the devices that `ONEAPI_DEVICE_SELECTOR` leaves visible.
         type: `cpu`, `gpu` or `accelerator`.
         usm: whether it has shared USM.
-        system: whether it reaches all of the host's memory, NumPy arrays too.
+        system: whether it can access all of the host's memory, including NumPy arrays.
         compiles: whether kernels can be compiled for it at run time.
         standard: whether SYCL's default selector chooses it.
-        fp16, fp64: whether it computes in those types.
-        units: how many groups run at a time.
-        vector_width: floats of a vector that a work-item computes on.
-        cache_bytes: of its cache, as it says; 0 where it says nothing.
+        fp16, fp64: whether it supports those types.
+        units: compute units: how many groups run at a time.
+        vector_width: the native vector width in floats.
+        cache_bytes: the size of its cache as reported; 0 if it reports none.
     """
 
     number: int
@@ -59,8 +58,13 @@ class SyclDeviceInfo:
         return f"{self.number}: {self.name} ({self.type}, {self.platform})"
 
     @property
+    def target(self) -> Target:
+        """The limits and features for the passes."""
+        return target_of(self)
+
+    @property
     def lacks(self) -> str | None:
-        """Why no kernel can be run there, or None."""
+        """Why no kernel can run on the device, or None."""
         if not self.compiles:
             return "its driver takes no kernels that are compiled at run time"
         return None if self.usm else "it has no shared USM"
@@ -75,7 +79,7 @@ def sycl_devices() -> tuple[SyclDeviceInfo, ...]:
 
 
 def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
-    """What brings a device: the environment's own CPU runtime may be there and not be seen."""
+    """How to get a device. The environment's own CPU runtime may be installed but not visible."""
     own = intel_cpu_library()
     if own is None or any("Intel" in device.platform for device in everything):
         return f"{INSTALL} brings one for the CPU"
@@ -93,7 +97,7 @@ def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
 
 
 def target_of(info: SyclDeviceInfo) -> Target:
-    """The limits and features that passes ask for."""
+    """The limits and features of a device, for the passes."""
     sizes = tuple(size for size in info.sub_group_sizes if size > 1)
     features = {"unaligned_vectors", "atomic_add", "address_lists"}
     features |= {name for name, there in (("fp16", info.fp16), ("fp64", info.fp64)) if there}
@@ -106,17 +110,8 @@ def target_of(info: SyclDeviceInfo) -> Target:
         return replace(target, cores=max(1, info.units))
     if info.type != "cpu":
         return with_intel_registers(target)
-    return replace(
-        target,
-        features=target.features | CPU_FEATURES,
-        register_bytes=CPU_REGISTER_BYTES,
-        sub_group_register_bytes=CPU_REGISTER_BYTES,
-        private_bytes=min(CPU_PRIVATE_BYTES, limits.stack_bytes() // 2),
-        vector_bytes=min(64, 4 * max(4, info.vector_width)),
-        cores=min(max(1, info.units), limits.processors()),
-        cache_bytes=info.cache_bytes,
-        maker=limits.maker(info.name),
-    )
+    target = replace(target, features=target.features | CPU_FEATURES)
+    return limits.of_cpu(target, info.units, min(64, 4 * max(4, info.vector_width)), info.cache_bytes)
 
 
 def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) -> SyclDeviceInfo:
@@ -126,7 +121,7 @@ def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) 
         device: its number or part of its name; None for SYCL's default if it has what is required, else for the first
             that has.
 
-    Raises: DeviceError, with the list of what there is.
+    Raises: DeviceError, with the list of all devices.
     """
     if isinstance(device, SyclDeviceInfo):
         return device
@@ -137,17 +132,8 @@ def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) 
             reasons = "; ".join(f"{d}: {d.lacks}" for d in everything)
             raise DeviceError(f"no SYCL device can run a kernel ({reasons}): {_remedy(everything)}")
         return min(usable, key=lambda d: (not requires <= target_of(d).features, not d.standard, d.number))
-    if isinstance(device, bool) or not isinstance(device, int | str):
-        raise DeviceError(
-            f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
-        )
-    if isinstance(device, str) and not device.isdecimal():
-        found = [d for d in everything if is_named(device, d.name)]
-    else:
-        found = [d for d in everything if d.number == int(device)]
-    there = "; ".join(map(str, everything))
-    if not found:
-        raise DeviceError(f"no SYCL device matches {device!r}: choose by number or part of a name among {there}")
-    if (lacks := found[0].lacks) is not None:
-        raise DeviceError(f"{found[0]} can't run kernels, as {lacks}: choose another among {there}")
-    return found[0]
+    found = matching(device, everything, "SYCL device")
+    if (lacks := found.lacks) is not None:
+        there = "; ".join(map(str, everything))
+        raise DeviceError(f"{found} can't run kernels, as {lacks}: choose another among {there}")
+    return found

@@ -1,13 +1,13 @@
-"""The SYCL runtime that pip installed, and the helper through which it is reached: built once, kept, loaded by ctypes.
+"""The SYCL runtime that pip installed, and the helper that calls it: built once, cached, loaded by ctypes.
 
-What was found out about the wheels (2026.2, by `UR_LOG_LOADER`):
+Two properties of the wheels matter (2026.2, seen by `UR_LOG_LOADER`):
 
-- `libsycl.so` finds OpenCL devices through the wheel's `libOpenCL.so.1`, which is linked to `libsvml.so` and others but
-  carries no path to them. They are loaded here first, each by its own path, after which their names are known. Left
-  to itself it only works where the Level Zero adapter happens to have loaded them, so not with
+- `libsycl.so` finds OpenCL devices through the wheel's `libOpenCL.so.1`, which is linked to `libsvml.so` and others
+  without a path to them. So they are loaded here first, each by its own path; then the linker knows their names.
+  Without this, OpenCL devices are found only if the Level Zero adapter has loaded these libraries before, so not with
   `ONEAPI_DEVICE_SELECTOR=opencl:cpu`.
-- That loader is Khronos' and reads `OCL_ICD_FILENAMES` (one or several libraries, beside those of
-  /etc/OpenCL/vendors) when it is first used. The environment's CPU runtime is named there for just so long.
+- That loader is Khronos' and reads `OCL_ICD_FILENAMES` (one or several libraries, in addition to those of
+  /etc/OpenCL/vendors) when it is first used. The variable names the environment's CPU runtime during that call only.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from pathlib import Path
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import icd
-from gemmgen.runtime.cache import DiskCache, digest, in_memory, loadable
-from gemmgen.runtime.kept import once
+from gemmgen.runtime.cache import DiskCache, digest, in_memory, loadable, once
 
-#: What brings the runtime, the compiler of kernels and a CPU device at once.
+#: Installs the runtime, the kernel compiler and a CPU device.
 INSTALL = 'pip install "gemmgen[sycl]"'
 DISTRIBUTION, CPU_DISTRIBUTION = "intel-sycl-rt", "intel-opencl-rt"
 ICDS = "OCL_ICD_FILENAMES"
-#: In the order in which they need one another; those that are missing are left to the loader.
+#: Libraries in the order of their dependencies. Missing ones are left to the loader.
 LIBRARIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libOpenCL.so.1", "libsycl.so")
-#: It only passes calls on: optimising it would take longer than it could save.
+#: The helper only forwards calls. Optimising it would take longer than it saves.
 FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC")
 
 _lock = threading.Lock()
@@ -46,7 +45,7 @@ _cache = DiskCache("sycl")
 
 @once
 def library() -> Path:
-    """`libsycl.so` of the running environment. Raises: DeviceError with the command that brings it."""
+    """`libsycl.so` of the running environment. Raises: DeviceError with the command that installs it."""
     if sys.platform != "linux":
         raise DeviceError(f"SYCL kernels are run from Python on Linux only, and this is {sys.platform}: use opencl")
     candidates = [Path(sys.prefix, "lib", "libsycl.so")]
@@ -62,7 +61,7 @@ def library() -> Path:
 
 
 def version() -> str:
-    """Of the SYCL runtime and of the CPU device's: what compiled kernels depend on."""
+    """The versions of the SYCL runtime and of the CPU runtime, on which compiled kernels depend."""
     parts = []
     for name in (DISTRIBUTION, CPU_DISTRIBUTION):
         try:
@@ -143,10 +142,10 @@ class Argument(ctypes.Structure):
 
 
 class Helper:
-    """The helper's functions. Handles are addresses; failures are DeviceErrors with what the runtime said.
+    """The helper's functions. Handles are addresses. Failures are DeviceErrors with the runtime's message.
 
     Attributes:
-        file: its code, open as long as it is loaded, for processes that this one starts.
+        file: the helper's code, open as long as it is loaded, for processes that this one starts.
     """
 
     def __init__(self, file: FileIO) -> None:
@@ -159,7 +158,7 @@ class Helper:
             getattr(self._library, f"gemmgen_{name}").restype = ctypes.c_void_p
 
     def text(self) -> str:
-        """What the last call of this thread had to say."""
+        """The message of this thread's last call."""
         address = int(self._library.gemmgen_text())
         return ctypes.string_at(address).decode(errors="replace").strip()
 
@@ -177,7 +176,7 @@ class Helper:
     def compile(
         self, device: int, source: str, name: str, as_object: bool = False, options: Sequence[str] = ()
     ) -> tuple[bytes | None, str]:
-        """SYCLBIN (native code, or as an object SPIR-V), or None; and the compiler's log."""
+        """SYCLBIN (with native code; as an object with SPIR-V), or None; and the compiler's log."""
         texts = source.encode(), name.encode()
         listed = "".join(f"{option}\n" for option in options).encode()
         if self._library.gemmgen_compile(ctypes.c_size_t(device), *texts, int(as_object), listed):
@@ -191,19 +190,19 @@ class Helper:
         return self._handle(self._library.gemmgen_queue(ctypes.c_size_t(device)), "no queue")
 
     def queue_beside(self, other: int) -> int:
-        """A queue in the context of another."""
+        """A new queue in the context of another queue."""
         return self._handle(self._library.gemmgen_queue_beside(ctypes.c_void_p(other)), "no queue")
 
     def finish(self, queue: int) -> None:
-        """Wait for all that is queued; what went wrong concerns nobody any more."""
+        """Wait for all queued work. Errors are ignored."""
         self._library.gemmgen_finish(ctypes.c_void_p(queue))
 
     def free_queue(self, queue: int) -> None:
-        """Let a queue go."""
+        """Release a queue."""
         self._library.gemmgen_free_queue(ctypes.c_void_p(queue))
 
     def free_kernels(self, kernels: int) -> None:
-        """Let kernels go."""
+        """Release kernels."""
         self._library.gemmgen_free_kernels(ctypes.c_void_p(kernels))
 
     def device_of(self, queue: int) -> int:
@@ -214,22 +213,22 @@ class Helper:
         return number.value
 
     def kernels(self, queue: int, content: bytes, names: Sequence[str]) -> int | None:
-        """Kernels out of SYCLBIN, or None: `text` says why."""
+        """The kernels of a SYCLBIN, or None. `text` has the reason."""
         size, listed = ctypes.c_size_t(len(content)), "".join(f"{name}\n" for name in names).encode()
         handle = self._library.gemmgen_kernels(ctypes.c_void_p(queue), content, size, listed)
         return None if handle is None else int(handle)
 
     def allocate(self, queue: int, size: int) -> int:
-        """Shared USM, in bytes."""
+        """Allocate shared USM; `size` in bytes."""
         memory = self._library.gemmgen_allocate(ctypes.c_void_p(queue), ctypes.c_size_t(size))
         return self._handle(memory, f"{size:,} B of USM can't be had; use smaller matrices")
 
     def free(self, queue: int, memory: int) -> None:
-        """Give shared USM back."""
+        """Free shared USM."""
         self._library.gemmgen_free(ctypes.c_void_p(queue), ctypes.c_void_p(memory))
 
     def is_usm(self, queue: int, address: int) -> bool:
-        """Whether an address lies in USM of the queue's context."""
+        """Whether an address is in USM of the queue's context."""
         return bool(self._library.gemmgen_usm_type(ctypes.c_void_p(queue), ctypes.c_void_p(address)))
 
     def launch(
@@ -237,20 +236,19 @@ class Helper:
         queue: int,
         kernels: int,
         number: int,
-        arguments: Sequence[Argument],
-        groups: tuple[int, int, int],
-        group: tuple[int, int],
+        arguments: ctypes.Array[Argument],
+        groups: ctypes.Array[ctypes.c_size_t],
+        group: ctypes.Array[ctypes.c_size_t],
     ) -> int:
-        """Run one of the kernels and wait for it; the nanoseconds that the device took.
+        """Run one of the kernels and wait for it. Returns the device time in nanoseconds.
 
         Args:
-            groups: along (layers, rows, columns); 0 layers for a kernel of two dimensions.
+            groups: three, along (layers, rows, columns); 0 layers for a kernel of two dimensions.
+            group: two, along (rows, columns).
         """
-        listed = (Argument * len(arguments))(*arguments)
         taken = ctypes.c_uint64()
         where = ctypes.c_void_p(queue), ctypes.c_void_p(kernels), ctypes.c_size_t(number)
-        ranges = (ctypes.c_size_t * 3)(*groups), (ctypes.c_size_t * 2)(*group)
-        if self._library.gemmgen_launch(*where, listed, len(arguments), *ranges, ctypes.byref(taken)):
+        if self._library.gemmgen_launch(*where, arguments, len(arguments), groups, group, ctypes.byref(taken)):
             raise DeviceError(f"the kernel failed: {self.text()}")
         return taken.value
 
@@ -262,7 +260,7 @@ class Helper:
 
 @contextmanager
 def _cpu_visible() -> Iterator[None]:
-    """While it lasts, the first use of OpenCL by SYCL finds the environment's own CPU runtime too."""
+    """Context in which SYCL's first use of OpenCL finds the environment's own CPU runtime as well."""
     own = icd.intel_cpu_library()
     known = any(Path(name).name.startswith(icd.LIBRARY) for name in icd.vendor_files().values())
     if os.environ.get(ICDS) or own is None or known:
@@ -282,7 +280,7 @@ def helper() -> Helper:
 
 
 def started(code: FileIO) -> Helper:
-    """The helper of a file, which has found the devices. Raises: DeviceError."""
+    """The helper, loaded from a file, after it has enumerated the devices. Raises: DeviceError."""
     loaded = Helper(code)
     loaded.devices()  # in the environment that shows them all
     return loaded

@@ -1,9 +1,9 @@
-"""Compiles one kernel in a process of its own:
+"""Compile one kernel in a separate process:
 `python -m gemmgen.runtime.sycl_worker HELPER DEVICE NAME FORMAT < source`.
 
-HELPER is the descriptor of the helper's code, which the process that starts this one has loaded. The run-time compiler
-ends the process that it crashes in; that one shall not be the user's. Writes SYCLBIN to standard output and the
-compiler's log to standard error; exit code 3 where the compiler refuses.
+If the run-time compiler crashes, it ends its process, which must not be the user's. HELPER is the descriptor of the
+helper's code, which the starting process has loaded. SYCLBIN goes to standard output, the compiler's log to standard
+error. Exit code 3 if the compiler refuses the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REFUSED, UNUSABLE = 3, 4
 def main() -> int:
     """The exit code."""
     code, device, name, kind = sys.argv[1:]
-    # What the runtime prints by itself must not come between the bytes.
+    # The runtime's own output must not mix with the bytes.
     out = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -1,8 +1,9 @@
-"""The kernels of one request: one that takes any matrices, and twins for those that keep a promise unasked.
+"""The variants of one CUDA kernel: a general one for any matrices, and variants with assumptions and fewer guards.
 
-A kernel whose vectors need alignment asks `ld % 4 == 0` in its main loop, and whether a tile ends inside the matrix,
-which costs 2 to 9 % (`benchmarks/NOTES.md`). A twin has the promise in its spec (`GemmSpec.ld_multiple`, `multiple_of`)
-and no such question; else it is the same schedule. Which of them a call runs is chosen here and nowhere else.
+A kernel whose vectors need alignment has guards in its main loop: `ld % 4 == 0`, and whether a tile ends inside the
+matrix. They cost 2 to 9 % (`docs/notebook/float32.md`). A variant has the assumption in its spec
+(`GemmSpec.ld_multiple`, `multiple_of`) and no such guards; the schedule is the same. Only this module chooses the
+variant for a call.
 """
 
 from __future__ import annotations
@@ -11,59 +12,61 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from math import lcm
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from gemmgen.runtime.arrays import Request, pitch_problems
-from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix
-from gemmgen.schedule import Schedule
+from gemmgen.runtime.cuda_arrays import ALIGNMENT
+from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
+if TYPE_CHECKING:
+    from gemmgen.schedule import Schedule
+
 
 class Variants:
-    """The sources of one spec and schedule for a target of CUDA. Safe to use from several threads.
+    """The sources of one spec and schedule for a CUDA target. Safe to use from several threads.
 
     Args:
-        emit: makes the source of a spec with that schedule; what it raises, `choose` does.
-        exact: whether the spec's promises are meant as they stand, so that there is no twin.
-        transposed: whether it is computed as C^T = B^T A^T, so that a tile's rows are columns of C.
-
-    Attributes:
-        general: the source for whatever the spec takes.
+        general: the source for any matrices of the spec.
+        promised: the specs of the variants, the one with the strongest assumptions first.
+        emit: makes the source of a spec with that schedule. `choose` raises what it raises.
     """
 
-    def __init__(
-        self,
-        spec: GemmSpec,
-        schedule: Schedule,
-        emit: Callable[[GemmSpec], Source],
-        exact: bool = False,
-        transposed: bool = False,
-    ) -> None:
-        self._emit = emit
-        self.general = emit(spec)
-        # Where no vector needs alignment, nothing is asked that a promise could answer.
-        asks = not exact and spec.ld_multiple == 1 and self.general.alignment > spec.dtype.size
-        #: The specs of the twins, the one that is promised most first.
-        self.promised = promises(spec, schedule, transposed) if asks else ()
+    def __init__(self, general: Source, promised: tuple[GemmSpec, ...], emit: Callable[[GemmSpec], Source]) -> None:
+        self.general, self.promised, self._emit = general, promised, emit
         self._twins: dict[GemmSpec, Source] = {}
         self._lock = threading.Lock()
 
     def choose(self, request: Request) -> Source:
-        """The source for a call: the first twin whose promise the matrices keep, or else the general one."""
+        """The source for a call: the first variant whose assumptions hold for the matrices, or else the general one."""
         spec = next((spec for spec in self.promised if keeps_promise(request, spec)), None)
         return self.general if spec is None else self.twin(spec)
 
     def twin(self, spec: GemmSpec) -> Source:
-        """The source with a promise; emitted when first asked for."""
+        """The source of a variant, emitted at its first use."""
         with self._lock:
             if spec not in self._twins:
                 self._twins[spec] = self._emit(spec)
             return self._twins[spec]
 
 
+def variants_of(
+    general: Source, schedule: Schedule, exact: bool = False, transposed: bool = False
+) -> tuple[GemmSpec, ...]:
+    """The specs of the variants of a source; none if no vector needs alignment, so that no assumption helps.
+
+    Args:
+        exact: whether the spec's assumptions are final, so that there are no variants.
+        transposed: whether C^T = B^T A^T is computed, so that a tile's rows are columns of C.
+    """
+    spec = general.spec
+    asks = not exact and spec.ld_multiple == 1 and general.alignment > spec.dtype.size
+    return promises(spec, schedule, transposed) if asks else ()
+
+
 def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tuple[GemmSpec, ...]:
-    """What a spec could be promised besides: aligned lines and whole tiles, or aligned lines alone."""
+    """Specs with more assumptions: aligned lines and whole tiles, or aligned lines only."""
     aligned = replace(spec, ld_multiple=ALIGNMENT // spec.dtype.size)
     if any(size is not None for size in (spec.m, spec.n, spec.k)):
         return (aligned,)
@@ -74,13 +77,13 @@ def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tu
 
 
 def keeps_promise(request: Request, spec: GemmSpec) -> bool:
-    """Whether sizes, leading dimensions and addresses are what a twin needs; a c to be allocated is aligned."""
+    """Whether sizes, leading dimensions and addresses meet a variant's assumptions. A c to be allocated is aligned."""
     if any(request.sizes[axis] % unit for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1):
         return False
     name, output, view = request.output
-    inputs = {x: request.inputs[x] for x in ("a", "b")}  # an epilogue's are read element by element
+    inputs = {x: request.inputs[x] for x in ("a", "b")}  # arrays of an epilogue are read element by element
     if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec.ld_multiple):
         return False
     given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
     given += [matrix for matrices in request.lists.values() for matrix in matrices]
-    return all(cast(GpuMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)
+    return all(cast(DeviceMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)

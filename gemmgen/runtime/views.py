@@ -1,4 +1,6 @@
-"""How matrices lie in memory: NumPy's arrays, pyopencl's and those of a GPU alike; no device needed."""
+"""The memory layout of matrices (`View`), and whether two arrays share an element. For arrays of NumPy, of pyopencl and
+of a GPU; needs no device.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeGuard
+from typing import Literal, Protocol, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,27 +16,75 @@ import numpy.typing as npt
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import FLOAT8, DType
 from gemmgen.ir.numeric import numpy_dtype, numpy_name
-from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.overlaps import ArrayLike
 from gemmgen.spec import Order
 
+#: An array's library.
+Maker = Literal["cupy", "torch", "other"]
 #: Kernels index with 32-bit integers.
 LIMIT = 2**31
 _SHAPES = {2: "rows, cols", 3: "batch, rows, cols"}
 
 
+class ArrayLike(Protocol):
+    """The common members of NumPy and pyopencl arrays."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[np.generic]: ...
+
+
+class _DeviceArray(ArrayLike, Protocol):
+    """The members of a pyopencl array that give its memory."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def base_data(self) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMatrix:
+    """An array in memory that a device accesses: a CUDA GPU's memory, or USM.
+
+    Attributes:
+        strides: in bytes.
+        pointer: the address of its first element.
+        device: the GPU's number; 0 for USM.
+        maker: the array's library, and so the result's.
+        array: the object that the caller passed.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    pointer: int
+    device: int
+    maker: Maker = "other"
+    readonly: bool = False
+    array: object = field(default=None, repr=False, compare=False)
+
+
+def loaded(module: str, name: str, value: object) -> bool:
+    """Whether `value` is an instance of a module's class, without importing the module."""
+    there = sys.modules.get(module)
+    return there is not None and isinstance(value, cast("type", getattr(there, name, ())))
+
+
 class SpanError(SpecError):
-    """Matrices that a kernel can't span, and nothing else that is wrong with a call."""
+    """A matrix exceeds the kernel's index range. Nothing else is wrong with the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A matrix as it lies in memory: `slow` lines of `fast` neighbouring elements, `ld` elements apart.
+    """The memory layout of a matrix: `slow` lines of `fast` contiguous elements, `ld` elements apart.
 
     Attributes:
-        dtype: of the elements, as NumPy has it.
-        count: matrices of a batch, `stride` elements apart; None for one that is of no batch. One that serves all of a
-            batch has count 1 and stride 0.
+        dtype: NumPy's type of the elements.
+        count: matrices of a batch, `stride` elements apart; None without a batch. A matrix that serves all products of
+            a batch has count 1 and stride 0.
     """
 
     rows: int
@@ -47,7 +97,7 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As its array has it."""
+        """The array's shape."""
         return (self.rows, self.cols) if self.count is None else (self.count, self.rows, self.cols)
 
     @property
@@ -65,55 +115,59 @@ class View:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last, both included, of all matrices together; 0 where there are none."""
+        """Elements from the first to the last, both included, of all matrices together; 0 if it is empty."""
         if self.count == 0 or not self.span_of_one:
             return 0
         return ((self.count or 1) - 1) * self.stride + self.span_of_one
 
     @property
     def span_of_one(self) -> int:
-        """The same of one matrix."""
+        """The span of one matrix."""
         return (self.slow - 1) * self.ld + self.fast if self.slow and self.fast else 0
 
     @property
     def packed(self) -> bool:
-        """Whether no gap lies between the lines, nor between matrices."""
+        """Whether there is no gap between lines, nor between matrices."""
         return (self.ld == self.fast or self.slow == 1) and self.without_gaps().stride == self.stride
 
     def without_gaps(self) -> View:
-        """The same matrices, packed."""
+        """The same matrices without gaps."""
         step = self.slow * self.fast if (self.count or 1) > 1 else 0
         return replace(self, ld=max(1, self.fast), stride=step)
 
     def each(self) -> Iterator[tuple[int, View]]:
-        """Where each matrix begins, in elements, and the matrix by itself."""
+        """The offset of each matrix in elements, and the view of the single matrix."""
         one = replace(self, count=None, stride=0)
         return ((index * self.stride, one) for index in range(1 if self.count is None else self.count))
 
 
 def is_device_array(value: object) -> bool:
-    """Whether it is a `GpuMatrix` or a `pyopencl.array.Array`, without importing that module."""
-    if isinstance(value, GpuMatrix):
+    """Whether `value` is a `DeviceMatrix` or a `pyopencl.array.Array`, without importing pyopencl."""
+    if isinstance(value, DeviceMatrix):
         return True
     module = sys.modules.get("pyopencl.array")
     return module is not None and isinstance(value, module.Array)
 
 
 def is_array(value: object) -> TypeGuard[ArrayLike]:
-    """Whether it is an array that a kernel could take."""
+    """Whether `value` is an array of a kind that kernels take."""
     return isinstance(value, np.ndarray) or is_device_array(value)
 
 
 def new_view(rows: int, cols: int, order: Order, dtype: DType | str, count: int | None = None) -> View:
-    """A matrix, or a batch of them, without gaps."""
+    """The view of a matrix, or of a batch, without gaps."""
     return View(rows, cols, order, 1, numpy_dtype(dtype), count).without_gaps()
 
 
+def stored_shape(view: View) -> tuple[int, ...]:
+    """The shape of an array in whose order of elements the matrices lie."""
+    return view.shape if view.order == "row" else (*view.shape[:-2], view.cols, view.rows)
+
+
 def new_array(view: View) -> npt.NDArray[np.generic]:
-    """A NumPy array without gaps, of no particular content."""
-    if view.order == "row":
-        return np.empty(view.shape, view.dtype)
-    return np.empty((*view.shape[:-2], view.cols, view.rows), view.dtype).swapaxes(-1, -2)
+    """An uninitialised NumPy array without gaps."""
+    made = np.empty(stored_shape(view), view.dtype)
+    return made if view.order == "row" else made.swapaxes(-1, -2)
 
 
 def shape(array: ArrayLike) -> str:
@@ -130,7 +184,7 @@ def check_view(
     order_option: str = "",
     ranks: tuple[int, ...] = (2,),
 ) -> View | None:
-    """How a matrix of `order` lies in memory, or None with the reasons why a kernel can't take it.
+    """The view of a matrix of `order`, or None, with the problems added why a kernel can't take it.
 
     Args:
         ranks: how many dimensions it may have: 2, or 3 for a batch.
@@ -160,17 +214,17 @@ def check_view(
 
 
 def _is_bits(found: np.dtype[np.generic], wanted: DType | str) -> bool:
-    """Whether elements of a byte are taken for 8-bit floats, which CuPy and most protocols lack."""
+    """Whether an array of bytes is taken for 8-bit floats, which CuPy and most protocols lack."""
     return found == np.uint8 and str(wanted) in map(str, FLOAT8)
 
 
 def _count(array: ArrayLike, step: int) -> int:
-    """How many matrices there are in memory: one where it serves all."""
+    """The number of matrices in memory: 1 if one matrix serves all products."""
     return int(array.shape[0]) if step or (len(array.shape) == 3 and not array.shape[0]) else 1
 
 
 def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:
-    """Elements from one matrix to the next; 0 where it is the same one for all, or there is none."""
+    """Elements from one matrix to the next; 0 if one matrix serves all products, or if there is none."""
     if len(array.shape) == 2 or array.shape[0] == 1 or 0 in array.shape:
         return 0
     step, left = divmod(array.strides[0], array.dtype.itemsize)
@@ -183,7 +237,7 @@ def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:
 def leading_dimension(array: ArrayLike, order: Order) -> int | None:
     """Elements between neighbours along the slow axis; None if the strides are not those of `order`.
 
-    The stride of an axis of extent 1 is never used, so it may be anything; that of an empty matrix neither.
+    The stride of an axis of extent 1 is never used, so it may have any value. So may the strides of an empty matrix.
     """
     size = array.dtype.itemsize
     if 0 in array.shape:
@@ -201,7 +255,7 @@ def leading_dimension(array: ArrayLike, order: Order) -> int | None:
 
 
 def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str) -> str:
-    """The sentence for strides that no leading dimension describes."""
+    """The message for strides that no leading dimension describes."""
     maker = "np.ascontiguousarray" if order == "row" else "np.asfortranarray"
     remedy = f"pass {maker}({name})"
     if is_device_array(array):
@@ -213,7 +267,7 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
 
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Raises: SpanError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
+    """Check that the kernel's 32-bit indices, or a lower limit, span each matrix. Raises: SpanError."""
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "
@@ -223,3 +277,56 @@ def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingPr
     )
     if problems := list(too_long):
         raise SpanError(problems)
+
+
+# --- whether two arrays share an element ----------------------------------------------------------
+
+
+def meets_itself(array: ArrayLike) -> bool:
+    """Whether two elements of an array may share memory: unless each stride exceeds the extent of all shorter ones."""
+    if 0 in array.shape:
+        return False
+    reach = array.dtype.itemsize
+    for step, extent in sorted((abs(s), e) for s, e in zip(array.strides, array.shape, strict=True) if e > 1):
+        if step < reach and len(array.shape) > 2:
+            return True
+        reach += (extent - 1) * step
+    return False
+
+
+def overlap(x: ArrayLike, y: ArrayLike) -> bool:
+    """Whether two arrays share an element. The answer is yes if the exact test would take long."""
+    (memory_x, outline_x), (memory_y, outline_y) = outline(x), outline(y)
+    if memory_x != memory_y or not np.may_share_memory(outline_x, outline_y):
+        return False
+    try:
+        # The stub allows only two of the limits that NumPy takes.
+        return bool(np.shares_memory(outline_x, outline_y, max_work=cast("Literal[0]", 10_000)))
+    except (RuntimeError, ValueError, OverflowError):
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A device array as if it were at a host address, for NumPy's overlap tests. Nothing is ever read there."""
+
+    __array_interface__: dict[str, object]
+
+
+def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
+    """A number for the memory that holds an array (0 for the host's), and its position there as a NumPy array."""
+    if isinstance(array, np.ndarray):
+        return 0, array
+    if isinstance(array, DeviceMatrix):
+        memory, address = -1 - array.device, array.pointer
+    else:
+        device_array = cast(_DeviceArray, array)
+        memory, address = getattr(device_array.base_data, "int_ptr", id(array)), (1 << 30) + device_array.offset
+    place = {
+        "version": 3,
+        "data": (address, True),
+        "shape": array.shape,
+        "strides": array.strides,
+        "typestr": f"|V{array.dtype.itemsize}",  # NumPy may not accept its own name for others' types
+    }
+    return memory, np.asarray(_Outline(place))

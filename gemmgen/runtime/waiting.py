@@ -1,15 +1,15 @@
-"""Waiting for kernels: short ones as quickly as can be, long ones so that Ctrl-C is heard; and how a process ends while
+"""Wait for kernels: short ones with the least delay, long ones interruptible by Ctrl-C. And end the process while
 kernels run.
 
-What was found out (Python 3.11, pyopencl 2026.1, Intel's CPU runtime 2026.2):
+Facts on which this is based (Python 3.11, pyopencl 2026.1, Intel's CPU runtime 2026.2):
 
-- A wait in C can't be interrupted: Python looks at signals when it returns. No kernel can be stopped.
-- A thread that waits for a CPU's kernel computes a part of it. Where it polls instead, 1024 cubed takes 25 ms on two
-  cores in place of 10. So a thread of its own waits for what takes long, and Python's main thread sleeps until that is
-  through, or Ctrl-C comes.
-- When Python ends, it ends daemon threads where they come back from C (`pthread_exit`). Between functions of C++, such
-  as pyopencl's, that calls `std::terminate`; ctypes' functions are of C. Then destructors of the OpenCL runtime run,
-  and those abort the process while a kernel is still running.
+- A wait in C can't be interrupted, since Python handles signals only when it returns. No kernel can be stopped.
+- A thread that waits for a CPU's kernel computes a part of it. If the thread polls instead, 1024 cubed takes 25 ms on
+  two cores instead of 10. So a separate thread waits for long kernels, and Python's main thread sleeps until that
+  thread ends, or Ctrl-C is pressed.
+- When Python ends, it ends daemon threads as they return from C (`pthread_exit`). Inside C++ functions, such as
+  pyopencl's, this calls `std::terminate`. ctypes' functions are C. Then the destructors of the OpenCL runtime run, and
+  they abort the process if a kernel is still running.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-#: Seconds of a wait that need not be interrupted.
+#: Waits of up to so many seconds need not be interruptible.
 SHORT = 0.05
-#: Seconds that the end of a process waits for calls in daemon threads.
+#: How long the end of the process waits for calls in daemon threads, in seconds.
 _GRACE = 1.0
 
-#: Threads, beside the main one, that are inside of a call.
+#: Threads other than the main one that are inside a call.
 _under_way: set[int] = set()
-#: Threads that wait for kernels which nobody else waits for any more.
+#: Threads that wait for kernels after their caller was interrupted.
 _left: set[threading.Thread] = set()
-#: Set when the process ends.
+#: Set when the process is ending.
 _ending = threading.Event()
 
 
 class Pace:
-    """How long the last wait for a call of one kind took, in seconds; infinity before the first."""
+    """The duration of the last wait for calls of one kind, in seconds; infinity before the first."""
 
     __slots__ = ("seconds",)
 
@@ -49,11 +49,11 @@ class Pace:
         self.seconds = seconds
 
     def wait(self, shortly: Callable[[], Result], safely: Callable[[], Result] | None = None) -> Result:
-        """Wait for a call, and learn how long that takes.
+        """Wait for a call, and record how long it takes.
 
         Args:
-            shortly: waits for it in the quickest way.
-            safely: waits for it in a function of C; None where the first does.
+            shortly: waits with the least delay.
+            safely: waits in a C function; None if `shortly` does so already.
         """
         begin = time.perf_counter()
         if not is_main_thread():
@@ -67,14 +67,14 @@ class Pace:
 
 
 def is_main_thread() -> bool:
-    """Whether signals are heard here."""
+    """Whether this is the main thread, in which Python handles signals."""
     return threading.get_ident() == threading.main_thread().ident
 
 
 @contextmanager
 def under_way() -> Iterator[None]:
-    """While it lasts, the process does not end of which this is a daemon thread; for a second at most. A daemon thread
-    that begins a call when the process ends does not come back.
+    """Context of a call in a daemon thread: the process's end waits for it, for a second at most. A daemon thread that
+    begins a call when the process is ending does not return.
     """
     ident = threading.get_ident()
     if is_main_thread() or ident in _under_way:
@@ -91,12 +91,12 @@ def under_way() -> Iterator[None]:
 
 
 def leave(finish: Callable[[], object], held: object, release: Callable[[], object] | None = None) -> None:
-    """After Ctrl-C: hold what kernels work in until they are through.
+    """After Ctrl-C: keep the memory that kernels use alive until they have ended.
 
     Args:
-        finish: waits for the kernels, in a function of C.
+        finish: waits for the kernels, in a C function.
         held: arrays and buffers.
-        release: gives back what the call has allocated.
+        release: frees the call's allocations.
     """
 
     def wait() -> None:
@@ -115,12 +115,12 @@ def leave(finish: Callable[[], object], held: object, release: Callable[[], obje
 
 
 def _has_small_stacks() -> bool:
-    """Whether new threads can't have what kernels take of a stack, so that the caller's own has to do."""
+    """Whether new threads get too small a stack for kernels, so that the calling thread must wait itself."""
     return threading.stack_size() != 0
 
 
 def _heard(call: Callable[[], Result]) -> Result:
-    """A call of a function of C by another thread, while this one hears signals."""
+    """Call a C function in another thread, while this thread handles signals."""
     results: list[Result] = []
     errors: list[BaseException] = []
     done = threading.Lock()
@@ -134,7 +134,7 @@ def _heard(call: Callable[[], Result]) -> Result:
         finally:
             done.release()
 
-    _thread.start_new_thread(run, ())  # quicker than a `Thread`, whose start is waited for
+    _thread.start_new_thread(run, ())  # faster than a `Thread`, whose start is waited for
     done.acquire()
     for error in errors:
         raise error
@@ -142,8 +142,8 @@ def _heard(call: Callable[[], Result]) -> Result:
 
 
 def _end() -> None:
-    """Calls come to their ends, and no daemon thread begins another. Where kernels run on, the process ends without the
-    destructors of the runtimes that run them; with its exit code, and after all else that Python does at the end.
+    """Wait for calls in daemon threads, and let no new one begin. If kernels still run, the process ends without the
+    destructors of their runtimes: with its exit code, and after everything else that Python does at its end.
     """
     _ending.set()
     deadline = time.monotonic() + _GRACE
@@ -151,13 +151,13 @@ def _end() -> None:
         time.sleep(0.001)
     if _under_way or _left:
         libc = ctypes.CDLL(None)
-        # glibc's: what is registered last is called first, with the exit code.
+        # glibc's `on_exit`: functions are called in reverse order, with the exit code.
         if hasattr(libc, "on_exit"):
             libc.on_exit(libc._exit, None)
 
 
 def _forget() -> None:
-    """A fork has none of its parent's other threads."""
+    """After a fork: the child has none of its parent's other threads."""
     _under_way.clear()
     _left.clear()
 

@@ -1,12 +1,15 @@
 // async_8x8_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 32 along K per iteration,
-//            3 tiles in shared memory at a time, operands read from shared memory a step ahead, the
-//            next tile's before this one's last step, warps of 4x8 threads, stores of 4 elements,
-//            every other row of the arithmetic backwards
-// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
-//            rows padded by 4
-// B          global memory, asynchronous copies of 4 elements, to shared memory
+// Tile       128x128 of C per block, 8x8 per thread, 32 along K per step
+// Threads    16x16 per block, warps of 4x8 threads
+//            a warp reads few different elements of A and B, next to one another: no bank conflicts
+// A          global memory, cp.async of single elements, 3 stages in shared memory, transposed,
+//            rows padded by 4, registers double-buffered across tiles
+// B          global memory, cp.async of 4 elements, 3 stages in shared memory, registers
+//            double-buffered across tiles
+// Pipeline   cp.async groups, then a barrier
+// Multiply   fused multiply-add, rows in serpentine order
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
@@ -19,10 +22,32 @@
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "async_8x8_16x16 needs sm_80 or later, for cp.async"
+// It has cp.async.
+#error "async_8x8_16x16 needs sm_80 or later"
 #endif
 
 namespace async_8x8_16x16_detail {
+
+constexpr int BM = 128, BN = 128, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 3; // stages of the pipeline
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset async_8x8_16x16 --backend cuda --set group=32x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0, "TM and TN must be multiples of 4");
+static_assert(BK % 2 == 0, "BK must be a multiple of 2");
+static_assert(BM * BK % THREADS == 0, "BM * BK must be a multiple of THREADS");
+static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
+static_assert(BN * BK % (THREADS * 4) == 0, "BN * BK must be a multiple of THREADS * 4");
+static_assert(THREADS % BN == 0, "THREADS must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4,
+              "TM and TN must exceed 4 here: "
+              "gemmgen emit --preset async_8x8_16x16 --backend cuda --set tile=16x8");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -30,228 +55,202 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Begins a copy of 4 bytes to shared memory.
-__device__ __forceinline__ void async_copy(float *to, const float *from)
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// cp.async: begins the copy of 4 bytes to shared memory.
+__device__ __forceinline__ void cp_async_4(float *to, const float *from)
+{
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 ::"r"(address), "l"(from) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from)
+                 : "memory");
 }
 
-// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_4_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_16_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Makes a group of the copies begun since the last.
-__device__ __forceinline__ void async_commit()
+// cp.async.commit_group: makes a group of this thread's cp.async since the last commit.
+__device__ __forceinline__ void cp_async_commit_group()
 {
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Waits until at most `pending` groups, the newest, are under way.
+// cp.async.wait_group: waits until at most the `pending` newest groups are incomplete.
 template <int pending>
-__device__ __forceinline__ void async_wait()
+__device__ __forceinline__ void cp_async_wait_group()
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 
-// What the launch brings.
-extern __shared__ __align__(16) unsigned char shared[];
+// Shared memory of a block.
+struct Shared {
+    alignas(16) float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
+    alignas(16) float b[STAGES][BK][BN];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(16) unsigned char shared_memory[];
 
 } // namespace async_8x8_16x16_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(async_8x8_16x16_detail::THREADS)
 async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                 const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace async_8x8_16x16_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
-    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int local_row = warp / 2 * 4 + lane / 8;
-    const int local_col = warp % 2 * 8 + lane % 8;
-    const int row0 = int(blockIdx.y) * 128;
-    const int col0 = int(blockIdx.x) * 128;
+    const int local_row = warp / (THREADS_N / 8) * 4 + lane / 8;
+    const int local_col = warp % (THREADS_N / 8) * 8 + lane % 8;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int a_row = local_index / 32;
-    const int a_k = local_index % 32;
-    const int b_k = local_index / 32;
-    const int b_col = local_index % 32 * 4;
-    const int b_k_by1 = local_index / 128;
-    const int b_col_by1 = local_index % 128;
+    const int a_row = local_index / BK;
+    const int a_k = local_index % BK;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+    const int b_k_by1 = local_index / BN;
+    const int b_col_by1 = local_index % BN;
 
-    auto &a_shared = *reinterpret_cast<float(*)[3][32][132]>(shared);
-    __align__(16) float a_frag[2][8];
-    auto &b_shared = *reinterpret_cast<float(*)[3][32][128]>(shared + 50688);
-    __align__(16) float b_frag[2][8];
-    float acc[8][8];
+    __align__(16) float a_frag[2][TM];
+    __align__(16) float b_frag[2][TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Along K; copies bring zeros for what lies past it.
-    if (0 < k) {
-        if (32 <= k && ldb % 4 == 0) {
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                async_copy(&a_shared[0][a_k][a_row + i * 8],
-                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                async_copy4_inside(&b_shared[0][b_k + i * 8][b_col],
-                    &b[(b_k + i * 8) * ldb + col0 + b_col], b_inside);
-            }
-        } else {
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int a_inside = a_k < k ? 1 : 0;
-                async_copy_inside(&a_shared[0][a_k][a_row + i * 8],
-                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k], a_inside);
-            }
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int b_inside = b_k_by1 + i * 2 < k ? 1 : 0;
-                async_copy_inside(&b_shared[0][b_k_by1 + i * 2][b_col_by1],
-                    &b[(b_k_by1 + i * 2) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
-            }
-        }
-    }
-    async_commit();
-    if (32 < k) {
-        if (64 <= k && ldb % 4 == 0) {
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                async_copy(&a_shared[1][a_k][a_row + i * 8],
-                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 32]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                async_copy4_inside(&b_shared[1][b_k + i * 8][b_col],
-                    &b[(b_k + i * 8 + 32) * ldb + col0 + b_col], b_inside);
-            }
-        } else {
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int a_inside = a_k + 32 < k ? 1 : 0;
-                async_copy_inside(&a_shared[1][a_k][a_row + i * 8],
-                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 32], a_inside);
-            }
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int b_inside = b_k_by1 + i * 2 + 32 < k ? 1 : 0;
-                async_copy_inside(&b_shared[1][b_k_by1 + i * 2][b_col_by1],
-                    &b[(b_k_by1 + i * 2 + 32) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
-            }
-        }
-    }
-    async_commit();
-    async_wait<1>();
-    __syncthreads();
-    if (0 < k) {
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
-        }
-    }
-    for (int k0 = 0; k0 < k; k0 += 32) {
-        const int slot = k0 / 32 % 3;
-        const int next_slot = (k0 / 32 + 2) % 3;
-        if (k0 + 64 < k) {
-            if (k0 + 96 <= k && ldb % 4 == 0) {
+    // Begins the loads of the tiles at k_load to a stage.
+    const auto load_tiles = [&](int k_load, int load_stage) {
+        if (k_load < k) {
+            if (k_load + BK <= k && ldb % 4 == 0) {
                 #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                    async_copy(&a_shared[next_slot][a_k][a_row + i * 8],
-                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 64]);
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    cp_async_4(
+                        &shared.a[load_stage][a_k][a_row + i * (THREADS / BK)],
+                        &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k]);
                 }
                 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int b_inside =
-                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                    async_copy4_inside(&b_shared[next_slot][b_k + i * 8][b_col],
-                        &b[(k0 + b_k + i * 8 + 64) * ldb + col0 + b_col], b_inside);
+                for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+                    const int b_inside = col0 + b_col + 4 <= n ? 4
+                                         : col0 + b_col < n    ? n - (col0 + b_col)
+                                                               : 0;
+                    cp_async_16_zfill(
+                        &shared.b[load_stage][b_k + i * (THREADS * 4 / BN)][b_col],
+                        &b[(k_load + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col], b_inside);
                 }
             } else {
                 #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                    const int a_inside = k0 + a_k + 64 < k ? 1 : 0;
-                    async_copy_inside(&a_shared[next_slot][a_k][a_row + i * 8],
-                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 64], a_inside);
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    const int a_inside = k_load + a_k < k ? 1 : 0;
+                    cp_async_4_zfill(
+                        &shared.a[load_stage][a_k][a_row + i * (THREADS / BK)],
+                        &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k],
+                        a_inside);
                 }
                 #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                    const int b_inside = k0 + b_k_by1 + i * 2 + 64 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[next_slot][b_k_by1 + i * 2][b_col_by1],
-                        &b[(k0 + b_k_by1 + i * 2 + 64) * ldb + min(col0 + b_col_by1, n - 1)],
-                        b_inside);
+                for (int i = 0; i < BN * BK / THREADS; ++i) {
+                    const int b_inside = k_load + b_k_by1 + i * (THREADS / BN) < k ? 1 : 0;
+                    cp_async_4_zfill(&shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1],
+                                     &b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb +
+                                        min(col0 + b_col_by1, n - 1)],
+                                     b_inside);
                 }
             }
         }
-        async_commit();
+    };
+
+    // Main loop; cp.async fills in zeros past K.
+    #pragma unroll
+    for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {
+        load_tiles(load_stage * BK, load_stage);
+        cp_async_commit_group();
+    }
+    cp_async_wait_group<STAGES - 2>();
+    __syncthreads();
+    if (0 < k) {
         #pragma unroll
-        for (int kk = 0; kk < 31; ++kk) {
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &shared.a[0][0][local_row * 4 + i * THREADS_M * 4]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &shared.b[0][0][local_col * 4 + j * THREADS_N * 4]);
+        }
+    }
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        const int stage = k0 / BK % STAGES;
+        const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        load_tiles(k0 + (STAGES - 1) * BK, load_stage);
+        cp_async_commit_group();
+        #pragma unroll
+        for (int kk = 0; kk < BK - 1; ++kk) {
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
                 copy4(&a_frag[(kk + 1) % 2][i * 4],
-                    &a_shared[slot][kk + 1][local_row * 4 + i * 64]);
+                      &shared.a[stage][kk + 1][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
+            for (int j = 0; j < TN / 4; ++j) {
                 copy4(&b_frag[(kk + 1) % 2][j * 4],
-                    &b_shared[slot][kk + 1][local_col * 4 + j * 64]);
+                      &shared.b[stage][kk + 1][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int turn = i % 2 == 0 ? j : 7 - j;
+                for (int j = 0; j < TN; ++j) {
+                    const int turn = i % 2 == 0 ? j : TN - 1 - j;
                     acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                 }
             }
         }
-        async_wait<1>();
+        cp_async_wait_group<STAGES - 2>();
         __syncthreads();
-        if (k0 + 32 < k) {
+        if (k0 + BK < k) {
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[0][i * 4], &a_shared[(k0 / 32 + 1) % 3][0][local_row * 4 + i * 64]);
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[0][i * 4],
+                      &shared.a[(k0 / BK + 1) % STAGES][0][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[0][j * 4], &b_shared[(k0 / 32 + 1) % 3][0][local_col * 4 + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[0][j * 4],
+                      &shared.b[(k0 / BK + 1) % STAGES][0][local_col * 4 + j * THREADS_N * 4]);
             }
         }
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                const int turn = i % 2 == 0 ? j : 7 - j;
+            for (int j = 0; j < TN; ++j) {
+                const int turn = i % 2 == 0 ? j : TN - 1 - j;
                 acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
             }
         }
@@ -259,12 +258,12 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
                     __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -272,21 +271,22 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : fmaf(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fmaf(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                           alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -298,14 +298,14 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
 #ifndef __CUDACC_RTC__
 namespace async_8x8_16x16_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -317,7 +317,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace async_8x8_16x16_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t async_8x8_16x16_launch(int m, int n, int k, float alpha, const float *a,
                                               int lda, const float *b, int ldb, float beta,
                                               float *c, int ldc, cudaStream_t stream)
@@ -336,15 +336,14 @@ extern "C" cudaError_t async_8x8_16x16_launch(int m, int n, int k, float alpha, 
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        async_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 99840);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(
+            async_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((n + 127) / 128, (m + 127) / 128);
-    const dim3 block(16, 16);
-    async_8x8_16x16<<<grid, block, 99840, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(THREADS_N, THREADS_M);
+    async_8x8_16x16<<<grid, block, sizeof(Shared), stream>>>(m, n, k, alpha, a, lda, b, ldb, beta,
+                                                             c, ldc);
     return cudaGetLastError();
 }
 #endif

@@ -1,17 +1,21 @@
 // mbarrier_8x16_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
-//            16 tiles in shared memory at a time, handed over by 4 with a pair of mbarriers,
-//            operands read from shared memory a step ahead, the next tile's before this one's last
-//            step, warps of 4x8 threads, neighbouring lanes in different rows, blocks in bands of 8
-//            rows, stores of 4 elements, every other row of the arithmetic backwards
-// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
-//            rows padded by 4
-// B          global memory, asynchronous copies of 4 elements, to shared memory
+// Tile       128x256 of C per block, 8x16 per thread, 8 along K per step
+// Threads    16x16 per block, warps of 4x8 threads, lanes swizzled
+//            a warp reads few different elements of A and B, next to one another: no bank conflicts
+//            neighbouring lanes read different rows of A: shared memory merges no reads
+// A          global memory, cp.async of single elements, 16 stages in shared memory, transposed,
+//            rows padded by 4, registers double-buffered across tiles
+// B          global memory, cp.async of 4 elements, 16 stages in shared memory, registers
+//            double-buffered across tiles
+// Pipeline   a full and an empty mbarrier for every 4 stages
+// Multiply   fused multiply-add, rows in serpentine order
+// C          stores of 4 elements
+// Grid       threadblock swizzle over 8 rows of blocks
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
-// Needs      198,656 bytes of shared memory
+// Needs      198,720 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16.cu
 
@@ -20,10 +24,34 @@
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#error "mbarrier_8x16_16x16 needs sm_90 or later, for mbarrier.try_wait"
+// It has mbarrier.try_wait.
+#error "mbarrier_8x16_16x16 needs sm_90 or later"
 #endif
 
 namespace mbarrier_8x16_16x16_detail {
+
+constexpr int BM = 128, BN = 256, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 16; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset mbarrier_8x16_16x16 --backend cuda --set group=8x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && STAGES % 4 == 0,
+              "TM, TN and STAGES must be multiples of 4");
+static_assert(BK % 2 == 0, "BK must be a multiple of 2");
+static_assert(BM * BK % THREADS == 0, "BM * BK must be a multiple of THREADS");
+static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
+static_assert(BN * BK % (THREADS * 4) == 0, "BN * BK must be a multiple of THREADS * 4");
+static_assert(THREADS % BN == 0, "THREADS must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4,
+              "TM and TN must exceed 4 here: "
+              "gemmgen emit --preset mbarrier_8x16_16x16 --backend cuda --set tile=4x16");
+static_assert(STAGES >= 12, "STAGES must be 12 or more: mbarriers hand over 3 batches");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -31,273 +59,287 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Begins a copy of 4 bytes to shared memory.
-__device__ __forceinline__ void async_copy(float *to, const float *from)
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// cp.async: begins the copy of 4 bytes to shared memory.
+__device__ __forceinline__ void cp_async_4(float *to, const float *from)
+{
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 ::"r"(address), "l"(from) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from)
+                 : "memory");
 }
 
-// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_4_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_16_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// This thread comes when all copies that it has begun are there.
-__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long *barrier)
+// cp.async.mbarrier.arrive.noinc: one arrival at the barrier when this thread's cp.async so far are
+// complete.
+__device__ __forceinline__ void cp_async_mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// What the launch brings.
-extern __shared__ __align__(16) unsigned char shared[];
+// Shared memory of a block.
+struct Shared {
+    float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
+    alignas(16) float b[STAGES][BK][BN];
+    unsigned long long full[STAGES / 4];
+    unsigned long long empty[STAGES / 4];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(16) unsigned char shared_memory[];
 
 } // namespace mbarrier_8x16_16x16_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(mbarrier_8x16_16x16_detail::THREADS)
 mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                     const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
                     int ldc)
 {
     using namespace mbarrier_8x16_16x16_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
-    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int local_row = warp / 2 * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
-    const int local_col = warp % 2 * 8 + lane % 8;
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 255) / 256;
+    const int local_row =
+        warp / (THREADS_N / 8) * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
+    const int local_col = warp % (THREADS_N / 8) * 8 + lane % 8;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 256;
+    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+    const int in_band = block % (blocks_across * GROUP_M);
+    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int a_row = local_index / 8;
-    const int a_k = local_index % 8;
-    const int b_k = local_index / 64;
-    const int b_col = local_index % 64 * 4;
+    const int a_row = local_index / BK;
+    const int a_k = local_index % BK;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+    const int b_k_by1 = local_index / BN;
+    const int b_col_by1 = local_index % BN;
 
-    auto &a_shared = *reinterpret_cast<float(*)[16][8][132]>(shared);
-    __align__(16) float a_frag[2][8];
-    auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 67584);
-    __align__(16) float b_frag[2][16];
-    float acc[8][16];
+    __align__(16) float a_frag[2][TM];
+    __align__(16) float b_frag[2][TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 16; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Along K; copies bring zeros for what lies past it.
-    __shared__ unsigned long long tiles_full[4];
-    if (local_index < 4) {
-        mbarrier_init(&tiles_full[local_index], 256);
+    // Main loop; cp.async fills in zeros past K.
+    if (local_index < STAGES / 4) {
+        mbarrier_init(&shared.full[local_index], THREADS);
     }
-    __shared__ unsigned long long tiles_empty[4];
-    if (local_index < 4) {
-        mbarrier_init(&tiles_empty[local_index], 256);
+    if (local_index < STAGES / 4) {
+        mbarrier_init(&shared.empty[local_index], THREADS);
     }
     __syncthreads();
-    for (int k_batch = 0; k_batch < min(64, k); k_batch += 32) {
-        if (k_batch + 32 <= k && ldb % 4 == 0) {
+
+    // Begins the loads of the tiles at k_load to a stage.
+    const auto load_tiles = [&](int k_load, int load_stage) {
+        if (k_load + BK * 4 <= k && ldb % 4 == 0) {
             #pragma unroll
             for (int t = 0; t < 4; ++t) {
                 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    async_copy(&a_shared[k_batch / 8 % 16 + t][a_k][a_row + i * 32],
-                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k]);
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    cp_async_4(&shared.a[load_stage + t][a_k][a_row + i * (THREADS / BK)],
+                               &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load +
+                                  t * BK + a_k]);
                 }
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const int b_inside =
-                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                    async_copy4_inside(&b_shared[k_batch / 8 % 16 + t][b_k + i * 4][b_col],
-                        &b[(k_batch + t * 8 + b_k + i * 4) * ldb + col0 + b_col], b_inside);
+                for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+                    const int b_inside = col0 + b_col + 4 <= n ? 4
+                                         : col0 + b_col < n    ? n - (col0 + b_col)
+                                                               : 0;
+                    cp_async_16_zfill(
+                        &shared.b[load_stage + t][b_k + i * (THREADS * 4 / BN)][b_col],
+                        &b[(k_load + t * BK + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col],
+                        b_inside);
                 }
             }
         } else {
             for (int t = 0; t < 4; ++t) {
                 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
-                    async_copy_inside(&a_shared[k_batch / 8 % 16 + t][a_k][a_row + i * 32],
-                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
-                        a_inside);
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    const int a_inside = k_load + t * BK + a_k < k ? 1 : 0;
+                    cp_async_4_zfill(&shared.a[load_stage + t][a_k][a_row + i * (THREADS / BK)],
+                                     &a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda +
+                                        k_load + t * BK + a_k],
+                                     a_inside);
                 }
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int b_inside = k_batch + t * 8 + i < k ? 1 : 0;
-                    async_copy_inside(&b_shared[k_batch / 8 % 16 + t][i][local_index],
-                        &b[(k_batch + t * 8 + i) * ldb + min(col0 + local_index, n - 1)], b_inside);
+                for (int i = 0; i < BN * BK / THREADS; ++i) {
+                    const int b_inside = k_load + t * BK + b_k_by1 + i * (THREADS / BN) < k ? 1 : 0;
+                    cp_async_4_zfill(
+                        &shared.b[load_stage + t][b_k_by1 + i * (THREADS / BN)][b_col_by1],
+                        &b[(k_load + t * BK + b_k_by1 + i * (THREADS / BN)) * ldb +
+                           min(col0 + b_col_by1, n - 1)],
+                        b_inside);
                 }
             }
         }
-        mbarrier_arrive_copies(&tiles_full[k_batch / 32 % 4]);
+    };
+    for (int k_batch = 0; k_batch < min((STAGES - 8) * BK, k); k_batch += BK * 4) {
+        const int load_stage = k_batch / BK % STAGES;
+        load_tiles(k_batch, load_stage);
+        cp_async_mbarrier_arrive(&shared.full[k_batch / (BK * 4) % (STAGES / 4)]);
     }
 
-    // Pointers to the operands that are read here, in the slot that is read.
-    const float *a_tile = &a_shared[0][0][local_row * 4];
-    const float *b_tile = &b_shared[0][0][local_col * 4];
+    // Pointers to this thread's operands in the current stage.
+    const float *a_tile = &shared.a[0][0][local_row * 4];
+    const float *b_tile = &shared.b[0][0][local_col * 4];
     int slot = 0;
     if (0 < k) {
-        mbarrier_wait(&tiles_full[0], 0);
+        mbarrier_wait(&shared.full[0], 0);
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
         }
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
         }
     }
-    for (int k_batch = 0; k_batch < k; k_batch += 32) {
-        if (k_batch + 64 < k) {
-            mbarrier_wait(&tiles_empty[(k_batch / 32 + 2) % 4], ((k_batch / 32 + 2) / 4 + 1) % 2);
-            if (k_batch + 96 <= k && ldb % 4 == 0) {
-                #pragma unroll
-                for (int t = 0; t < 4; ++t) {
-                    #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        async_copy(&a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
-                                + 64]);
-                    }
-                    #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        const int b_inside =
-                            col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                        async_copy4_inside(
-                            &b_shared[(k_batch / 8 + 8) % 16 + t][b_k + i * 4][b_col],
-                            &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col],
-                            b_inside);
-                    }
-                }
-            } else {
-                for (int t = 0; t < 4; ++t) {
-                    #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
-                        async_copy_inside(
-                            &a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
-                                + 64], a_inside);
-                    }
-                    #pragma unroll
-                    for (int i = 0; i < 8; ++i) {
-                        const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[(k_batch / 8 + 8) % 16 + t][i][local_index],
-                            &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)],
-                            b_inside);
-                    }
-                }
-            }
-            mbarrier_arrive_copies(&tiles_full[(k_batch / 32 + 2) % 4]);
+    for (int k_batch = 0; k_batch < k; k_batch += BK * 4) {
+        if (k_batch + (STAGES - 8) * BK < k) {
+            mbarrier_wait(&shared.empty[(k_batch / (BK * 4) + (STAGES - 8) / 4) % (STAGES / 4)],
+                          ((k_batch / (BK * 4) + (STAGES - 8) / 4) / (STAGES / 4) + 1) % 2);
+            const int load_stage = (k_batch / BK + STAGES - 8) % STAGES;
+            load_tiles(k_batch + (STAGES - 8) * BK, load_stage);
+            cp_async_mbarrier_arrive(
+                &shared.full[(k_batch / (BK * 4) + (STAGES - 8) / 4) % (STAGES / 4)]);
         }
-        if (k_batch + 32 < k) {
-            mbarrier_wait(&tiles_full[(k_batch / 32 + 1) % 4], (k_batch / 32 + 1) / 4 % 2);
+        if (k_batch + BK * 4 < k) {
+            mbarrier_wait(&shared.full[(k_batch / (BK * 4) + 1) % (STAGES / 4)],
+                          (k_batch / (BK * 4) + 1) / (STAGES / 4) % 2);
         }
-        for (int k0 = k_batch; k0 < min(k_batch + 32, k); k0 += 8) {
+        for (int k0 = k_batch; k0 < min(k_batch + BK * 4, k); k0 += BK) {
             #pragma unroll
-            for (int kk = 0; kk < 7; ++kk) {
+            for (int kk = 0; kk < BK - 1; ++kk) {
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 132 + i * 64]);
+                for (int i = 0; i < TM / 4; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4],
+                          &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
                 }
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * 256 + j * 64]);
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
                 }
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
+                for (int i = 0; i < TM; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 16; ++j) {
-                        const int turn = i % 2 == 0 ? j : 15 - j;
+                    for (int j = 0; j < TN; ++j) {
+                        const int turn = i % 2 == 0 ? j : TN - 1 - j;
                         acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                     }
                 }
             }
-            const bool last = slot == 15;
+            const bool last = slot == STAGES - 1;
             slot = last ? 0 : slot + 1;
-            a_tile += last ? -15840 : 1056;
-            b_tile += last ? -30720 : 2048;
+            a_tile += last ? (BM + 4 - STAGES * BM - STAGES * 4) * BK : (BM + 4) * BK;
+            b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 16; ++j) {
-                    const int turn = i % 2 == 0 ? j : 15 - j;
+                for (int j = 0; j < TN; ++j) {
+                    const int turn = i % 2 == 0 ? j : TN - 1 - j;
                     acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
                 }
             }
         }
-        mbarrier_arrive(&tiles_empty[k_batch / 32 % 4]);
+        mbarrier_arrive(&shared.empty[k_batch / (BK * 4) % (STAGES / 4)]);
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
                     __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -305,21 +347,22 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : fmaf(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fmaf(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                           alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -331,14 +374,14 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
 #ifndef __CUDACC_RTC__
 namespace mbarrier_8x16_16x16_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -350,7 +393,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace mbarrier_8x16_16x16_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t mbarrier_8x16_16x16_launch(int m, int n, int k, float alpha, const float *a,
                                                   int lda, const float *b, int ldb, float beta,
                                                   float *c, int ldc, cudaStream_t stream)
@@ -369,15 +412,15 @@ extern "C" cudaError_t mbarrier_8x16_16x16_launch(int m, int n, int k, float alp
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        mbarrier_8x16_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 198656);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(mbarrier_8x16_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((m + 127) / 128 * ((n + 255) / 256), 1);
-    const dim3 block(16, 16);
-    mbarrier_8x16_16x16<<<grid, block, 198656, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((m + BM - 1) / BM * ((n + BN - 1) / BN), 1);
+    const dim3 block(THREADS_N, THREADS_M);
+    mbarrier_8x16_16x16<<<grid, block, sizeof(Shared), stream>>>(m, n, k, alpha, a, lda, b, ldb,
+                                                                 beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

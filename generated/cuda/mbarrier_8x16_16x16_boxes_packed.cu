@@ -1,52 +1,80 @@
 // mbarrier_8x16_16x16_boxes_packed: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
-//            16 tiles in shared memory at a time, brought by one of 128 more threads, which have
-//            nothing else to do, registers handed over: 232 to each that multiplies, 40 to each of
-//            the others, handed over by 4 with a pair of mbarriers, operands read from shared
-//            memory a step ahead, the next tile's before this one's last step, warps of 4x8
-//            threads, neighbouring lanes in different rows, a block for each multiprocessor of the
-//            device, with whole blocks of C and equal pieces of the rest, whose sums a second
-//            kernel adds up, blocks in bands of 8 rows, stores of 4 elements, every other row of
-//            the arithmetic backwards
-// A          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
-//            lines, to shared memory, transposed
-// B          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
-//            lines, to shared memory
+// Tile       128x256 of C per block, 8x16 per thread, 8 along K per step
+// Threads    2 consumer warpgroups, 232 registers per thread: multiply, then store C
+//            1 producer warpgroup, 40 registers per thread: one thread loads A and B
+// A          global memory, prepacked by a kernel before, TMA, 16 stages in shared memory,
+//            registers double-buffered across tiles
+// B          global memory, prepacked by a kernel before, TMA, 16 stages in shared memory,
+//            registers double-buffered across tiles
+// Pipeline   a full and an empty mbarrier for every 4 stages
+// Multiply   fused multiply-add, rows in serpentine order
+// C          stores of 4 elements
+// Grid       stream-K: a block per multiprocessor, parts of blocks added up by a second kernel;
+//            threadblock swizzle over 8 rows of blocks; programmatic dependent launch
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31)
-//                / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n
-//                + 255) / 256 * 256 + 31) / 32), 1)
+// Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid ((k + 31) / 32 * 1 * ((m +
+//                127) / 128 * 4) + (k + 31) / 32 * 1 * ((n + 255) / 256 * 8), 1)
 //            mbarrier_8x16_16x16_boxes_packed: block (16, 24), grid (groups, 1)
 //            mbarrier_8x16_16x16_boxes_packed_total: block (256, 1), grid (min((m + 127) / 128 *
 //                ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128,
 //                1)
-// Needs      196,672 bytes of shared memory
+// Needs      196,736 bytes of shared memory
 //            a_packed of (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
 //            b_packed of (k + 31) / 32 * 32 * ((n + 255) / 256 * 256) elements, aligned to 16 bytes
 //            a workspace of groups * 65536 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
 //            groups as many as the device has multiprocessors
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c mbarrier_8x16_16x16_boxes_packed.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
+//                mbarrier_8x16_16x16_boxes_packed.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
 #elif !defined(GEMMGEN_TENSOR_MAP)
 #define GEMMGEN_TENSOR_MAP
-struct alignas(64) CUtensorMap
-{
+struct alignas(64) CUtensorMap {
     unsigned long long words[16];
 };
 #endif
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "mbarrier_8x16_16x16_boxes_packed needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+// It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
+#error "mbarrier_8x16_16x16_boxes_packed needs sm_90a alone"
 #endif
 
 namespace mbarrier_8x16_16x16_boxes_packed_detail {
+
+constexpr int BM = 128, BN = 256, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 16; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int PRODUCERS = 128; // threads that load
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
+              "mbarrier_8x16_16x16_boxes_packed --backend cuda --set group=8x16");
+static_assert(PRODUCERS == 128,
+              "PRODUCERS cannot change here: this schedule has no other producer_threads");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && STAGES % 4 == 0,
+              "TM, TN and STAGES must be multiples of 4");
+static_assert(BM * BK * 16 % 128 == 0 && BN * BK * 16 % 128 == 0,
+              "BM * BK * 16 and BN * BK * 16 must be multiples of 128");
+static_assert(BK % 8 == 0, "BK must be a multiple of 8");
+static_assert(BM % 32 == 0 && BN % 32 == 0, "BM and BN must be multiples of 32");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: gemmgen emit --preset "
+                                "mbarrier_8x16_16x16_boxes_packed --backend cuda --set tile=4x16");
+static_assert(STAGES >= 12, "STAGES must be 12 or more: mbarriers hand over 3 batches");
+static_assert(BM <= 256 && BN <= 256 && BK * 4 <= 256,
+              "BM, BN and BK * 4 must be 256 or less: TMA tiles have no longer sides");
+static_assert(BK >= 2, "BK must be 2 or more: a TMA tile has several lines");
+
+constexpr int BLOCK_THREADS = PRODUCERS / THREADS_N * THREADS_N + THREADS;
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -54,96 +82,127 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
+// griddepcontrol.launch_dependents: the next kernel may begin once all blocks have called this.
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
+// griddepcontrol.wait: waits until the previous kernels are complete and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait()
 {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-// This thread has come, and so many bytes are to come by copies of boxes.
-__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+// mbarrier.arrive.expect_tx: one arrival; the phase also waits for `bytes` bytes of TMA loads.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned long long *barrier, int bytes)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(address), "r"(bytes) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
-// Lets copies see the barriers that this thread has made ready.
-__device__ __forceinline__ void mbarriers_ready()
+// fence.mbarrier_init: makes initialised barriers visible to TMA and to the cluster.
+__device__ __forceinline__ void fence_mbarrier_init()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-// Lets a map be on its way to where copies look for it.
-__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+// prefetch.tensormap: fetches a tensor map into the cache.
+__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
-// barrier counts its bytes.
-__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+// TMA load (cp.async.bulk.tensor) of one tile of the matrix to shared memory, zeros for what lies
+// outside the matrix. `barrier` counts the bytes that arrive.
+__device__ __forceinline__ void tma_load_2d(void *to, const CUtensorMap *map, int column, int row,
+                                            unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(map), "r"(column), "r"(row),
+                   "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Takes registers that others give up, until this thread has so many.
+// setmaxnreg.inc: waits until the other warps have freed enough registers, then takes them.
 template <int registers>
-__device__ __forceinline__ void registers_more()
+__device__ __forceinline__ void setmaxnreg_inc()
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// Gives up all registers but so many.
+// setmaxnreg.dec: keeps `registers` registers and frees the others.
 template <int registers>
-__device__ __forceinline__ void registers_fewer()
+__device__ __forceinline__ void setmaxnreg_dec()
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// What the launch brings.
-extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory of a block.
+struct PackShared {
+    float a_tile[32][33]; // padded: lines begin in different banks
+};
+
+// Shared memory of a block.
+struct Shared {
+    alignas(128) float a[STAGES][BK][BM];
+    alignas(128) float b[STAGES][BK][BN];
+    unsigned long long full[STAGES / 4];
+    unsigned long long empty[STAGES / 4];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(128) unsigned char shared_memory[];
 
 } // namespace mbarrier_8x16_16x16_boxes_packed_detail
 
@@ -153,26 +212,26 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
                                       float *__restrict__ a_packed, float *__restrict__ b_packed)
 {
     using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+    PackShared &shared = *reinterpret_cast<PackShared *>(shared_memory);
 
-    kernels_release();
+    griddepcontrol_launch_dependents();
 
-    const int m_whole = (m + 127) / 128 * 128;
-    const int n_whole = (n + 255) / 256 * 256;
-    const int k_whole = (k + 31) / 32 * 32;
+    const int m_whole = (m + BM - 1) / BM * BM;
+    const int n_whole = (n + BN - 1) / BN * BN;
+    const int k_whole = (k + BK * 4 - 1) / (BK * 4) * BK * 4;
     const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
-    __shared__ float a_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((m_whole + 31) / 32) * 32;
         const int a_fast = block % ((m_whole + 31) / 32) * 32;
 
-        // Read by lines, written by lines: turned in between.
+        // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            a_tile[i * 8 + local_row][local_col] =
+            shared.a_tile[i * 8 + local_row][local_col] =
                 a_fast + i * 8 + local_row < m && a_slow + local_col < k
                     ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
                     : 0.0f;
@@ -182,7 +241,7 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
         for (int i = 0; i < 4; ++i) {
             if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
                 a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                    a_tile[local_col][i * 8 + local_row];
+                    shared.a_tile[local_col][i * 8 + local_row];
             }
         }
     } else {
@@ -200,25 +259,28 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
     }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1)
-mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
-                                 const __grid_constant__ CUtensorMap a_packed_map,
-                                 const __grid_constant__ CUtensorMap b_packed_map,
-                                 float *__restrict__ workspace, float beta, float *__restrict__ c,
-                                 int ldc)
+extern "C" __global__ void
+    __launch_bounds__(mbarrier_8x16_16x16_boxes_packed_detail::BLOCK_THREADS, 1)
+    mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
+                                     const __grid_constant__ CUtensorMap a_packed_map,
+                                     const __grid_constant__ CUtensorMap b_packed_map,
+                                     float *__restrict__ workspace, float beta,
+                                     float *__restrict__ c, int ldc)
 {
     using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
-    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int local_row = warp / 2 * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
-    const int local_col = warp % 2 * 8 + lane % 8;
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 255) / 256;
+    const int local_row =
+        warp / (THREADS_N / 8) * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
+    const int local_col = warp % (THREADS_N / 8) * 8 + lane % 8;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int groups = int(gridDim.x);
     const int blocks = blocks_down * blocks_across;
-    const int batches = max(1, (k + 31) / 32);
+    const int batches = max(1, (k + BK * 4 - 1) / (BK * 4));
     const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int group = int(blockIdx.x);
@@ -226,136 +288,135 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
     const int first_batch = group * (dealt / groups) + min(group, dealt % groups);
     const int last_batch = (group + 1) * (dealt / groups) + min(group + 1, dealt % groups);
     const int segments = own + (last_batch + batches - 1) / batches - first_batch / batches;
-    const int k_whole = (k + 31) / 32 * 32;
+    const int k_whole = (k + BK * 4 - 1) / (BK * 4) * BK * 4;
 
-    auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
-    auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196608);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196640);
     if (local_index == 0) {
-        fetch_map(&a_packed_map);
-        fetch_map(&b_packed_map);
+        prefetch_tensormap(&a_packed_map);
+        prefetch_tensormap(&b_packed_map);
         #pragma unroll
-        for (int slot = 0; slot < 4; ++slot) {
-            mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 256);
+        for (int stage = 0; stage < STAGES / 4; ++stage) {
+            mbarrier_init(&shared.full[stage], 1);
+            mbarrier_init(&shared.empty[stage], THREADS);
         }
-        mbarriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
-    kernels_await();
-    if (local_row < 16) {
-        // Those that multiply, and store C.
-        registers_more<232>();
-        __align__(16) float a_frag[2][8];
-        __align__(16) float b_frag[2][16];
+    griddepcontrol_wait();
+    if (local_row < THREADS_M) {
+        // Consumer warpgroups: multiply, then store C.
+        setmaxnreg_inc<232>();
+        __align__(16) float a_frag[2][TM];
+        __align__(16) float b_frag[2][TN];
         for (int segment = 0; segment < segments; ++segment) {
-            // Whole blocks first, then an equal piece of all that is left.
-            const int block =
-                segment < own ? segment * groups + group
-                              : whole_blocks + first_batch / batches + segment - own;
+            // Stream-K: whole blocks first, then an equal part of the remaining ones.
+            const int block = segment < own ? segment * groups + group
+                                            : whole_blocks + first_batch / batches + segment - own;
             const int batch_begin =
                 segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
-            const int batch_end =
-                segment < own ? batches
-                              : min(batches, last_batch - (block - whole_blocks) * batches);
-            const int before =
-                segment < own ? segment * batches
-                              : own * batches + (block - whole_blocks) * batches
-                                  + batch_begin - first_batch;
+            const int batch_end = segment < own
+                                      ? batches
+                                      : min(batches, last_batch - (block - whole_blocks) * batches);
+            const int before = segment < own ? segment * batches
+                                             : own * batches + (block - whole_blocks) * batches +
+                                                   batch_begin - first_batch;
             const int share = group * 2 + (0 < batch_begin ? 0 : 1);
-            const int band_row = block / (blocks_across * 8) * 8;
-            const int in_band = block % (blocks_across * 8);
-            const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-            const int block_col = in_band / min(8, blocks_down - band_row);
-            const int row0 = block_row * 128;
-            const int col0 = block_col * 256;
+            const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+            const int in_band = block % (blocks_across * GROUP_M);
+            const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+            const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+            const int row0 = block_row * BM;
+            const int col0 = block_col * BN;
             const int row = row0 + local_row * 4;
             const int col = col0 + local_col * 4;
-            const int k_begin = batch_begin * 32;
-            const int k_end = min(k_whole, batch_end * 32);
-            float acc[8][16];
+            const int k_begin = batch_begin * BK * 4;
+            const int k_end = min(k_whole, batch_end * BK * 4);
+            float acc[TM][TN];
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 16; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = 0.0f;
                 }
             }
 
-            // Pointers to the operands that are read here, in the slot that is read.
-            const float *a_tile = &a_shared[before * 4 % 16][0][local_row * 4];
-            const float *b_tile = &b_shared[before * 4 % 16][0][local_col * 4];
-            int slot = before * 4 % 16;
+            // Pointers to this thread's operands in the current stage.
+            const float *a_tile = &shared.a[before * 4 % STAGES][0][local_row * 4];
+            const float *b_tile = &shared.b[before * 4 % STAGES][0][local_col * 4];
+            int slot = before * 4 % STAGES;
             if (k_begin < k_end) {
-                mbarrier_wait(&tiles_full[before % 4], before / 4 % 2);
+                mbarrier_wait(&shared.full[before % (STAGES / 4)], before / (STAGES / 4) % 2);
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+                for (int i = 0; i < TM / 4; ++i) {
+                    copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
                 }
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
                 }
             }
-            for (int k_batch = k_begin; k_batch < k_end; k_batch += 32) {
-                if (k_batch + 32 < k_end) {
-                    mbarrier_wait(&tiles_full[(before + (k_batch + 32 - k_begin) / 32) % 4],
-                        (before + (k_batch + 32 - k_begin) / 32) / 4 % 2);
+            for (int k_batch = k_begin; k_batch < k_end; k_batch += BK * 4) {
+                if (k_batch + BK * 4 < k_end) {
+                    mbarrier_wait(&shared.full[(before + (k_batch + BK * 4 - k_begin) / (BK * 4)) %
+                                               (STAGES / 4)],
+                                  (before + (k_batch + BK * 4 - k_begin) / (BK * 4)) /
+                                      (STAGES / 4) % 2);
                 }
-                for (int k0 = k_batch; k0 < k_batch + 32; k0 += 8) {
+                for (int k0 = k_batch; k0 < k_batch + BK * 4; k0 += BK) {
                     #pragma unroll
-                    for (int kk = 0; kk < 7; ++kk) {
+                    for (int kk = 0; kk < BK - 1; ++kk) {
                         #pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 128 + i * 64]);
+                        for (int i = 0; i < TM / 4; ++i) {
+                            copy4(&a_frag[(kk + 1) % 2][i * 4],
+                                  &a_tile[(kk + 1) * BM + i * THREADS_M * 4]);
                         }
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
-                            copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * 256 + j * 64]);
+                        for (int j = 0; j < TN / 4; ++j) {
+                            copy4(&b_frag[(kk + 1) % 2][j * 4],
+                                  &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
                         }
                         #pragma unroll
-                        for (int i = 0; i < 8; ++i) {
+                        for (int i = 0; i < TM; ++i) {
                             #pragma unroll
-                            for (int j = 0; j < 16; ++j) {
-                                const int turn = i % 2 == 0 ? j : 15 - j;
+                            for (int j = 0; j < TN; ++j) {
+                                const int turn = i % 2 == 0 ? j : TN - 1 - j;
                                 acc[i][turn] =
                                     fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                             }
                         }
                     }
-                    const bool last = slot == 15;
+                    const bool last = slot == STAGES - 1;
                     slot = last ? 0 : slot + 1;
-                    a_tile += last ? -15360 : 1024;
-                    b_tile += last ? -30720 : 2048;
+                    a_tile += last ? (1 - STAGES) * BM * BK : BM * BK;
+                    b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
                     #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+                    for (int i = 0; i < TM / 4; ++i) {
+                        copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
                     }
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+                    for (int j = 0; j < TN / 4; ++j) {
+                        copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
                     }
                     #pragma unroll
-                    for (int i = 0; i < 8; ++i) {
+                    for (int i = 0; i < TM; ++i) {
                         #pragma unroll
-                        for (int j = 0; j < 16; ++j) {
-                            const int turn = i % 2 == 0 ? j : 15 - j;
+                        for (int j = 0; j < TN; ++j) {
+                            const int turn = i % 2 == 0 ? j : TN - 1 - j;
                             acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
                         }
                     }
                 }
-                mbarrier_arrive(&tiles_empty[(before + (k_batch - k_begin) / 32) % 4]);
+                mbarrier_arrive(
+                    &shared.empty[(before + (k_batch - k_begin) / (BK * 4)) % (STAGES / 4)]);
             }
             if (batch_begin == 0 && batch_end == batches) {
                 // C = alpha * A * B + beta * C; C is not read where beta is zero.
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int c_row = row + i / 4 * 64 + i % 4;
+                for (int i = 0; i < TM; ++i) {
+                    const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
                     if (c_row < m) {
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
-                            if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+                        for (int j = 0; j < TN / 4; ++j) {
+                            if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
                                 __align__(16) float c_values[4];
                                 #pragma unroll
                                 for (int e = 0; e < 4; ++e) {
@@ -363,22 +424,23 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
                                 }
                                 if (beta != 0.0f) {
                                     __align__(16) float c_old[4];
-                                    copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                                    copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                                     #pragma unroll
                                     for (int e = 0; e < 4; ++e) {
                                         c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                                     }
                                 }
-                                copy4(&c[c_row * ldc + col + j * 64], c_values);
+                                copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                             } else {
                                 #pragma unroll
                                 for (int e = 0; e < 4; ++e) {
-                                    if (col + j * 64 + e < n) {
-                                        c[c_row * ldc + col + j * 64 + e] =
-                                            beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                                         : fmaf(beta,
-                                                             c[c_row * ldc + col + j * 64 + e],
-                                                             alpha * acc[i][j * 4 + e]);
+                                    if (col + j * THREADS_N * 4 + e < n) {
+                                        c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                            beta == 0.0f
+                                                ? alpha * acc[i][j * 4 + e]
+                                                : fmaf(beta,
+                                                       c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                                       alpha * acc[i][j * 4 + e]);
                                     }
                                 }
                             }
@@ -386,111 +448,115 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
                     }
                 }
             } else {
-                // Of a block that others have parts of: this group's share.
+                // A part of a block: partial sums for the fix-up.
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int workspace_row = local_row * 4 + i / 4 * 64 + i % 4;
-                    if (workspace_row < 128) {
+                for (int i = 0; i < TM; ++i) {
+                    const int workspace_row = local_row * 4 + i / 4 * THREADS_M * 4 + i % 4;
+                    if (workspace_row < BM) {
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
+                        for (int j = 0; j < TN / 4; ++j) {
                             __align__(16) float workspace_values[4];
                             #pragma unroll
                             for (int e = 0; e < 4; ++e) {
                                 workspace_values[e] = alpha * acc[i][j * 4 + e];
                             }
-                            copy4(
-                                &workspace[share * 32768 + workspace_row * 256 + local_col * 4
-                                    + j * 64], workspace_values);
+                            copy4(&workspace[share * BM * BN + workspace_row * BN + local_col * 4 +
+                                             j * THREADS_N * 4],
+                                  workspace_values);
                         }
                     }
                 }
             }
         }
-        kernels_release();
+        griddepcontrol_launch_dependents();
     } else {
-        // One that copies, ahead of them as far as there is room.
-        registers_fewer<40>();
-        if (local_index == 256) {
+        // Producer: one thread loads tiles by TMA while a stage is free.
+        setmaxnreg_dec<40>();
+        if (local_index == THREADS) {
             for (int segment = 0; segment < segments; ++segment) {
-                const int block =
-                    segment < own ? segment * groups + group
-                                  : whole_blocks + first_batch / batches + segment - own;
+                const int block = segment < own
+                                      ? segment * groups + group
+                                      : whole_blocks + first_batch / batches + segment - own;
                 const int batch_begin =
                     segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
                 const int batch_end =
                     segment < own ? batches
                                   : min(batches, last_batch - (block - whole_blocks) * batches);
-                const int before =
-                    segment < own ? segment * batches
-                                  : own * batches + (block - whole_blocks) * batches
-                                      + batch_begin - first_batch;
-                const int band_row = block / (blocks_across * 8) * 8;
-                const int in_band = block % (blocks_across * 8);
-                const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-                const int block_col = in_band / min(8, blocks_down - band_row);
-                const int row0 = block_row * 128;
-                const int col0 = block_col * 256;
-                const int k_begin = batch_begin * 32;
-                const int k_end = min(k_whole, batch_end * 32);
-                for (int k_batch = k_begin; k_batch < k_end; k_batch += 32) {
-                    mbarrier_wait(&tiles_empty[(before + (k_batch - k_begin) / 32) % 4],
-                        ((before + (k_batch - k_begin) / 32) / 4 + 1) % 2);
-                    mbarrier_expect(&tiles_full[(before + (k_batch - k_begin) / 32) % 4], 49152);
-                    copy_box(a_shared[(before * 4 + (k_batch - k_begin) / 8) % 16][0],
+                const int before = segment < own
+                                       ? segment * batches
+                                       : own * batches + (block - whole_blocks) * batches +
+                                             batch_begin - first_batch;
+                const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+                const int in_band = block % (blocks_across * GROUP_M);
+                const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+                const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+                const int row0 = block_row * BM;
+                const int col0 = block_col * BN;
+                const int k_begin = batch_begin * BK * 4;
+                const int k_end = min(k_whole, batch_end * BK * 4);
+                for (int k_batch = k_begin; k_batch < k_end; k_batch += BK * 4) {
+                    mbarrier_wait(
+                        &shared.empty[(before + (k_batch - k_begin) / (BK * 4)) % (STAGES / 4)],
+                        ((before + (k_batch - k_begin) / (BK * 4)) / (STAGES / 4) + 1) % 2);
+                    mbarrier_arrive_expect_tx(
+                        &shared.full[(before + (k_batch - k_begin) / (BK * 4)) % (STAGES / 4)],
+                        (BM + BN) * BK * 16);
+                    tma_load_2d(
+                        shared.a[(before * 4 + (k_batch - k_begin) / BK) % STAGES][0],
                         &a_packed_map, row0, k_batch,
-                        &tiles_full[(before + (k_batch - k_begin) / 32) % 4]);
-                    copy_box(b_shared[(before * 4 + (k_batch - k_begin) / 8) % 16][0],
+                        &shared.full[(before + (k_batch - k_begin) / (BK * 4)) % (STAGES / 4)]);
+                    tma_load_2d(
+                        shared.b[(before * 4 + (k_batch - k_begin) / BK) % STAGES][0],
                         &b_packed_map, col0, k_batch,
-                        &tiles_full[(before + (k_batch - k_begin) / 32) % 4]);
+                        &shared.full[(before + (k_batch - k_begin) / (BK * 4)) % (STAGES / 4)]);
                 }
             }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(mbarrier_8x16_16x16_boxes_packed_detail::BN)
 mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, int groups, const float *workspace,
                                        float beta, float *__restrict__ c, int ldc)
 {
     using namespace mbarrier_8x16_16x16_boxes_packed_detail;
 
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 255) / 256;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int blocks = blocks_down * blocks_across;
-    const int batches = max(1, (k + 31) / 32);
+    const int batches = max(1, (k + BK * 4 - 1) / (BK * 4));
     const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
-    const int local_row = int(blockIdx.x) % 128;
+    const int local_row = int(blockIdx.x) % BM;
     const int local_col = int(threadIdx.x);
-    const int block = whole_blocks + int(blockIdx.x) / 128;
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 256;
+    const int block = whole_blocks + int(blockIdx.x) / BM;
+    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+    const int in_band = block % (blocks_across * GROUP_M);
+    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + local_row;
     const int col = col0 + local_col;
-    const int first_group =
-        (block - whole_blocks) * batches < dealt % groups * (dealt / groups + 1)
-            ? (block - whole_blocks) * batches / (dealt / groups + 1)
-            : dealt % groups
-                + ((block - whole_blocks) * batches - dealt % groups * (dealt / groups
-                    + 1)) / max(1, dealt / groups);
+    const int first_group = (block - whole_blocks) * batches < dealt % groups * (dealt / groups + 1)
+                                ? (block - whole_blocks) * batches / (dealt / groups + 1)
+                                : dealt % groups + ((block - whole_blocks) * batches -
+                                                    dealt % groups * (dealt / groups + 1)) /
+                                                       max(1, dealt / groups);
     const int last_group =
         (block - whole_blocks) * batches + batches - 1 < dealt % groups * (dealt / groups + 1)
             ? ((block - whole_blocks) * batches + batches - 1) / (dealt / groups + 1)
-            : dealt % groups
-                + ((block - whole_blocks) * batches
-                    + batches - 1 - dealt % groups * (dealt / groups + 1)) / max(1, dealt / groups);
+            : dealt % groups + ((block - whole_blocks) * batches + batches - 1 -
+                                dealt % groups * (dealt / groups + 1)) /
+                                   max(1, dealt / groups);
 
-    kernels_await();
+    griddepcontrol_wait();
     if (first_group < last_group && row < m && col < n) {
-        // The groups' shares, one after the other. C = alpha * A * B + beta * C; C is not read
-        // where beta is zero.
-        float total = workspace[(first_group * 2 + 1) * 32768 + local_row * 256 + local_col];
+        // Fix-up of stream-K: the partial sums in order. C = alpha * A * B + beta * C; C is not
+        // read where beta is zero.
+        float total = workspace[(first_group * 2 + 1) * BM * BN + local_row * BN + local_col];
         for (int group = first_group + 1; group < last_group + 1; ++group) {
-            total += workspace[group * 65536 + local_row * 256 + local_col];
+            total += workspace[group * BM * BN * 2 + local_row * BN + local_col];
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }
@@ -499,14 +565,14 @@ mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, int groups, const fl
 #ifndef __CUDACC_RTC__
 namespace mbarrier_8x16_16x16_boxes_packed_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -515,18 +581,18 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
-// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
-// lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
-                            const void *matrix, int lines, int length, long long pitch,
-                            unsigned box_lines, unsigned box_length)
+// The tensor map of a matrix for TMA: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart, in TMA tiles of box_lines x box_length. The driver's entry point is looked up, so
+// that nothing has to be linked. It refuses a matrix, or lines, that are not aligned to 16 bytes.
+static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                                   const void *matrix, int lines, int length, long long pitch,
+                                   unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
 #if CUDART_VERSION >= 12050
-    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &known);
 #else
     const cudaError_t asked =
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
@@ -560,14 +626,12 @@ static cudaError_t multiprocessors(int *count)
 } // namespace mbarrier_8x16_16x16_boxes_packed_detail
 
 // Queues the kernels on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
-extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int k, float alpha,
-                                                               const float *a, int lda,
-                                                               const float *b, int ldb,
-                                                               float *a_packed, float *b_packed,
-                                                               float *workspace, float beta,
-                                                               float *c, int ldc,
-                                                               cudaStream_t stream)
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t
+mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int k, float alpha, const float *a, int lda,
+                                        const float *b, int ldb, float *a_packed, float *b_packed,
+                                        float *workspace, float beta, float *c, int ldc,
+                                        cudaStream_t stream)
 {
     using namespace mbarrier_8x16_16x16_boxes_packed_detail;
 
@@ -582,8 +646,8 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         return cudaErrorMisalignedAddress;
     }
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
-        1LL * (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) >= 1LL << 31 ||
-        1LL * (k + 31) / 32 * 32 * ((n + 255) / 256 * 256) >= 1LL << 31) {
+        1LL * (k + BK * 4 - 1) / (BK * 4) * BK * 4 * ((m + BM - 1) / BM * BM) >= 1LL << 31 ||
+        1LL * (k + BK * 4 - 1) / (BK * 4) * BK * 4 * ((n + BN - 1) / BN * BN) >= 1LL << 31) {
         return cudaErrorInvalidValue;
     }
     int groups = 0;
@@ -592,9 +656,17 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         return counted;
     }
     if (k > 0) {
-        const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n + 255) / 256 * 256 + 31) / 32), 1);
+        if (const cudaError_t error = cudaFuncSetAttribute(
+                mbarrier_8x16_16x16_boxes_packed_pack, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                int(sizeof(PackShared)))) {
+            return error;
+        }
+        const dim3 grid((k + BK * 4 - 1) / (BK * 4) * (BK / 8) * ((m + BM - 1) / BM * (BM / 32)) +
+                            (k + BK * 4 - 1) / (BK * 4) * (BK / 8) *
+                                ((n + BN - 1) / BN * (BN / 32)),
+                        1);
         const dim3 block(32, 8);
-        mbarrier_8x16_16x16_boxes_packed_pack<<<grid, block, 0, stream>>>(
+        mbarrier_8x16_16x16_boxes_packed_pack<<<grid, block, sizeof(PackShared), stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
@@ -603,51 +675,53 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
     }
     {
         CUtensorMap a_packed_map = {};
-        const cudaError_t a_packed_map_made =
-            k > 0
-                ? make_map(&a_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, a_packed,
-                    (k + 31) / 32 * 32, (m + 127) / 128 * 128, (m + 127) / 128 * 128, 32, 128)
-                : cudaSuccess;
-        if (a_packed_map_made != cudaSuccess) {
-            return a_packed_map_made;
+        if (const cudaError_t error =
+                k > 0 ? make_tensor_map(&a_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, a_packed,
+                                        (k + BK * 4 - 1) / (BK * 4) * BK * 4,
+                                        (m + BM - 1) / BM * BM, (m + BM - 1) / BM * BM, BK * 4, BM)
+                      : cudaSuccess) {
+            return error;
         }
         CUtensorMap b_packed_map = {};
-        const cudaError_t b_packed_map_made =
-            k > 0
-                ? make_map(&b_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b_packed,
-                    (k + 31) / 32 * 32, (n + 255) / 256 * 256, (n + 255) / 256 * 256, 32, 256)
-                : cudaSuccess;
-        if (b_packed_map_made != cudaSuccess) {
-            return b_packed_map_made;
+        if (const cudaError_t error =
+                k > 0 ? make_tensor_map(&b_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b_packed,
+                                        (k + BK * 4 - 1) / (BK * 4) * BK * 4,
+                                        (n + BN - 1) / BN * BN, (n + BN - 1) / BN * BN, BK * 4, BN)
+                      : cudaSuccess) {
+            return error;
         }
-        const cudaError_t allowed = cudaFuncSetAttribute(
-            mbarrier_8x16_16x16_boxes_packed, cudaFuncAttributeMaxDynamicSharedMemorySize, 196672);
-        if (allowed != cudaSuccess) {
-            return allowed;
+        if (const cudaError_t error = cudaFuncSetAttribute(
+                mbarrier_8x16_16x16_boxes_packed, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                int(sizeof(Shared)))) {
+            return error;
         }
         const dim3 grid(groups, 1);
-        const dim3 block(16, 24);
-        // It may begin while the kernel before ends, which it awaits.
+        const dim3 block(THREADS_N, THREADS_M + PRODUCERS / THREADS_N);
+        // Programmatic dependent launch: it may begin while the previous kernel ends.
         cudaLaunchAttribute early = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
         cudaLaunchConfig_t config = {};
         config.gridDim = grid;
         config.blockDim = block;
-        config.dynamicSmemBytes = 196672;
+        config.dynamicSmemBytes = sizeof(Shared);
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        const cudaError_t launched = cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed,
-            m, n, k, alpha, a_packed_map, b_packed_map, workspace, beta, c, ldc);
+        const cudaError_t launched =
+            cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed, m, n, k, alpha,
+                               a_packed_map, b_packed_map, workspace, beta, c, ldc);
         if (launched != cudaSuccess) {
             return launched;
         }
     }
     {
-        const dim3 grid(min((m + 127) / 128 * ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128, 1);
-        const dim3 block(256, 1);
-        // It may begin while the kernel before ends, which it awaits.
+        const dim3 grid(min((m + BM - 1) / BM * ((n + BN - 1) / BN),
+                            (m + BM - 1) / BM * ((n + BN - 1) / BN) % groups + groups) *
+                            BM,
+                        1);
+        const dim3 block(BN, 1);
+        // Programmatic dependent launch: it may begin while the previous kernel ends.
         cudaLaunchAttribute early = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
@@ -658,8 +732,8 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed_total,
-            m, n, k, groups, workspace, beta, c, ldc);
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed_total, m, n, k, groups,
+                                  workspace, beta, c, ldc);
     }
 }
 #endif

@@ -1,17 +1,21 @@
 // mbarrier_8x8_4x8_slices8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 4x8 threads per block (32x64 of C), 64 along K per iteration, 6
-//            tiles in shared memory at a time, handed over by 1 with a pair of mbarriers, each step
-//            in 8 slices with threads of their own, operands read from shared memory a step ahead,
-//            the next tile's before this one's last step, warps of 4x8 threads, neighbouring lanes
-//            in different rows, stores of 4 elements, every other row of the arithmetic backwards
-// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
-//            rows padded by 4
-// B          global memory, asynchronous copies of 4 elements, to shared memory
+// Tile       32x64 of C per block, 8x8 per thread, 64 along K per step
+// Threads    256 per block, 8 slices of each step along K (sliced-K), warps of 4x8 threads, lanes
+//                swizzled
+//            a warp reads few different elements of A and B, next to one another: no bank conflicts
+//            neighbouring lanes read different rows of A: shared memory merges no reads
+// A          global memory, cp.async of single elements, 6 stages in shared memory, transposed,
+//            rows padded by 4, registers double-buffered across tiles
+// B          global memory, cp.async of 4 elements, 6 stages in shared memory, registers
+//            double-buffered across tiles
+// Pipeline   a full and an empty mbarrier for each stage
+// Multiply   fused multiply-add, rows in serpentine order
+// C          slices added up in shared memory, stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 32), grid ((n + 63) / 64, (m + 31) / 32)
-// Needs      153,600 bytes of shared memory
+// Needs      153,696 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x8_4x8_slices8.cu
 
@@ -20,10 +24,39 @@
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#error "mbarrier_8x8_4x8_slices8 needs sm_90 or later, for mbarrier.try_wait"
+// It has mbarrier.try_wait.
+#error "mbarrier_8x8_4x8_slices8 needs sm_90 or later"
 #endif
 
 namespace mbarrier_8x8_4x8_slices8_detail {
+
+constexpr int BM = 32, BN = 64, BK = 64; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 6; // stages of the pipeline
+constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int THREADS_M = 4, THREADS_N = 8; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a slice
+static_assert(SLICES == 8,
+              "SLICES cannot change here: "
+              "gemmgen emit --preset mbarrier_8x8_4x8_slices8 --backend cuda --set sliced_k=16");
+static_assert(THREADS_M == 4 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset mbarrier_8x8_4x8_slices8 --backend cuda --set group=8x8");
+static_assert(TM % 4 == 0 && TN % 4 == 0, "TM and TN must be multiples of 4");
+static_assert(BK / SLICES % 2 == 0, "BK / SLICES must be a multiple of 2");
+static_assert(BM * BK % (SLICES * THREADS) == 0, "BM * BK must be a multiple of SLICES * THREADS");
+static_assert(SLICES * THREADS % BK == 0, "SLICES * THREADS must be a multiple of BK");
+static_assert(BN * BK % (SLICES * THREADS * 4) == 0,
+              "BN * BK must be a multiple of SLICES * THREADS * 4");
+static_assert(SLICES * THREADS % BN == 0, "SLICES * THREADS must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4,
+              "TM and TN must exceed 4 here: "
+              "gemmgen emit --preset mbarrier_8x8_4x8_slices8 --backend cuda --set tile=16x8");
+static_assert(STAGES >= 3, "STAGES must be 3 or more: mbarriers hand over 3 batches");
+
+constexpr int BLOCK_THREADS = SLICES * THREADS;
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -31,273 +64,297 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Begins a copy of 4 bytes to shared memory.
-__device__ __forceinline__ void async_copy(float *to, const float *from)
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// cp.async: begins the copy of 4 bytes to shared memory.
+__device__ __forceinline__ void cp_async_4(float *to, const float *from)
+{
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 ::"r"(address), "l"(from) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from)
+                 : "memory");
 }
 
-// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_4_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_16_zfill(float *to, const float *from, int valid)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 4)
+                 : "memory");
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// This thread comes when all copies that it has begun are there.
-__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long *barrier)
+// cp.async.mbarrier.arrive.noinc: one arrival at the barrier when this thread's cp.async so far are
+// complete.
+__device__ __forceinline__ void cp_async_mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// What the launch brings.
-extern __shared__ __align__(16) unsigned char shared[];
+// Shared memory of a block: the tiles, and when they have been read, what takes their place.
+union Shared {
+    struct {
+        float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
+        alignas(16) float b[STAGES][BK][BN];
+        unsigned long long full[STAGES];
+        unsigned long long empty[STAGES];
+    } tiles;
+    alignas(16) float partial[SLICES][BM][BN];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(16) unsigned char shared_memory[];
 
 } // namespace mbarrier_8x8_4x8_slices8_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(mbarrier_8x8_4x8_slices8_detail::BLOCK_THREADS)
 mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
                          int ldc)
 {
     using namespace mbarrier_8x8_4x8_slices8_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
-    const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
-    const int slice = local_index / 32;
-    const int warp = local_index % 32 / 32;
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
+    const int slice = local_index / THREADS;
+    const int warp = local_index % THREADS / 32;
     const int lane = local_index % 32;
     const int local_row = warp * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
     const int local_col = lane % 8;
-    const int row0 = int(blockIdx.y) * 32;
-    const int col0 = int(blockIdx.x) * 64;
-    const int a_row = local_index / 64;
-    const int a_k = local_index % 64;
-    const int b_k = local_index / 16;
-    const int b_col = local_index % 16 * 4;
-    const int b_k_by1 = local_index / 64;
-    const int b_col_by1 = local_index % 64;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
+    const int a_row = local_index / BK;
+    const int a_k = local_index % BK;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+    const int b_k_by1 = local_index / BN;
+    const int b_col_by1 = local_index % BN;
 
-    auto &a_shared = *reinterpret_cast<float(*)[6][64][36]>(shared);
-    __align__(16) float a_frag[2][8];
-    auto &b_shared = *reinterpret_cast<float(*)[6][64][64]>(shared + 55296);
-    __align__(16) float b_frag[2][8];
-    float acc[8][8];
+    __align__(16) float a_frag[2][TM];
+    __align__(16) float b_frag[2][TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Along K; copies bring zeros for what lies past it.
-    __shared__ unsigned long long tiles_full[6];
-    if (local_index < 6) {
-        mbarrier_init(&tiles_full[local_index], 256);
+    // Main loop; cp.async fills in zeros past K.
+    if (local_index < STAGES) {
+        mbarrier_init(&shared.tiles.full[local_index], SLICES * THREADS);
     }
-    __shared__ unsigned long long tiles_empty[6];
-    if (local_index < 6) {
-        mbarrier_init(&tiles_empty[local_index], 256);
+    if (local_index < STAGES) {
+        mbarrier_init(&shared.tiles.empty[local_index], SLICES * THREADS);
     }
     __syncthreads();
-    for (int k_batch = 0; k_batch < min(256, k); k_batch += 64) {
-        if (k_batch + 64 <= k && ldb % 4 == 0) {
+
+    // Begins the loads of the tiles at k_load to a stage.
+    const auto load_tiles = [&](int k_load, int load_stage) {
+        if (k_load + BK <= k && ldb % 4 == 0) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                async_copy(&a_shared[k_batch / 64 % 6][a_k][a_row + i * 4],
-                    &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k]);
+            for (int i = 0; i < BM * BK / (SLICES * THREADS); ++i) {
+                cp_async_4(&shared.tiles.a[load_stage][a_k][a_row + i * (SLICES * THREADS / BK)],
+                           &a[min(row0 + a_row + i * (SLICES * THREADS / BK), m - 1) * lda +
+                              k_load + a_k]);
             }
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                async_copy4_inside(&b_shared[k_batch / 64 % 6][b_k + i * 16][b_col],
-                    &b[(k_batch + b_k + i * 16) * ldb + col0 + b_col], b_inside);
+            for (int i = 0; i < BN * BK / (SLICES * THREADS * 4); ++i) {
+                const int b_inside = col0 + b_col + 4 <= n ? 4
+                                     : col0 + b_col < n    ? n - (col0 + b_col)
+                                                           : 0;
+                cp_async_16_zfill(
+                    &shared.tiles.b[load_stage][b_k + i * (SLICES * THREADS * 4 / BN)][b_col],
+                    &b[(k_load + b_k + i * (SLICES * THREADS * 4 / BN)) * ldb + col0 + b_col],
+                    b_inside);
             }
         } else {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const int a_inside = k_batch + a_k < k ? 1 : 0;
-                async_copy_inside(&a_shared[k_batch / 64 % 6][a_k][a_row + i * 4],
-                    &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k], a_inside);
+            for (int i = 0; i < BM * BK / (SLICES * THREADS); ++i) {
+                const int a_inside = k_load + a_k < k ? 1 : 0;
+                cp_async_4_zfill(
+                    &shared.tiles.a[load_stage][a_k][a_row + i * (SLICES * THREADS / BK)],
+                    &a[min(row0 + a_row + i * (SLICES * THREADS / BK), m - 1) * lda + k_load + a_k],
+                    a_inside);
             }
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int b_inside = k_batch + b_k_by1 + i * 4 < k ? 1 : 0;
-                async_copy_inside(&b_shared[k_batch / 64 % 6][b_k_by1 + i * 4][b_col_by1],
-                    &b[(k_batch + b_k_by1 + i * 4) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+            for (int i = 0; i < BN * BK / (SLICES * THREADS); ++i) {
+                const int b_inside = k_load + b_k_by1 + i * (SLICES * THREADS / BN) < k ? 1 : 0;
+                cp_async_4_zfill(
+                    &shared.tiles.b[load_stage][b_k_by1 + i * (SLICES * THREADS / BN)][b_col_by1],
+                    &b[(k_load + b_k_by1 + i * (SLICES * THREADS / BN)) * ldb +
+                       min(col0 + b_col_by1, n - 1)],
+                    b_inside);
             }
         }
-        mbarrier_arrive_copies(&tiles_full[k_batch / 64 % 6]);
+    };
+    for (int k_batch = 0; k_batch < min((STAGES - 2) * BK, k); k_batch += BK) {
+        const int load_stage = k_batch / BK % STAGES;
+        load_tiles(k_batch, load_stage);
+        cp_async_mbarrier_arrive(&shared.tiles.full[k_batch / BK % STAGES]);
     }
 
-    // Pointers to the operands that are read here, in the slot that is read.
-    const float *a_tile = &a_shared[0][slice * 8][local_row * 4];
-    const float *b_tile = &b_shared[0][slice * 8][local_col * 4];
+    // Pointers to this thread's operands in the current stage.
+    const float *a_tile = &shared.tiles.a[0][slice * (BK / SLICES)][local_row * 4];
+    const float *b_tile = &shared.tiles.b[0][slice * (BK / SLICES)][local_col * 4];
     int slot = 0;
     if (0 < k) {
-        mbarrier_wait(&tiles_full[0], 0);
+        mbarrier_wait(&shared.tiles.full[0], 0);
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_tile[i * 16]);
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
         }
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_tile[j * 32]);
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
         }
     }
-    for (int k_batch = 0; k_batch < k; k_batch += 64) {
-        if (k_batch + 256 < k) {
-            mbarrier_wait(&tiles_empty[(k_batch / 64 + 4) % 6], ((k_batch / 64 + 4) / 6 + 1) % 2);
-            if (k_batch + 320 <= k && ldb % 4 == 0) {
-                #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    async_copy(&a_shared[(k_batch / 64 + 4) % 6][a_k][a_row + i * 4],
-                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 256]);
-                }
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int b_inside =
-                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                    async_copy4_inside(&b_shared[(k_batch / 64 + 4) % 6][b_k + i * 16][b_col],
-                        &b[(k_batch + b_k + i * 16 + 256) * ldb + col0 + b_col], b_inside);
-                }
-            } else {
-                #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int a_inside = k_batch + a_k + 256 < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch / 64 + 4) % 6][a_k][a_row + i * 4],
-                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 256], a_inside);
-                }
-                #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                    const int b_inside = k_batch + b_k_by1 + i * 4 + 256 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[(k_batch / 64 + 4) % 6][b_k_by1 + i * 4][b_col_by1],
-                        &b[(k_batch + b_k_by1 + i * 4 + 256) * ldb + min(col0 + b_col_by1, n - 1)],
-                        b_inside);
-                }
-            }
-            mbarrier_arrive_copies(&tiles_full[(k_batch / 64 + 4) % 6]);
+    for (int k_batch = 0; k_batch < k; k_batch += BK) {
+        if (k_batch + (STAGES - 2) * BK < k) {
+            mbarrier_wait(&shared.tiles.empty[(k_batch / BK + STAGES - 2) % STAGES],
+                          ((k_batch / BK + STAGES - 2) / STAGES + 1) % 2);
+            const int load_stage = (k_batch / BK + STAGES - 2) % STAGES;
+            load_tiles(k_batch + (STAGES - 2) * BK, load_stage);
+            cp_async_mbarrier_arrive(&shared.tiles.full[(k_batch / BK + STAGES - 2) % STAGES]);
         }
-        if (k_batch + 64 < k) {
-            mbarrier_wait(&tiles_full[(k_batch / 64 + 1) % 6], (k_batch / 64 + 1) / 6 % 2);
+        if (k_batch + BK < k) {
+            mbarrier_wait(&shared.tiles.full[(k_batch / BK + 1) % STAGES],
+                          (k_batch / BK + 1) / STAGES % 2);
         }
-        for (int k0 = k_batch; k0 < min(k_batch + 64, k); k0 += 64) {
+        for (int k0 = k_batch; k0 < min(k_batch + BK, k); k0 += BK) {
             #pragma unroll
-            for (int kk = 0; kk < 7; ++kk) {
+            for (int kk = 0; kk < BK / SLICES - 1; ++kk) {
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 36 + i * 16]);
+                for (int i = 0; i < TM / 4; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4],
+                          &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
                 }
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * 64 + j * 32]);
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
                 }
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
+                for (int i = 0; i < TM; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 8; ++j) {
-                        const int turn = i % 2 == 0 ? j : 7 - j;
+                    for (int j = 0; j < TN; ++j) {
+                        const int turn = i % 2 == 0 ? j : TN - 1 - j;
                         acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                     }
                 }
             }
-            const bool last = slot == 5;
+            const bool last = slot == STAGES - 1;
             slot = last ? 0 : slot + 1;
-            a_tile += last ? -11520 : 2304;
-            b_tile += last ? -20480 : 4096;
+            a_tile += last ? (BM + 4 - STAGES * BM - STAGES * 4) * BK : (BM + 4) * BK;
+            b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[0][i * 4], &a_tile[i * 16]);
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[0][j * 4], &b_tile[j * 32]);
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int turn = i % 2 == 0 ? j : 7 - j;
+                for (int j = 0; j < TN; ++j) {
+                    const int turn = i % 2 == 0 ? j : TN - 1 - j;
                     acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
                 }
             }
         }
-        mbarrier_arrive(&tiles_empty[k_batch / 64 % 6]);
+        mbarrier_arrive(&shared.tiles.empty[k_batch / BK % STAGES]);
     }
 
-    // Every slice's sum to where the tiles were; then each one adds up a part of the block.
+    // Sliced-K: every slice writes its partial sums in place of the tiles; then they are added up.
     __syncthreads();
-    auto &partial = *reinterpret_cast<float(*)[8][32][64]>(shared);
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int partial_row = local_row * 4 + i / 4 * 16 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int partial_row = local_row * 4 + i / 4 * THREADS_M * 4 + i % 4;
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < TN / 4; ++j) {
             __align__(16) float partial_values[4];
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 partial_values[e] = alpha * acc[i][j * 4 + e];
             }
-            copy4(&partial[slice][partial_row][local_col * 4 + j * 32], partial_values);
+            copy4(&shared.partial[slice][partial_row][local_col * 4 + j * THREADS_N * 4],
+                  partial_values);
         }
     }
     __syncthreads();
 
-    const int sum_row = local_index / 16;
-    const int sum_col = local_index % 16;
+    const int sum_row = local_index / (BN / 4);
+    const int sum_col = local_index % (BN / 4);
     const int first_col = col0 + sum_col * 4;
 
-    __align__(16) float total[2][4];
+    __align__(16) float total[BM / (SLICES * THREADS * 4 / BN)][4];
     #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        copy4(total[i], &partial[0][sum_row + i * 16][sum_col * 4]);
+    for (int i = 0; i < BM / (SLICES * THREADS * 4 / BN); ++i) {
+        copy4(total[i], &shared.partial[0][sum_row + i * (SLICES * THREADS * 4 / BN)][sum_col * 4]);
         #pragma unroll
-        for (int s = 1; s < 8; ++s) {
+        for (int s = 1; s < SLICES; ++s) {
             __align__(16) float term[4];
-            copy4(term, &partial[s][sum_row + i * 16][sum_col * 4]);
+            copy4(term, &shared.partial[s][sum_row + i * (SLICES * THREADS * 4 / BN)][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 total[i][e] += term[e];
@@ -307,8 +364,8 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int c_row = row0 + sum_row + i * 16;
+    for (int i = 0; i < BM / (SLICES * THREADS * 4 / BN); ++i) {
+        const int c_row = row0 + sum_row + i * (SLICES * THREADS * 4 / BN);
         if (c_row < m) {
             if (first_col + 4 <= n && ldc % 4 == 0) {
                 if (beta != 0.0f) {
@@ -337,14 +394,14 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
 #ifndef __CUDACC_RTC__
 namespace mbarrier_8x8_4x8_slices8_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -356,7 +413,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace mbarrier_8x8_4x8_slices8_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t mbarrier_8x8_4x8_slices8_launch(int m, int n, int k, float alpha,
                                                        const float *a, int lda, const float *b,
                                                        int ldb, float beta, float *c, int ldc,
@@ -376,15 +433,15 @@ extern "C" cudaError_t mbarrier_8x8_4x8_slices8_launch(int m, int n, int k, floa
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        mbarrier_8x8_4x8_slices8, cudaFuncAttributeMaxDynamicSharedMemorySize, 153600);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(mbarrier_8x8_4x8_slices8,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((n + 63) / 64, (m + 31) / 32);
-    const dim3 block(8, 32);
-    mbarrier_8x8_4x8_slices8<<<grid, block, 153600, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(THREADS_N, SLICES * THREADS_M);
+    mbarrier_8x8_4x8_slices8<<<grid, block, sizeof(Shared), stream>>>(m, n, k, alpha, a, lda, b,
+                                                                      ldb, beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

@@ -1,12 +1,16 @@
 // mma_s8_8x16_16x8: C = alpha * A * B + beta * C; int8, sums and C in int32; B col-major
 //
-// Schedule   8x16 of C per thread, 16x8 threads per block (128x128 of C), 64 along K per iteration,
-//            by matrix instructions of the warp, 4 tiles in shared memory at a time, operands read
-//            from shared memory a step ahead, the next tile's before this one's last step, warps of
-//            8x4 threads, blocks in bands of 8 rows, stores of 2 elements
-// A          global memory, asynchronous copies of 16 elements, to shared memory, rows padded by 16
-// B          global memory, asynchronous copies of 16 elements, to shared memory, transposed, rows
-//            padded by 16
+// Tile       128x128 of C per block, 8x16 per thread, 64 along K per step
+// Threads    16x8 per block, warps of 8x4 threads
+//            lanes of a warp as mma.sync has its accumulators
+// A          global memory, cp.async of 16 elements, 4 stages in shared memory, rows padded by 16,
+//            ldmatrix, registers double-buffered across tiles
+// B          global memory, cp.async of 16 elements, 4 stages in shared memory, rows padded by 16,
+//            ldmatrix, registers double-buffered across tiles
+// Pipeline   cp.async groups, then a barrier
+// Multiply   mma.sync m16n8k32, sums in int32
+// C          stores of 2 elements
+// Grid       threadblock swizzle over 8 rows of blocks
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
@@ -19,10 +23,38 @@
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "mma_s8_8x16_16x8 needs sm_80 or later, for cp.async and mma.sync"
+// It has cp.async and mma.sync.
+#error "mma_s8_8x16_16x8 needs sm_80 or later"
 #endif
 
 namespace mma_s8_8x16_16x8_detail {
+
+constexpr int BM = 128, BN = 128, BK = 64; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 4; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int THREADS_M = 16, THREADS_N = 8; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 16 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset mma_s8_8x16_16x8 --backend cuda --set group=32x8");
+static_assert(BK % 64 == 0, "BK must be a multiple of 64");
+static_assert(BM * BK % (THREADS * 16) == 0 && BN * BK % (THREADS * 16) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 16");
+static_assert(BM * BK % (THREADS * 8) == 0 && BN * BK % (THREADS * 8) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 8");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
+static_assert(TM % 2 == 0, "TM must be a multiple of 2");
+static_assert(TN % 4 == 0, "TN must be a multiple of 4");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 2, "TM must exceed 2 here: "
+                      "gemmgen emit --preset mma_s8_8x16_16x8 --backend cuda --set tile=4x16");
+static_assert(TN > 4, "TN must exceed 4 here: "
+                      "gemmgen emit --preset mma_s8_8x16_16x8 --backend cuda --set tile=4x16");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(int *to, const int *from)
@@ -30,306 +62,339 @@ __device__ __forceinline__ void copy2(int *to, const int *from)
     *reinterpret_cast<int2 *>(to) = *reinterpret_cast<const int2 *>(from);
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy16_inside(signed char *to, const signed char *from, int inside)
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_4_zfill(signed char *to, const signed char *from,
+                                                 int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
+                 : "memory");
+}
+
+// cp.async with zero fill: begins the copy of 8 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_8_zfill(signed char *to, const signed char *from,
+                                                 int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
+                 : "memory");
+}
+
+// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
+// from global memory and zeros for the others.
+__device__ __forceinline__ void cp_async_16_zfill(signed char *to, const signed char *from,
+                                                  int valid)
+{
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 1) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
+                 : "memory");
 }
 
-// Makes a group of the copies begun since the last.
-__device__ __forceinline__ void async_commit()
+// cp.async.commit_group: makes a group of this thread's cp.async since the last commit.
+__device__ __forceinline__ void cp_async_commit_group()
 {
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Waits until at most `pending` groups, the newest, are under way.
+// cp.async.wait_group: waits until at most the `pending` newest groups are incomplete.
 template <int pending>
-__device__ __forceinline__ void async_wait()
+__device__ __forceinline__ void cp_async_wait_group()
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 
-// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
-// says where line i of matrix q begins. Each lane gets four neighbours of a line of each,
-// first those of the eight, then those of the others.
-__device__ __forceinline__ void load_a4(signed char *to, const signed char *line)
+// ldmatrix: 16 rows of A, 32 bytes deep in K.
+// Lane 8 q + i has the address of line i of matrix q; each lane gets four neighbours of a line of
+// each.
+__device__ __forceinline__ void ldmatrix_a_x4(signed char *to, const signed char *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
-    const unsigned address = unsigned(__cvta_generic_to_shared(line));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[2]), "=r"(words[1]), "=r"(words[3])
-                 : "r"(address) : "memory");
+                 : "r"(shared_address(line))
+                 : "memory");
 }
 
-// Of B, eight columns and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
-// says where line i of matrix q begins. Each lane gets four neighbours of a line of each.
-__device__ __forceinline__ void load_b4(signed char *to, const signed char *line)
+// ldmatrix: 16 columns of B, 32 bytes deep in K.
+// Lane 8 q + i has the address of line i of matrix q; each lane gets four neighbours of a line of
+// each.
+__device__ __forceinline__ void ldmatrix_b_x4(signed char *to, const signed char *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
-    const unsigned address = unsigned(__cvta_generic_to_shared(line));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "r"(address) : "memory");
+                 : "r"(shared_address(line))
+                 : "memory");
 }
 
-// sums += a * b by a warp, 16 x 32 times 32 x 8. Of sums and a, a lane has two rows, `top`
-// and `bottom`, eight apart; of b it has a column.
-__device__ __forceinline__ void mma_m16n8k32(int *top, int *bottom, const signed char *a_top,
-                                     const signed char *a_bottom, const signed char *b)
+// mma.sync: acc += A * B of a warp, 16 x 32 by 32 x 8. A lane has two rows of A and of the
+// accumulators, eight apart, and one column of B.
+__device__ __forceinline__ void mma_m16n8k32(int *acc_upper, int *acc_lower,
+                                             const signed char *a_upper, const signed char *a_lower,
+                                             const signed char *b)
 {
-    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
-    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_upper);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_lower);
     const unsigned *b0 = reinterpret_cast<const unsigned *>(b);
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(top[0]), "+r"(top[1]), "+r"(bottom[0]), "+r"(bottom[1])
+        : "+r"(acc_upper[0]), "+r"(acc_upper[1]), "+r"(acc_lower[0]), "+r"(acc_lower[1])
         : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
 }
 
-// What the launch brings.
-extern __shared__ __align__(16) unsigned char shared[];
+// Shared memory of a block.
+struct Shared {
+    alignas(16) signed char a[STAGES][BM][BK + 16]; // padded: lines begin in different banks
+    alignas(16) signed char b[STAGES][BN][BK + 16]; // padded: lines begin in different banks
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(16) unsigned char shared_memory[];
 
 } // namespace mma_s8_8x16_16x8_detail
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(mma_s8_8x16_16x8_detail::THREADS)
 mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__ a, int lda,
                  const signed char *__restrict__ b, int ldb, int beta, int *__restrict__ c, int ldc)
 {
     using namespace mma_s8_8x16_16x8_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
-    const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int warp_row = warp / 2 * 8;
-    const int warp_col = warp % 2 * 8;
-    const int local_row = warp / 2 * 8 + lane / 4;
-    const int local_col = warp % 2 * 4 + lane % 4;
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 127) / 128;
+    const int warp_row = warp / (THREADS_N / 4) * 8;
+    const int warp_col = warp % (THREADS_N / 4) * 8;
+    const int local_row = warp / (THREADS_N / 4) * 8 + lane / 4;
+    const int local_col = warp % (THREADS_N / 4) * 4 + lane % 4;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 128;
+    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+    const int in_band = block % (blocks_across * GROUP_M);
+    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + local_row;
     const int col = col0 + local_col * 2;
-    const int a_row = local_index / 4;
-    const int a_k = local_index % 4 * 16;
-    const int b_col = local_index / 4;
-    const int b_k = local_index % 4 * 16;
-    const int a_row_by1 = local_index / 64;
-    const int a_k_by1 = local_index % 64;
-    const int b_col_by1 = local_index / 64;
-    const int b_k_by1 = local_index % 64;
-    const int a_line_row = lane / 8 % 2 * 16 + warp_row + lane % 8;
+    const int a_row = local_index / (BK / 16);
+    const int a_k = local_index % (BK / 16) * 16;
+    const int a_row_by8 = local_index / (BK / 8);
+    const int a_k_by8 = local_index % (BK / 8) * 8;
+    const int a_row_by4 = local_index / (BK / 4);
+    const int a_k_by4 = local_index % (BK / 4) * 4;
+    const int a_row_by1 = local_index / BK;
+    const int a_k_by1 = local_index % BK;
+    const int b_col = local_index / (BK / 16);
+    const int b_k = local_index % (BK / 16) * 16;
+    const int b_col_by8 = local_index / (BK / 8);
+    const int b_k_by8 = local_index % (BK / 8) * 8;
+    const int b_col_by4 = local_index / (BK / 4);
+    const int b_k_by4 = local_index % (BK / 4) * 4;
+    const int b_col_by1 = local_index / BK;
+    const int b_k_by1 = local_index % BK;
+    const int a_line_row = lane / 8 % 2 * THREADS_M + warp_row + lane % 8;
     const int a_line_k = lane / 16 * 16;
-    const int b_line_col = lane / 16 * 16 + warp_col + lane % 8;
+    const int b_line_col = lane / 16 * THREADS_N * 2 + warp_col + lane % 8;
     const int b_line_k = lane / 8 % 2 * 16;
 
-    auto &a_shared = *reinterpret_cast<signed char(*)[4][128][80]>(shared);
-    __align__(16) signed char a_frag[2][8][8];
-    auto &b_shared = *reinterpret_cast<signed char(*)[4][128][80]>(shared + 40960);
-    __align__(16) signed char b_frag[2][8][8];
-    int acc[8][16];
+    __align__(16) signed char a_frag[2][TM][8];
+    __align__(16) signed char b_frag[2][TN / 2][8];
+    int acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 16; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0;
         }
     }
 
-    // Along K; copies bring zeros for what lies past it.
-    if (0 < k) {
-        if (lda % 16 == 0 && ldb % 16 == 0) {
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int a_inside = a_k + 16 <= k ? 16 : a_k < k ? k - a_k : 0;
-                async_copy16_inside(&a_shared[0][a_row + i * 32][a_k],
-                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k], a_inside);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside = b_k + 16 <= k ? 16 : b_k < k ? k - b_k : 0;
-                async_copy16_inside(&b_shared[0][b_col + i * 32][b_k],
-                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k], b_inside);
-            }
-        } else {
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                a_shared[0][a_row_by1 + i * 2][a_k_by1] =
-                    a_k_by1 < k ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1] : 0;
-            }
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                b_shared[0][b_col_by1 + i * 2][b_k_by1] =
-                    b_k_by1 < k ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1] : 0;
-            }
-        }
-    }
-    async_commit();
-    if (64 < k) {
-        if (lda % 16 == 0 && ldb % 16 == 0) {
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int a_inside = a_k + 80 <= k ? 16 : a_k + 64 < k ? k - (a_k + 64) : 0;
-                async_copy16_inside(&a_shared[1][a_row + i * 32][a_k],
-                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k + 64], a_inside);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside = b_k + 80 <= k ? 16 : b_k + 64 < k ? k - (b_k + 64) : 0;
-                async_copy16_inside(&b_shared[1][b_col + i * 32][b_k],
-                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k + 64], b_inside);
-            }
-        } else {
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                a_shared[1][a_row_by1 + i * 2][a_k_by1] =
-                    a_k_by1 + 64 < k ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1 + 64]
-                                     : 0;
-            }
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                b_shared[1][b_col_by1 + i * 2][b_k_by1] =
-                    b_k_by1 + 64 < k ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1 + 64]
-                                     : 0;
-            }
-        }
-    }
-    async_commit();
-    if (128 < k) {
-        if (lda % 16 == 0 && ldb % 16 == 0) {
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int a_inside = a_k + 144 <= k ? 16 : a_k + 128 < k ? k - (a_k + 128) : 0;
-                async_copy16_inside(&a_shared[2][a_row + i * 32][a_k],
-                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k + 128], a_inside);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int b_inside = b_k + 144 <= k ? 16 : b_k + 128 < k ? k - (b_k + 128) : 0;
-                async_copy16_inside(&b_shared[2][b_col + i * 32][b_k],
-                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k + 128], b_inside);
-            }
-        } else {
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                a_shared[2][a_row_by1 + i * 2][a_k_by1] =
-                    a_k_by1 + 128 < k
-                        ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1 + 128]
-                        : 0;
-            }
-            #pragma unroll 4
-            for (int i = 0; i < 64; ++i) {
-                b_shared[2][b_col_by1 + i * 2][b_k_by1] =
-                    b_k_by1 + 128 < k
-                        ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1 + 128]
-                        : 0;
-            }
-        }
-    }
-    async_commit();
-    async_wait<2>();
-    __syncthreads();
-    if (0 < k) {
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            load_a4(a_frag[0][i * 2], &a_shared[0][a_line_row + i * 32][a_line_k]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            load_b4(b_frag[0][j * 2], &b_shared[0][b_line_col + j * 32][b_line_k]);
-        }
-    }
-    for (int k0 = 0; k0 < k; k0 += 64) {
-        const int slot = k0 / 64 % 4;
-        const int next_slot = (k0 / 64 + 3) % 4;
-        if (k0 + 192 < k) {
-            if (lda % 16 == 0 && ldb % 16 == 0) {
+    // Begins the loads of the tiles at k_load to a stage.
+    const auto load_tiles = [&](int k_load, int load_stage) {
+        if (k_load < k) {
+            if (lda % 16 == 0) {
                 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int a_inside =
-                        k0 + a_k + 208 <= k ? 16 : k0 + a_k + 192 < k ? k - (k0 + a_k + 192) : 0;
-                    async_copy16_inside(&a_shared[next_slot][a_row + i * 32][a_k],
-                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k0 + a_k + 192], a_inside);
+                for (int i = 0; i < BM * BK / (THREADS * 16); ++i) {
+                    const int a_inside = k_load + a_k + 16 <= k ? 16
+                                         : k_load + a_k < k     ? k - (k_load + a_k)
+                                                                : 0;
+                    cp_async_16_zfill(
+                        &shared.a[load_stage][a_row + i * (THREADS * 16 / BK)][a_k],
+                        &a[min(row0 + a_row + i * (THREADS * 16 / BK), m - 1) * lda + k_load + a_k],
+                        a_inside);
                 }
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int b_inside =
-                        k0 + b_k + 208 <= k ? 16 : k0 + b_k + 192 < k ? k - (k0 + b_k + 192) : 0;
-                    async_copy16_inside(&b_shared[next_slot][b_col + i * 32][b_k],
-                        &b[min(col0 + b_col + i * 32, n - 1) * ldb + k0 + b_k + 192], b_inside);
+            } else if (lda % 8 == 0) {
+                #pragma unroll 1
+                for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
+                    const int a_inside = k_load + a_k_by8 + 8 <= k ? 8
+                                         : k_load + a_k_by8 < k    ? k - (k_load + a_k_by8)
+                                                                   : 0;
+                    cp_async_8_zfill(
+                        &shared.a[load_stage][a_row_by8 + i * (THREADS * 8 / BK)][a_k_by8],
+                        &a[min(row0 + a_row_by8 + i * (THREADS * 8 / BK), m - 1) * lda + k_load +
+                           a_k_by8],
+                        a_inside);
+                }
+            } else if (lda % 4 == 0) {
+                #pragma unroll 1
+                for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+                    const int a_inside = k_load + a_k_by4 + 4 <= k ? 4
+                                         : k_load + a_k_by4 < k    ? k - (k_load + a_k_by4)
+                                                                   : 0;
+                    cp_async_4_zfill(
+                        &shared.a[load_stage][a_row_by4 + i * (THREADS * 4 / BK)][a_k_by4],
+                        &a[min(row0 + a_row_by4 + i * (THREADS * 4 / BK), m - 1) * lda + k_load +
+                           a_k_by4],
+                        a_inside);
                 }
             } else {
                 #pragma unroll 4
-                for (int i = 0; i < 64; ++i) {
-                    a_shared[next_slot][a_row_by1 + i * 2][a_k_by1] =
-                        k0 + a_k_by1 + 192 < k
-                            ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + k0 + a_k_by1 + 192]
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    shared.a[load_stage][a_row_by1 + i * (THREADS / BK)][a_k_by1] =
+                        k_load + a_k_by1 < k
+                            ? a[min(row0 + a_row_by1 + i * (THREADS / BK), m - 1) * lda + k_load +
+                                a_k_by1]
                             : 0;
                 }
+            }
+            if (ldb % 16 == 0) {
+                #pragma unroll
+                for (int i = 0; i < BN * BK / (THREADS * 16); ++i) {
+                    const int b_inside = k_load + b_k + 16 <= k ? 16
+                                         : k_load + b_k < k     ? k - (k_load + b_k)
+                                                                : 0;
+                    cp_async_16_zfill(
+                        &shared.b[load_stage][b_col + i * (THREADS * 16 / BK)][b_k],
+                        &b[min(col0 + b_col + i * (THREADS * 16 / BK), n - 1) * ldb + k_load + b_k],
+                        b_inside);
+                }
+            } else if (ldb % 8 == 0) {
+                #pragma unroll 1
+                for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
+                    const int b_inside = k_load + b_k_by8 + 8 <= k ? 8
+                                         : k_load + b_k_by8 < k    ? k - (k_load + b_k_by8)
+                                                                   : 0;
+                    cp_async_8_zfill(
+                        &shared.b[load_stage][b_col_by8 + i * (THREADS * 8 / BK)][b_k_by8],
+                        &b[min(col0 + b_col_by8 + i * (THREADS * 8 / BK), n - 1) * ldb + k_load +
+                           b_k_by8],
+                        b_inside);
+                }
+            } else if (ldb % 4 == 0) {
+                #pragma unroll 1
+                for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+                    const int b_inside = k_load + b_k_by4 + 4 <= k ? 4
+                                         : k_load + b_k_by4 < k    ? k - (k_load + b_k_by4)
+                                                                   : 0;
+                    cp_async_4_zfill(
+                        &shared.b[load_stage][b_col_by4 + i * (THREADS * 4 / BK)][b_k_by4],
+                        &b[min(col0 + b_col_by4 + i * (THREADS * 4 / BK), n - 1) * ldb + k_load +
+                           b_k_by4],
+                        b_inside);
+                }
+            } else {
                 #pragma unroll 4
-                for (int i = 0; i < 64; ++i) {
-                    b_shared[next_slot][b_col_by1 + i * 2][b_k_by1] =
-                        k0 + b_k_by1 + 192 < k
-                            ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + k0 + b_k_by1 + 192]
+                for (int i = 0; i < BN * BK / THREADS; ++i) {
+                    shared.b[load_stage][b_col_by1 + i * (THREADS / BK)][b_k_by1] =
+                        k_load + b_k_by1 < k
+                            ? b[min(col0 + b_col_by1 + i * (THREADS / BK), n - 1) * ldb + k_load +
+                                b_k_by1]
                             : 0;
                 }
             }
         }
-        async_commit();
+    };
+
+    // Main loop; cp.async fills in zeros past K.
+    #pragma unroll
+    for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {
+        load_tiles(load_stage * BK, load_stage);
+        cp_async_commit_group();
+    }
+    cp_async_wait_group<STAGES - 2>();
+    __syncthreads();
+    if (0 < k) {
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            load_a4(a_frag[1][i * 2], &a_shared[slot][a_line_row + i * 32][a_line_k + 32]);
+        for (int i = 0; i < TM / 2; ++i) {
+            ldmatrix_a_x4(a_frag[0][i * 2], &shared.a[0][a_line_row + i * THREADS_M * 2][a_line_k]);
         }
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            load_b4(b_frag[1][j * 2], &b_shared[slot][b_line_col + j * 32][b_line_k + 32]);
+        for (int j = 0; j < TN / 4; ++j) {
+            ldmatrix_b_x4(b_frag[0][j * 2], &shared.b[0][b_line_col + j * THREADS_N * 4][b_line_k]);
         }
+    }
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        const int stage = k0 / BK % STAGES;
+        const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        load_tiles(k0 + (STAGES - 1) * BK, load_stage);
+        cp_async_commit_group();
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int kk = 0; kk < BK - 32; kk += 32) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[0][i * 2],
-                    a_frag[0][i * 2 + 1], b_frag[0][j]);
+            for (int i = 0; i < TM / 2; ++i) {
+                ldmatrix_a_x4(a_frag[(kk / 32 + 1) % 2][i * 2],
+                              &shared.a[stage][a_line_row + i * THREADS_M * 2][kk + a_line_k + 32]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                ldmatrix_b_x4(b_frag[(kk / 32 + 1) % 2][j * 2],
+                              &shared.b[stage][b_line_col + j * THREADS_N * 4][kk + b_line_k + 32]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM / 2; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN / 2; ++j) {
+                    mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2],
+                                 a_frag[kk / 32 % 2][i * 2], a_frag[kk / 32 % 2][i * 2 + 1],
+                                 b_frag[kk / 32 % 2][j]);
+                }
             }
         }
-        async_wait<2>();
+        cp_async_wait_group<STAGES - 2>();
         __syncthreads();
-        if (k0 + 64 < k) {
+        if (k0 + BK < k) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                load_a4(a_frag[0][i * 2],
-                    &a_shared[(k0 / 64 + 1) % 4][a_line_row + i * 32][a_line_k]);
+            for (int i = 0; i < TM / 2; ++i) {
+                ldmatrix_a_x4(
+                    a_frag[0][i * 2],
+                    &shared.a[(k0 / BK + 1) % STAGES][a_line_row + i * THREADS_M * 2][a_line_k]);
             }
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                load_b4(b_frag[0][j * 2],
-                    &b_shared[(k0 / 64 + 1) % 4][b_line_col + j * 32][b_line_k]);
+            for (int j = 0; j < TN / 4; ++j) {
+                ldmatrix_b_x4(
+                    b_frag[0][j * 2],
+                    &shared.b[(k0 / BK + 1) % STAGES][b_line_col + j * THREADS_N * 4][b_line_k]);
             }
         }
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < TM / 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
+            for (int j = 0; j < TN / 2; ++j) {
                 mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[1][i * 2],
-                    a_frag[1][i * 2 + 1], b_frag[1][j]);
+                             a_frag[1][i * 2 + 1], b_frag[1][j]);
             }
         }
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        if (row + i * 16 < m) {
+    for (int i = 0; i < TM; ++i) {
+        if (row + i * THREADS_M < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j * 16 + 2 <= n && ldc % 2 == 0) {
+            for (int j = 0; j < TN / 2; ++j) {
+                if (col + j * THREADS_N * 2 + 2 <= n && ldc % 2 == 0) {
                     __align__(16) int c_values[2];
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
@@ -337,21 +402,22 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
                     }
                     if (beta != 0) {
                         __align__(16) int c_old[2];
-                        copy2(c_old, &c[(row + i * 16) * ldc + col + j * 16]);
+                        copy2(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2]);
                         #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             c_values[e] = c_values[e] + beta * c_old[e];
                         }
                     }
-                    copy2(&c[(row + i * 16) * ldc + col + j * 16], c_values);
+                    copy2(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
-                        if (col + j * 16 + e < n) {
-                            c[(row + i * 16) * ldc + col + j * 16 + e] =
+                        if (col + j * THREADS_N * 2 + e < n) {
+                            c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2 + e] =
                                 beta == 0 ? alpha * acc[i][j * 2 + e]
-                                          : alpha * acc[i][j * 2 + e]
-                                              + beta * c[(row + i * 16) * ldc + col + j * 16 + e];
+                                          : alpha * acc[i][j * 2 + e] +
+                                                beta * c[(row + i * THREADS_M) * ldc + col +
+                                                         j * THREADS_N * 2 + e];
                         }
                     }
                 }
@@ -363,14 +429,14 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
 #ifndef __CUDACC_RTC__
 namespace mma_s8_8x16_16x8_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -382,7 +448,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace mma_s8_8x16_16x8_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t mma_s8_8x16_16x8_launch(int m, int n, int k, int alpha, const signed char *a,
                                                int lda, const signed char *b, int ldb, int beta,
                                                int *c, int ldc, cudaStream_t stream)
@@ -401,15 +467,14 @@ extern "C" cudaError_t mma_s8_8x16_16x8_launch(int m, int n, int k, int alpha, c
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        mma_s8_8x16_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 81920);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(
+            mma_s8_8x16_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((m + 127) / 128 * ((n + 127) / 128), 1);
-    const dim3 block(8, 16);
-    mma_s8_8x16_16x8<<<grid, block, 81920, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((m + BM - 1) / BM * ((n + BN - 1) / BN), 1);
+    const dim3 block(THREADS_N, THREADS_M);
+    mma_s8_8x16_16x8<<<grid, block, sizeof(Shared), stream>>>(m, n, k, alpha, a, lda, b, ldb, beta,
+                                                              c, ldc);
     return cudaGetLastError();
 }
 #endif

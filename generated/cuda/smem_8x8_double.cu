@@ -1,12 +1,14 @@
 // smem_8x8_double: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration,
-//            2 tiles in shared memory at a time, the next tile loaded into registers before the
-//            current one's arithmetic, operands read from shared memory a step ahead, stores of 4
-//            elements
-// A          global memory, loads of 4 elements, through shared memory, transposed, rows padded by
-//            4
-// B          global memory, loads of 4 elements, through shared memory
+// Tile       128x128 of C per block, 8x8 per thread, 8 along K per step
+// Threads    16x16 per block
+// A          global memory, loads of 4 elements, 2 stages in shared memory, transposed, rows padded
+//            by 4, registers double-buffered
+// B          global memory, loads of 4 elements, 2 stages in shared memory, registers
+//            double-buffered
+// Pipeline   the next stage is loaded into registers before the arithmetic, and stored after it
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
@@ -20,189 +22,256 @@
 
 namespace smem_8x8_double_detail {
 
+constexpr int BM = 128, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 2; // stages of the pipeline
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(STAGES == 2, "STAGES cannot change here: "
+                           "gemmgen emit --preset smem_8x8_double --backend cuda --set stages=4");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset smem_8x8_double --backend cuda --set group=32x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4,
+              "TM and TN must exceed 4 here: "
+              "gemmgen emit --preset smem_8x8_double --backend cuda --set tile=16x8");
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+// Shared memory of a block.
+struct Shared {
+    alignas(16) float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
+    alignas(16) float b[STAGES][BK][BN];
+};
+static_assert(sizeof(Shared) <= 49152,
+              "an array of a fixed size has no room for it: emit a kernel with these constants");
+
 } // namespace smem_8x8_double_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(smem_8x8_double_detail::THREADS)
 smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                 const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace smem_8x8_double_detail;
+    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int row0 = int(blockIdx.y) * 128;
-    const int col0 = int(blockIdx.x) * 128;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 16 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 32;
-    const int b_col = local_index % 32 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    __shared__ __align__(16) float a_shared[2][8][132];
-    __align__(16) float a_next[4];
-    __shared__ __align__(16) float b_shared[2][8][128];
-    __align__(16) float b_next[4];
-    float acc[8][8];
+    __align__(16) float a_next[BM * BK / (THREADS * 4)][4];
+    __align__(16) float b_next[BN * BK / (THREADS * 4)][4];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    if (8 <= k_main) {
-        __align__(16) float a_vector[4];
-        if (lda % 4 == 0) {
-            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + a_k]);
-        } else {
+    // Whole steps of BK along K.
+    if (BK <= k_main) {
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            __align__(16) float a_vector[4];
+            if (lda % 4 == 0) {
+                copy4(a_vector, &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] =
+                        a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + a_k + e];
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] = a[min(row0 + a_row, m - 1) * lda + a_k + e];
+                shared.a[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_k + e][a_row] = a_vector[e];
-        }
-        if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-            copy4(&b_shared[0][b_k][b_col], &b[b_k * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_k][b_col + e] = b[b_k * ldb + min(col0 + b_col + e, n - 1)];
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
+                copy4(&shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
             }
         }
     }
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        const int slot = k0 / 8 % 2;
-        const int next_slot = (k0 / 8 + 1) % 2;
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        const int stage = k0 / BK % STAGES;
+        const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
         __syncthreads();
-        if (k0 + 16 <= k_main) {
-            if (lda % 4 == 0) {
-                copy4(a_next, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k + 8]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    a_next[e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e + 8];
-                }
-            }
-            if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(b_next, &b[(k0 + b_k + 8) * ldb + col0 + b_col]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_next[e] = b[(k0 + b_k + 8) * ldb + min(col0 + b_col + e, n - 1)];
-                }
-            }
-        }
-        __align__(16) float a_frag[2][8];
-        __align__(16) float b_frag[2][8];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[slot][0][local_row * 4 + i * 64]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[slot][0][local_col * 4 + j * 64]);
-        }
-        #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            if (kk + 1 < 8) {
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4],
-                        &a_shared[slot][kk + 1][local_row * 4 + i * 64]);
-                }
-                #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4],
-                        &b_shared[slot][kk + 1][local_col * 4 + j * 64]);
+        if (k0 + STAGES * BK <= k_main) {
+            #pragma unroll
+            for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+                if (lda % 4 == 0) {
+                    copy4(a_next[i], &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                        k0 + a_k + (STAGES - 1) * BK]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        a_next[i][e] = a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                         k0 + a_k + e + (STAGES - 1) * BK];
+                    }
                 }
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+                if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
+                    copy4(b_next[i],
+                          &b[(k0 + b_k + i * (THREADS * 4 / BN) + (STAGES - 1) * BK) * ldb + col0 +
+                             b_col]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_next[i][e] =
+                            b[(k0 + b_k + i * (THREADS * 4 / BN) + (STAGES - 1) * BK) * ldb +
+                              min(col0 + b_col + e, n - 1)];
+                    }
+                }
+            }
+        }
+        __align__(16) float a_frag[2][TM];
+        __align__(16) float b_frag[2][TN];
+        #pragma unroll
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &shared.a[stage][0][local_row * 4 + i * THREADS_M * 4]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &shared.b[stage][0][local_col * 4 + j * THREADS_N * 4]);
+        }
+        #pragma unroll
+        for (int kk = 0; kk < BK; ++kk) {
+            if (kk + 1 < BK) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int i = 0; i < TM / 4; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4],
+                          &shared.a[stage][kk + 1][local_row * 4 + i * THREADS_M * 4]);
+                }
+                #pragma unroll
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4],
+                          &shared.b[stage][kk + 1][local_col * 4 + j * THREADS_N * 4]);
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][j], acc[i][j]);
                 }
             }
         }
-        if (k0 + 16 <= k_main) {
+        if (k0 + STAGES * BK <= k_main) {
             #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                a_shared[next_slot][a_k + e][a_row] = a_next[e];
+            for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.a[load_stage][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_next[i][e];
+                }
             }
-            copy4(&b_shared[next_slot][b_k][b_col], b_next);
+            #pragma unroll
+            for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+                copy4(&shared.b[load_stage][b_k + i * (THREADS * 4 / BN)][b_col], b_next[i]);
+            }
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         __syncthreads();
-        __align__(16) float a_vector[4];
-        if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            __align__(16) float a_vector[4];
+            if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
+                copy4(a_vector,
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] = k_main + a_k + e < k
+                                      ? a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                          k_main + a_k + e]
+                                      : 0.0f;
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                                         : 0.0f;
+                shared.a[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_k + e][a_row] = a_vector[e];
-        }
-        if (ldb % 4 == 0 && k_main + b_k < k && col0 + b_col + 4 <= n) {
-            copy4(&b_shared[0][b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
-                                     : 0.0f;
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
+                col0 + b_col + 4 <= n) {
+                copy4(&shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
             }
         }
         __syncthreads();
-        __align__(16) float a_frag[2][8];
-        __align__(16) float b_frag[2][8];
+        __align__(16) float a_frag[2][TM];
+        __align__(16) float b_frag[2][TN];
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &shared.a[0][0][local_row * 4 + i * THREADS_M * 4]);
         }
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &shared.b[0][0][local_col * 4 + j * THREADS_N * 4]);
         }
         #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            if (kk + 1 < 8) {
+        for (int kk = 0; kk < BK; ++kk) {
+            if (kk + 1 < BK) {
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
+                for (int i = 0; i < TM / 4; ++i) {
                     copy4(&a_frag[(kk + 1) % 2][i * 4],
-                        &a_shared[0][kk + 1][local_row * 4 + i * 64]);
+                          &shared.a[0][kk + 1][local_row * 4 + i * THREADS_M * 4]);
                 }
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
+                for (int j = 0; j < TN / 4; ++j) {
                     copy4(&b_frag[(kk + 1) % 2][j * 4],
-                        &b_shared[0][kk + 1][local_col * 4 + j * 64]);
+                          &shared.b[0][kk + 1][local_col * 4 + j * THREADS_N * 4]);
                 }
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][j], acc[i][j]);
                 }
             }
@@ -211,12 +280,12 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
                     __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -224,21 +293,22 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : fmaf(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fmaf(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                           alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -250,14 +320,14 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
 #ifndef __CUDACC_RTC__
 namespace smem_8x8_double_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -269,7 +339,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace smem_8x8_double_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t smem_8x8_double_launch(int m, int n, int k, float alpha, const float *a,
                                               int lda, const float *b, int ldb, float beta,
                                               float *c, int ldc, cudaStream_t stream)
@@ -288,10 +358,9 @@ extern "C" cudaError_t smem_8x8_double_launch(int m, int n, int k, float alpha, 
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const dim3 grid((n + 127) / 128, (m + 127) / 128);
-    const dim3 block(16, 16);
-    smem_8x8_double<<<grid, block, 0, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(THREADS_N, THREADS_M);
+    smem_8x8_double<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

@@ -1,9 +1,11 @@
 // tile_8x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 4 along K per iteration,
-//            stores of 4 elements
+// Tile       128x128 of C per block, 8x8 per thread, 4 along K per step
+// Threads    16x16 per block
 // A          global memory, loads of 4 elements
 // B          global memory, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
@@ -16,6 +18,19 @@
 
 namespace tile_8x8_detail {
 
+constexpr int BM = 128, BN = 128, BK = 4; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(BM == 128 && BN == 128,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset tile_8x8 --backend cuda --set tile=16x8");
+static_assert(BK == 4, "BK cannot change here: "
+                       "gemmgen emit --preset tile_8x8 --backend cuda --set block_k=8");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset tile_8x8 --backend cuda --set group=32x16");
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -24,50 +39,52 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
 
 } // namespace tile_8x8_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(tile_8x8_detail::THREADS)
 tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace tile_8x8_detail;
 
-    const int row = int(blockIdx.y) * 128 + int(threadIdx.y) * 4;
-    const int col = int(blockIdx.x) * 128 + int(threadIdx.x) * 4;
-    const int k_main = k - k % 4;
+    const int row = int(blockIdx.y) * BM + int(threadIdx.y) * 4;
+    const int col = int(blockIdx.x) * BN + int(threadIdx.x) * 4;
+    const int k_main = k - k % BK;
 
-    float acc[8][8];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 4) {
-        __align__(16) float a_frag[8][4];
-        __align__(16) float b_frag[4][8];
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        __align__(16) float a_frag[TM][4];
+        __align__(16) float b_frag[4][TN];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             if (lda % 4 == 0) {
-                copy4(a_frag[i], &a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+                copy4(a_frag[i], &a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    a_frag[i][e] = a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0 + e];
+                    a_frag[i][e] =
+                        a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0 + e];
                 }
             }
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (ldb % 4 == 0 && col + j * 64 + 4 <= n) {
-                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                if (ldb % 4 == 0 && col + j * THREADS_N * 4 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * THREADS_N * 4]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[i][j * 4 + e] = b[(k0 + i) * ldb + min(col + j * 64 + e, n - 1)];
+                        b_frag[i][j * 4 + e] =
+                            b[(k0 + i) * ldb + min(col + j * THREADS_N * 4 + e, n - 1)];
                     }
                 }
             }
@@ -75,9 +92,9 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -85,29 +102,31 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        __align__(16) float a_frag[8][4];
-        __align__(16) float b_frag[4][8];
+        __align__(16) float a_frag[TM][4];
+        __align__(16) float b_frag[4][TN];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
-                    k_main + e < k ? a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
-                                   : 0.0f;
+                    k_main + e < k
+                        ? a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k_main + e]
+                        : 0.0f;
             }
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (ldb % 4 == 0 && k_main + i < k && col + j * 64 + 4 <= n) {
-                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                if (ldb % 4 == 0 && k_main + i < k && col + j * THREADS_N * 4 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * THREADS_N * 4]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         b_frag[i][j * 4 + e] =
-                            k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 64 + e, n - 1)]
-                                           : 0.0f;
+                            k_main + i < k
+                                ? b[(k_main + i) * ldb + min(col + j * THREADS_N * 4 + e, n - 1)]
+                                : 0.0f;
                     }
                 }
             }
@@ -115,9 +134,9 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -126,12 +145,12 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
                     __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -139,21 +158,22 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : fmaf(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fmaf(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                           alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -165,14 +185,14 @@ tile_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
 #ifndef __CUDACC_RTC__
 namespace tile_8x8_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -184,7 +204,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace tile_8x8_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t tile_8x8_launch(int m, int n, int k, float alpha, const float *a, int lda,
                                        const float *b, int ldb, float beta, float *c, int ldc,
                                        cudaStream_t stream)
@@ -203,10 +223,9 @@ extern "C" cudaError_t tile_8x8_launch(int m, int n, int k, float alpha, const f
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const dim3 grid((n + 127) / 128, (m + 127) / 128);
-    const dim3 block(16, 16);
-    tile_8x8<<<grid, block, 0, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(THREADS_N, THREADS_M);
+    tile_8x8<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

@@ -1,8 +1,11 @@
 // vec4_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   4x4 of C per thread, 16x16 threads per block (64x64 of C), 4 along K per iteration
+// Tile       64x64 of C per block, 4x4 per thread, 4 along K per step
+// Threads    16x16 per block
 // A          global memory, loads of 4 elements
 // B          global memory, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 63) / 64, (m + 63) / 64)
@@ -15,6 +18,18 @@
 
 namespace vec4_4x4_detail {
 
+constexpr int BM = 64, BN = 64, BK = 4; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 16, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(BM == 64 && BN == 64, "BM and BN cannot change here: "
+                                    "gemmgen emit --preset vec4_4x4 --backend cuda --set tile=8x4");
+static_assert(BK == 4, "BK cannot change here: "
+                       "gemmgen emit --preset vec4_4x4 --backend cuda --set block_k=8");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset vec4_4x4 --backend cuda --set group=32x16");
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -23,31 +38,31 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
 
 } // namespace vec4_4x4_detail
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(vec4_4x4_detail::THREADS)
 vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace vec4_4x4_detail;
 
-    const int row = int(blockIdx.y) * 64 + int(threadIdx.y) * 4;
-    const int col = int(blockIdx.x) * 64 + int(threadIdx.x) * 4;
-    const int k_main = k - k % 4;
+    const int row = int(blockIdx.y) * BM + int(threadIdx.y) * 4;
+    const int col = int(blockIdx.x) * BN + int(threadIdx.x) * 4;
+    const int k_main = k - k % BK;
 
-    float acc[4][4];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 4) {
-        __align__(16) float a_frag[4][4];
-        __align__(16) float b_frag[4][4];
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        __align__(16) float a_frag[TM][4];
+        __align__(16) float b_frag[4][TN];
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < TM; ++i) {
             if (lda % 4 == 0) {
                 copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
             } else {
@@ -71,9 +86,9 @@ vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -81,10 +96,10 @@ vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        __align__(16) float a_frag[4][4];
-        __align__(16) float b_frag[4][4];
+        __align__(16) float a_frag[TM][4];
+        __align__(16) float b_frag[4][TN];
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] = k_main + e < k ? a[min(row + i, m - 1) * lda + k_main + e] : 0.0f;
@@ -105,9 +120,9 @@ vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -116,10 +131,10 @@ vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < TN; ++j) {
                 if (col + j < n) {
                     c[(row + i) * ldc + col + j] =
                         beta == 0.0f ? alpha * acc[i][j]
@@ -133,14 +148,14 @@ vec4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
 #ifndef __CUDACC_RTC__
 namespace vec4_4x4_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -152,7 +167,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace vec4_4x4_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t vec4_4x4_launch(int m, int n, int k, float alpha, const float *a, int lda,
                                        const float *b, int ldb, float beta, float *c, int ldc,
                                        cudaStream_t stream)
@@ -171,10 +186,9 @@ extern "C" cudaError_t vec4_4x4_launch(int m, int n, int k, float alpha, const f
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const dim3 grid((n + 63) / 64, (m + 63) / 64);
-    const dim3 block(16, 16);
-    vec4_4x4<<<grid, block, 0, stream>>>(
-        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(THREADS_N, THREADS_M);
+    vec4_4x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

@@ -1,36 +1,61 @@
 // wgmma_16x64_s8_joined2: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
-// Schedule   4x2 of C per thread, 4x32 threads per block (16x64 of C), 64 along K per iteration, by
-//            matrix instructions of four warps, operands swapped: C^T = B^T * A^T, 8 tiles in
-//            shared memory at a time, brought by one of 32 more threads, which have nothing else to
-//            do, K in 2 parts that clusters of 2 blocks add up, stores of 4 elements
-// A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
+// Tile       16x64 of C per block, 4x2 per thread, 64 along K per step, computed as C^T = B^T * A^T
+// Threads    1 consumer warpgroup: multiply, then store C
+//            1 producer warp: one thread loads A and B
+// A          global memory, TMA, 8 stages in shared memory, 128-byte swizzle
+// B          global memory, TMA, 8 stages in shared memory, 128-byte swizzle
+// Pipeline   a full and an empty mbarrier for each stage
+// Multiply   wgmma m64n16k16, sums in float32
+// C          parts of K added up across a cluster of 2 (distributed shared memory), stores of 4
+//            elements
+// Grid       split-K: 2 parts, added up by clusters of 2 blocks; programmatic dependent launch
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 40), grid ((n + 63) / 64 * ((m + 15) / 16) * 2, 1)
-// Needs      86,400 bytes of shared memory
+// Needs      87,040 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_16x64_s8_joined2.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
+//                wgmma_16x64_s8_joined2.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
 #elif !defined(GEMMGEN_TENSOR_MAP)
 #define GEMMGEN_TENSOR_MAP
-struct alignas(64) CUtensorMap
-{
+struct alignas(64) CUtensorMap {
     unsigned long long words[16];
 };
 #endif
 #include <cuda_bf16.h>
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma_16x64_s8_joined2 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+// It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
+#error "wgmma_16x64_s8_joined2 needs sm_90a alone"
 #endif
 
 namespace wgmma_16x64_s8_joined2_detail {
+
+constexpr int BM = 16, BN = 64, BK = 64; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 8; // stages of the pipeline
+constexpr int SPLIT_K = 2; // parts of K (split-K)
+constexpr int CONSUMERS = 128, PRODUCERS = 32; // threads that multiply, and threads that load
+constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
+static_assert(BM == 16 && BN == 64,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset wgmma_16x64_s8_joined2 --backend cuda --set tile=8x2");
+static_assert(SPLIT_K == 2,
+              "SPLIT_K cannot change here: "
+              "gemmgen emit --preset wgmma_16x64_s8_joined2 --backend cuda --set split_k=4");
+static_assert(CONSUMERS == 128,
+              "CONSUMERS cannot change here: "
+              "gemmgen emit --preset wgmma_16x64_s8_joined2 --backend cuda --set group=8x32");
+static_assert(PRODUCERS == 32,
+              "PRODUCERS cannot change here: this schedule has no other producer_threads");
+static_assert(BK % 64 == 0, "BK must be a multiple of 64");
+static_assert(BK <= 256, "BK must be 256 or less: TMA tiles have no longer sides");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 4 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
@@ -66,272 +91,306 @@ __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
     copy4(to, elements);
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
+// griddepcontrol.launch_dependents: the next kernel may begin once all blocks have called this.
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
+// griddepcontrol.wait: waits until the previous kernels are complete and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait()
 {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-// This thread has come, and so many bytes are to come by copies of boxes.
-__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+// mbarrier.arrive.expect_tx: one arrival; the phase also waits for `bytes` bytes of TMA loads.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned long long *barrier, int bytes)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(address), "r"(bytes) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
-// Lets copies see the barriers that this thread has made ready.
-__device__ __forceinline__ void mbarriers_ready()
+// fence.mbarrier_init: makes initialised barriers visible to TMA and to the cluster.
+__device__ __forceinline__ void fence_mbarrier_init()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-// Lets a map be on its way to where copies look for it.
-__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+// prefetch.tensormap: fetches a tensor map into the cache.
+__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
-// barrier counts its bytes.
-__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+// TMA load (cp.async.bulk.tensor) of one tile of the matrix to shared memory, zeros for what lies
+// outside the matrix. `barrier` counts the bytes that arrive.
+__device__ __forceinline__ void tma_load_2d(void *to, const CUtensorMap *map, int column, int row,
+                                            unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(map), "r"(column), "r"(row),
+                   "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Says to the cluster's other blocks that this thread has come so far.
+// barrier.cluster.arrive: arrives at the cluster's barrier, without waiting.
 __device__ __forceinline__ void cluster_arrive()
 {
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
 }
 
-// Waits until all threads of the cluster's blocks have said so.
+// barrier.cluster.wait: waits until all threads of the cluster have arrived.
 __device__ __forceinline__ void cluster_wait()
 {
-    asm volatile("barrier.cluster.wait;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" : : : "memory");
 }
 
-// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
-// written before the others see after.
+// barrier.cluster of all threads that have not exited; it publishes what each has written before.
 __device__ __forceinline__ void cluster_sync()
 {
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+    asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 }
 
-// The array in shared memory that another block of the cluster has where this one has its own.
+// mapa: the same array in the shared memory of block `rank` of the cluster.
 template <typename Array>
-__device__ __forceinline__ Array &in_block(Array &own, int rank)
+__device__ __forceinline__ Array &map_shared_rank(Array &own, int rank)
 {
-    Array *there;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
-    return *there;
+    Array *mapped;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(&own), "r"(rank));
+    return *mapped;
 }
 
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
-// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
-// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
-template <int block>
-__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
+// wgmma's shared-memory matrix descriptor ("Matrix-descriptor format" in the PTX ISA) of a tile
+// whose lines of 128 bytes are swizzled. Sizes count in units of 16 bytes.
+template <int leading_bytes>
+__device__ __forceinline__ unsigned long long own_matrix_descriptor(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    // In a cluster the upper bits of a shared address name the block, which is no part of the
+    // field.
+    const unsigned long long start_address = (__cvta_generic_to_shared(tile) & 0x3ffff) >> 4;
+    const unsigned long long leading_offset = leading_bytes / 16; // to the next block of lines
+    const unsigned long long stride_offset = 8 * 128 / 16; // to the next 8 lines
+    const unsigned long long swizzle_mode = 1; // 128 bytes
+    return start_address | leading_offset << 16 | stride_offset << 32 | swizzle_mode << 62;
 }
 
-// Comes before matrix instructions whose sums other instructions have written.
+// wgmma.fence: orders other instructions' writes of the accumulators before the wgmma that follows.
 __device__ __forceinline__ void wgmma_fence()
 {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-// Makes a group of the matrix instructions begun since the last.
-__device__ __forceinline__ void wgmma_commit()
+// wgmma.commit_group: makes a group of the wgmma issued since the last commit.
+__device__ __forceinline__ void wgmma_commit_group()
 {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-// Waits until at most `pending` groups, the newest, are under way.
+// wgmma.wait_group: waits until at most the `pending` newest groups are incomplete.
 template <int pending>
-__device__ __forceinline__ void wgmma_wait()
+__device__ __forceinline__ void wgmma_wait_group()
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
-// Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+// Four accumulators of a thread: two neighbours of its upper row, two of its lower row.
+#define ACC(j) "+f"(acc[0][j]), "+f"(acc[0][j + 1]), "+f"(acc[1][j]), "+f"(acc[1][j + 1])
 
-// Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[4])
+#define ALL_ACC ACC(0), ACC(2)
+
+// wgmma.wait_group 0: after it the accumulators may be read.
+__device__ __forceinline__ void wgmma_wait_all(float (*acc)[4])
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2)
-                 :: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 16 times 16 x 16, of tiles in shared memory; it only
-// begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n16k16(float (*sums)[4], unsigned long long a,
-                                                 unsigned long long b)
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 16 by 16 x 16, both from shared memory. A
+// thread has two rows of the accumulators, eight apart.
+__device__ __forceinline__ void wgmma_m64n16k16(float (*acc)[4], unsigned long long a,
+                                                unsigned long long b)
 {
     asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.eq.u32 add, 0, 0;\n"
+                 ".reg .pred accumulate;\n"
+                 "setp.eq.u32 accumulate, 0, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7"
-                 "}, %8, %9, add, 1, 1, 1, 0;\n"
+                 "}, %8, %9, accumulate, 1, 1, 1, 0;\n"
                  "}"
-                 : SUMS(0), SUMS(2)
+                 : ALL_ACC
                  : "l"(a), "l"(b));
 }
 
-#undef SUMS
+#undef ALL_ACC
+#undef ACC
 
-// What the launch brings.
-extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory of a block.
+// TMA swizzles the lines of tiles, so that a column of them lies in different banks.
+struct Shared {
+    alignas(1024) __nv_bfloat16 b[STAGES][BK][BN];
+    alignas(1024) __nv_bfloat16 a[STAGES][BK / 64][BM][64];
+    alignas(16) float sums[2][BM / 2][BN + 4]; // padded: lines begin in different banks
+    unsigned long long full[STAGES];
+    unsigned long long empty[STAGES];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 } // namespace wgmma_16x64_s8_joined2_detail
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(160)
+extern "C" __global__ void __cluster_dims__(2, 1, 1)
+__launch_bounds__(wgmma_16x64_s8_joined2_detail::THREADS)
 wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                        const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c,
                        int ldc)
 {
     using namespace wgmma_16x64_s8_joined2_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
     const int local_col = int(threadIdx.y);
     const int local_row = int(threadIdx.x);
     const int rank = int(blockIdx.x) % 2;
-    const int blocks_down = (m + 15) / 16;
+    const int blocks_down = (m + BM - 1) / BM;
     const int block = int(blockIdx.x) / 2;
     const int block_col = block / blocks_down;
     const int block_row = block % blocks_down;
-    const int col0 = block_col * 64;
-    const int row0 = block_row * 16;
-    const int k_part = (k + 127) / 128 * 64;
+    const int col0 = block_col * BN;
+    const int row0 = block_row * BM;
+    const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = rank * k_part;
     const int k_end = k_begin + k_part;
     const int local_index = local_col * 4 + local_row;
 
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][16][64]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 86272);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 86336);
     if (local_index == 0) {
-        fetch_map(&a_map);
-        fetch_map(&b_map);
+        prefetch_tensormap(&a_map);
+        prefetch_tensormap(&b_map);
         #pragma unroll
-        for (int slot = 0; slot < 8; ++slot) {
-            mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 4);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(&shared.full[stage], 1);
+            mbarrier_init(&shared.empty[stage], CONSUMERS / 32);
         }
-        mbarriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     cluster_arrive();
-    kernels_await();
-    kernels_release();
-    if (local_col < 32) {
-        // Those that multiply, and store C.
-        float acc[2][4];
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (local_col < CONSUMERS / 4) {
+        // Consumer warpgroups: multiply, then store C.
+        float acc[2][BM / 4];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < BM / 4; ++j) {
                 acc[i][j] = 0.0f;
             }
         }
 
         // C^T = B^T * A^T: columns of C are the rows of the sums.
-        for (int k0 = k_begin; k0 < k_end; k0 += 64) {
-            const int slot = (k0 - k_begin) / 64 % 8;
-            mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 8 % 2);
+        for (int k0 = k_begin; k0 < k_end; k0 += BK) {
+            const int stage = (k0 - k_begin) / BK % STAGES;
+            mbarrier_wait(&shared.full[stage], (k0 - k_begin) / BK / STAGES % 2);
             wgmma_fence();
-            const unsigned long long b_tile = own_matrix_tile<16>(b_shared[slot][0]);
-            const unsigned long long a_tile = own_matrix_tile<16>(a_shared[slot][0]);
+            const unsigned long long b_tile = own_matrix_descriptor<16>(shared.b[stage][0]);
+            const unsigned long long a_tile = own_matrix_descriptor<16>(shared.a[stage][0][0]);
             #pragma unroll
-            for (int kk = 0; kk < 64; kk += 16) {
-                wgmma_m64n16k16(acc, b_tile + kk * 8, a_tile + kk / 8);
+            for (int k_block = 0; k_block < BK / 64; ++k_block) {
+                #pragma unroll
+                for (int kk = 0; kk < 64; kk += 16) {
+                    wgmma_m64n16k16(acc, b_tile + (k_block * 64 + kk) * (BN / 8),
+                                    a_tile + (k_block * BM * 64 + kk) / 8);
+                }
             }
-            wgmma_commit();
+            wgmma_commit_group();
 
-            // What the step before has read may be overwritten.
-            wgmma_wait<1>();
+            // The previous step's wgmma are complete: its stage is free.
+            wgmma_wait_group<1>();
             if (k_begin < k0 && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[((k0 - k_begin) / 64 + 7) % 8]);
+                mbarrier_arrive(&shared.empty[((k0 - k_begin) / BK + STAGES - 1) % STAGES]);
             }
         }
-        wgmma_wait(acc);
+        wgmma_wait_all(acc);
 
-        // By now all of the cluster have begun, and have shared memory.
+        // All blocks of the cluster have begun, so that their shared memory exists.
         cluster_wait();
 
-        // Each block of the cluster gets some lines of all parts of K, and adds them up.
-        auto &sums = *reinterpret_cast<float(*)[2][8][68]>(shared + 81920);
+        // Cluster reduction of split-K: each block adds up some lines of all parts of K.
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int sums_col = local_col / 8 * 16 + local_col % 8 + i * 8;
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < BM / 4; ++j) {
                 const int line = local_row * 2 + j / 2 * 8 + j % 2;
-                in_block(sums, line / 8)[rank][line % 8][sums_col] = alpha * acc[i][j];
+                map_shared_rank(shared.sums, line / (BM / 2))[rank][line % (BM / 2)][sums_col] =
+                    alpha * acc[i][j];
             }
         }
         cluster_sync();
-        const int sum_row = local_index / 16;
-        const int sum_col = local_index % 16;
+        const int sum_row = local_index / (BN / 4);
+        const int sum_col = local_index % (BN / 4);
         const int first_col = col0 + sum_col * 4;
         __align__(16) float total[4];
-        copy4(total, &sums[0][sum_row][sum_col * 4]);
+        copy4(total, &shared.sums[0][sum_row][sum_col * 4]);
         __align__(16) float term[4];
-        copy4(term, &sums[1][sum_row][sum_col * 4]);
+        copy4(term, &shared.sums[1][sum_row][sum_col * 4]);
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
             total[e] += term[e];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
-        const int c_row = row0 + rank * 8 + sum_row;
+        const int c_row = row0 + rank * (BM / 2) + sum_row;
         if (c_row < m) {
             if (first_col + 4 <= n) {
                 if (beta != 0.0f) {
@@ -348,23 +407,27 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
                 for (int e = 0; e < 4; ++e) {
                     if (first_col + e < n) {
                         const float c_value =
-                            beta == 0.0f ? total[e]
-                                         : fmaf(beta, float(c[c_row * ldc + first_col + e]),
-                                             total[e]);
+                            beta == 0.0f
+                                ? total[e]
+                                : fmaf(beta, float(c[c_row * ldc + first_col + e]), total[e]);
                         c[c_row * ldc + first_col + e] = __nv_bfloat16(c_value);
                     }
                 }
             }
         }
     } else {
-        // One that copies, ahead of them as far as there is room.
-        if (local_index == 128) {
-            for (int k0 = k_begin; k0 < k_end; k0 += 64) {
-                const int slot = (k0 - k_begin) / 64 % 8;
-                mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 10240);
-                copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
-                copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
+        // Producer: one thread loads tiles by TMA while a stage is free.
+        if (local_index == CONSUMERS) {
+            for (int k0 = k_begin; k0 < k_end; k0 += BK) {
+                const int stage = (k0 - k_begin) / BK % STAGES;
+                mbarrier_wait(&shared.empty[stage], ((k0 - k_begin) / BK / STAGES + 1) % 2);
+                mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 2);
+                tma_load_2d(shared.b[stage][0], &b_map, col0, k0, &shared.full[stage]);
+                #pragma unroll
+                for (int i = 0; i < BK / 64; ++i) {
+                    tma_load_2d(shared.a[stage][i][0], &a_map, k0 + i * 64, row0,
+                                &shared.full[stage]);
+                }
             }
         }
     }
@@ -373,14 +436,14 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
 #ifndef __CUDACC_RTC__
 namespace wgmma_16x64_s8_joined2_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -389,18 +452,18 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
-// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
-// lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
-                            const void *matrix, int lines, int length, long long pitch,
-                            unsigned box_lines, unsigned box_length)
+// The tensor map of a matrix for TMA: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart, in TMA tiles of box_lines x box_length. The driver's entry point is looked up, so
+// that nothing has to be linked. It refuses a matrix, or lines, that are not aligned to 16 bytes.
+static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                                   const void *matrix, int lines, int length, long long pitch,
+                                   unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
 #if CUDART_VERSION >= 12050
-    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &known);
 #else
     const cudaError_t asked =
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
@@ -424,7 +487,7 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
 } // namespace wgmma_16x64_s8_joined2_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t wgmma_16x64_s8_joined2_launch(int m, int n, int k, float alpha,
                                                      const __nv_bfloat16 *a, int lda,
                                                      const __nv_bfloat16 *b, int ldb, float beta,
@@ -446,38 +509,36 @@ extern "C" cudaError_t wgmma_16x64_s8_joined2_launch(int m, int n, int k, float 
         return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
-    const cudaError_t a_map_made =
-        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 16, 64)
-              : cudaSuccess;
-    if (a_map_made != cudaSuccess) {
-        return a_map_made;
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                                          2, a, m, k, lda, BM, 64)
+                                        : cudaSuccess) {
+        return error;
     }
     CUtensorMap b_map = {};
-    const cudaError_t b_map_made =
-        k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64)
-              : cudaSuccess;
-    if (b_map_made != cudaSuccess) {
-        return b_map_made;
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                                          2, b, k, n, ldb, BK, BN)
+                                        : cudaSuccess) {
+        return error;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_16x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 86400);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(wgmma_16x64_s8_joined2,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((n + 63) / 64 * ((m + 15) / 16) * 2, 1);
-    const dim3 block(4, 40);
-    // It may begin while the kernel before ends, which it awaits.
+    const dim3 grid((n + BN - 1) / BN * ((m + BM - 1) / BM) * SPLIT_K, 1);
+    const dim3 block(4, CONSUMERS / 4 + PRODUCERS / 4);
+    // Programmatic dependent launch: it may begin while the previous kernel ends.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 86400;
+    config.dynamicSmemBytes = sizeof(Shared);
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, wgmma_16x64_s8_joined2,
-        m, n, k, alpha, a_map, b_map, beta, c, ldc);
+    return cudaLaunchKernelEx(&config, wgmma_16x64_s8_joined2, m, n, k, alpha, a_map, b_map, beta,
+                              c, ldc);
 }
 #endif

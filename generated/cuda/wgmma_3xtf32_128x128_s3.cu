@@ -1,44 +1,61 @@
 // wgmma_3xtf32_128x128_s3: C = alpha * A * B + beta * C; float32
 //
-// Schedule   2x32 of C per thread, 64x4 threads per block (128x128 of C), 32 along K per iteration,
-//            by matrix instructions of four warps, three of TF32 for each product, added up as
-//            float32 after each step of K, 3 tiles in shared memory at a time, brought by one of
-//            128 more threads, which have nothing else to do, registers handed over: 232 to each
-//            that multiplies, 40 to each of the others, blocks in bands of 8 rows, stores of 4
-//            elements
-// A          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes in
-//            lines of 128 bytes that swizzle, to shared memory
-// B          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes in
-//            lines of 128 bytes that swizzle, to shared memory
+// Tile       128x128 of C per block, 2x32 per thread, 32 along K per step
+// Threads    2 consumer warpgroups, 232 registers per thread: multiply, then store C
+//            1 producer warpgroup, 40 registers per thread: one thread loads A and B
+// A          global memory, prepacked by a kernel before, TMA, 3 stages in shared memory, 128-byte
+//            swizzle
+// B          global memory, prepacked by a kernel before, TMA, 3 stages in shared memory, 128-byte
+//            swizzle
+// Pipeline   a full and an empty mbarrier for each stage
+// Multiply   wgmma m64n128k8, sums in float32, 3xTF32: three products for each
+// C          staged in shared memory, stores of 4 elements
+// Grid       threadblock swizzle over 8 rows of blocks; programmatic dependent launch
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_3xtf32_128x128_s3_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) / 32 *
-//                (((k + 31) / 32 * 32 + 31) / 32) + ((n + 127) / 128 * 128 + 31) / 32 * (((k + 31)
-//                / 32 * 32 + 31) / 32), 1)
+// Launch     wgmma_3xtf32_128x128_s3_pack: block (32, 8), grid ((m + 127) / 128 * 4 * ((k + 31) /
+//                32) + (n + 127) / 128 * 4 * ((k + 31) / 32), 1)
 //            wgmma_3xtf32_128x128_s3: block (4, 96), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
-// Needs      196,656 bytes of shared memory
+// Needs      197,632 bytes of shared memory
 //            a_packed of (m + 127) / 128 * 128 * ((k + 31) / 32 * 64) elements, aligned to 16 bytes
 //            b_packed of (n + 127) / 128 * 128 * ((k + 31) / 32 * 64) elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_3xtf32_128x128_s3.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
+//                wgmma_3xtf32_128x128_s3.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
 #elif !defined(GEMMGEN_TENSOR_MAP)
 #define GEMMGEN_TENSOR_MAP
-struct alignas(64) CUtensorMap
-{
+struct alignas(64) CUtensorMap {
     unsigned long long words[16];
 };
 #endif
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma_3xtf32_128x128_s3 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+// It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
+#error "wgmma_3xtf32_128x128_s3 needs sm_90a alone"
 #endif
 
 namespace wgmma_3xtf32_128x128_s3_detail {
+
+constexpr int BM = 128, BN = 128, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 3; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int CONSUMERS = 256, PRODUCERS = 128; // threads that multiply, and threads that load
+constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
+static_assert(BM == 128 && BN == 128,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset wgmma_3xtf32_128x128_s3 --backend cuda --set tile=2x16");
+static_assert(BK == 32, "BK cannot change here: this schedule has no other block_k");
+static_assert(CONSUMERS == 256,
+              "CONSUMERS cannot change here: "
+              "gemmgen emit --preset wgmma_3xtf32_128x128_s3 --backend cuda --set group=32x4");
+static_assert(PRODUCERS == 128,
+              "PRODUCERS cannot change here: this schedule has no other producer_threads");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
@@ -52,176 +69,213 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
+// griddepcontrol.launch_dependents: the next kernel may begin once all blocks have called this.
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
+// griddepcontrol.wait: waits until the previous kernels are complete and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait()
 {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-// This thread has come, and so many bytes are to come by copies of boxes.
-__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+// mbarrier.arrive.expect_tx: one arrival; the phase also waits for `bytes` bytes of TMA loads.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned long long *barrier, int bytes)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(address), "r"(bytes) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
-// Lets copies see the barriers that this thread has made ready.
-__device__ __forceinline__ void mbarriers_ready()
+// fence.mbarrier_init: makes initialised barriers visible to TMA and to the cluster.
+__device__ __forceinline__ void fence_mbarrier_init()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-// Lets a map be on its way to where copies look for it.
-__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+// prefetch.tensormap: fetches a tensor map into the cache.
+__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
-// A number with 10 bits after the point; the others are cut off.
-__device__ __forceinline__ float head_in_tf32(float value)
+// 3xTF32, high part: the number cut to 10 bits of mantissa.
+__device__ __forceinline__ float tf32_high(float value)
 {
     return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
-// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
-// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
-// and of what is as large as its number or smaller, bits as integers, the number is the least.
-__device__ __forceinline__ float rest_in_tf32(float value, float head)
+// 3xTF32, low part: the rest beside the high part, plus 2^-23 of the number, so that it is zero for
+// zero only. Inf and NaN are their own low part: as integers, the bits of Inf - Inf are greater
+// than those of Inf, and the bits of a low part at least those of a finite number's.
+__device__ __forceinline__ float tf32_low(float value, float high)
 {
-    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
-    return __int_as_float(min(rest, __float_as_int(value)));
+    const int low = __float_as_int(fmaf(value, 0x1.000002p0f, -high));
+    return __int_as_float(min(low, __float_as_int(value)));
 }
 
-// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
-// barrier counts its bytes.
-__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+// TMA load (cp.async.bulk.tensor) of one tile of the matrix to shared memory, zeros for what lies
+// outside the matrix. `barrier` counts the bytes that arrive.
+__device__ __forceinline__ void tma_load_2d(void *to, const CUtensorMap *map, int column, int row,
+                                            unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(map), "r"(column), "r"(row),
+                   "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Takes registers that others give up, until this thread has so many.
+// setmaxnreg.inc: waits until the other warps have freed enough registers, then takes them.
 template <int registers>
-__device__ __forceinline__ void registers_more()
+__device__ __forceinline__ void setmaxnreg_inc()
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// Gives up all registers but so many.
+// setmaxnreg.dec: keeps `registers` registers and frees the others.
 template <int registers>
-__device__ __forceinline__ void registers_fewer()
+__device__ __forceinline__ void setmaxnreg_dec()
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// These threads meet, and not the others of the block; barrier 0 is that of all.
+// bar.sync of the consumer threads only; barrier 0 is __syncthreads().
 template <int threads>
-__device__ __forceinline__ void role_barrier()
+__device__ __forceinline__ void named_barrier_sync()
 {
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+    asm volatile("bar.sync 1, %0;" : : "n"(threads) : "memory");
 }
 
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
-// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
-template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+// wgmma's shared-memory matrix descriptor ("Matrix-descriptor format" in the PTX ISA) of a tile
+// whose lines of 128 bytes are swizzled. Sizes count in units of 16 bytes.
+template <int leading_bytes>
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    const unsigned long long start_address = __cvta_generic_to_shared(tile) >> 4;
+    const unsigned long long leading_offset = leading_bytes / 16; // to the next block of lines
+    const unsigned long long stride_offset = 8 * 128 / 16; // to the next 8 lines
+    const unsigned long long swizzle_mode = 1; // 128 bytes
+    return start_address | leading_offset << 16 | stride_offset << 32 | swizzle_mode << 62;
 }
 
-// Comes before matrix instructions whose sums other instructions have written.
+// wgmma.fence: orders other instructions' writes of the accumulators before the wgmma that follows.
 __device__ __forceinline__ void wgmma_fence()
 {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-// Makes a group of the matrix instructions begun since the last.
-__device__ __forceinline__ void wgmma_commit()
+// wgmma.commit_group: makes a group of the wgmma issued since the last commit.
+__device__ __forceinline__ void wgmma_commit_group()
 {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-// Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+// Four accumulators of a thread: two neighbours of its upper row, two of its lower row.
+#define ACC(j) "+f"(acc[0][j]), "+f"(acc[0][j + 1]), "+f"(acc[1][j]), "+f"(acc[1][j + 1])
 
-// Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[32])
+#define ALL_ACC \
+    ACC(0), ACC(2), ACC(4), ACC(6), ACC(8), ACC(10), ACC(12), ACC(14), ACC(16), ACC(18), ACC(20), \
+        ACC(22), ACC(24), ACC(26), ACC(28), ACC(30)
+
+// wgmma.wait_group 0: after it the accumulators may be read.
+__device__ __forceinline__ void wgmma_wait_all(float (*acc)[32])
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30)
-                 :: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 8 times 8 x 128, of tiles in shared memory; it only
-// begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n128k8(float (*sums)[32], unsigned long long a,
-                                                 unsigned long long b)
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 8 by 8 x 128, both from shared memory. A
+// thread has two rows of the accumulators, eight apart.
+__device__ __forceinline__ void wgmma_m64n128k8(float (*acc)[32], unsigned long long a,
+                                                unsigned long long b)
 {
     asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.eq.u32 add, 0, 0;\n"
+                 ".reg .pred accumulate;\n"
+                 "setp.eq.u32 accumulate, 0, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
                  "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
                  "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
                  "%41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
                  "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-                 "}, %64, %65, add, 1, 1;\n"
+                 "}, %64, %65, accumulate, 1, 1;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30)
+                 : ALL_ACC
                  : "l"(a), "l"(b));
 }
 
-#undef SUMS
+#undef ALL_ACC
+#undef ACC
 
-// What the launch brings.
-extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory of a block.
+struct PackShared {
+    float b_tile[32][33]; // padded: lines begin in different banks
+};
+
+// Shared memory of a block: the tiles, and when they have been read, what takes their place.
+// TMA swizzles the lines of tiles, so that a column of them lies in different banks.
+union Shared {
+    struct {
+        alignas(1024) float a[STAGES][2][BM][BK];
+        alignas(1024) float b[STAGES][2][BN][BK];
+        unsigned long long full[STAGES];
+        unsigned long long empty[STAGES];
+    } tiles;
+    alignas(16) float sums[BM][BN + 8]; // padded: lines begin in different banks
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 } // namespace wgmma_3xtf32_128x128_s3_detail
 
@@ -231,18 +285,18 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
                              float *__restrict__ b_packed)
 {
     using namespace wgmma_3xtf32_128x128_s3_detail;
+    PackShared &shared = *reinterpret_cast<PackShared *>(shared_memory);
 
-    kernels_release();
+    griddepcontrol_launch_dependents();
 
-    const int m_whole = (m + 127) / 128 * 128;
-    const int n_whole = (n + 127) / 128 * 128;
-    const int k_whole = (k + 31) / 32 * 32;
+    const int m_whole = (m + BM - 1) / BM * BM;
+    const int n_whole = (n + BN - 1) / BN * BN;
+    const int k_whole = (k + BK - 1) / BK * BK;
     const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 31) / 32);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
-    __shared__ float b_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((k_whole + 31) / 32) * 32;
         const int a_fast = block % ((k_whole + 31) / 32) * 32;
@@ -253,22 +307,21 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
                     a_slow + i * 8 + local_row < m && a_fast + local_col < k
                         ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col]
                         : 0.0f;
-                const float head = head_in_tf32(element);
+                const float head = tf32_high(element);
                 a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col] =
                     head;
-                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col
-                    + 32] =
-                    rest_in_tf32(element, head);
+                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col +
+                         32] = tf32_low(element, head);
             }
         }
     } else {
         const int b_slow = block / ((k_whole + 31) / 32) * 32;
         const int b_fast = block % ((k_whole + 31) / 32) * 32;
 
-        // Read by lines, written by lines: turned in between.
+        // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            b_tile[i * 8 + local_row][local_col] =
+            shared.b_tile[i * 8 + local_row][local_col] =
                 b_fast + i * 8 + local_row < k && b_slow + local_col < n
                     ? b[(b_fast + i * 8 + local_row) * ldb + b_slow + local_col]
                     : 0.0f;
@@ -277,142 +330,139 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if (b_slow + i * 8 + local_row < n_whole && b_fast * 2 + local_col + 32 < k_whole * 2) {
-                const float element = b_tile[local_col][i * 8 + local_row];
-                const float head = head_in_tf32(element);
+                const float element = shared.b_tile[local_col][i * 8 + local_row];
+                const float head = tf32_high(element);
                 b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col] =
                     head;
-                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col
-                    + 32] =
-                    rest_in_tf32(element, head);
+                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col +
+                         32] = tf32_low(element, head);
             }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(wgmma_3xtf32_128x128_s3_detail::THREADS, 1)
 wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                         const __grid_constant__ CUtensorMap a_packed_map,
                         const __grid_constant__ CUtensorMap b_packed_map, float beta, float *c,
                         int ldc)
 {
     using namespace wgmma_3xtf32_128x128_s3_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 127) / 128;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 128;
-    const int k_whole = (k + 31) / 32 * 32;
+    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+    const int in_band = block % (blocks_across * GROUP_M);
+    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
+    const int k_whole = (k + BK - 1) / BK * BK;
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
-    auto &a_shared = *reinterpret_cast<float(*)[3][2][128][32]>(shared);
-    auto &b_shared = *reinterpret_cast<float(*)[3][2][128][32]>(shared + 98304);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[3]>(shared + 196608);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[3]>(shared + 196632);
     if (local_index == 0) {
-        fetch_map(&a_packed_map);
-        fetch_map(&b_packed_map);
+        prefetch_tensormap(&a_packed_map);
+        prefetch_tensormap(&b_packed_map);
         #pragma unroll
-        for (int slot = 0; slot < 3; ++slot) {
-            mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 8);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(&shared.tiles.full[stage], 1);
+            mbarrier_init(&shared.tiles.empty[stage], CONSUMERS / 32);
         }
-        mbarriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
-    kernels_await();
-    kernels_release();
-    if (local_row < 64) {
-        // Those that multiply, and store C.
-        registers_more<232>();
-        float acc[2][32];
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (local_row < CONSUMERS / 4) {
+        // Consumer warpgroups: multiply, then store C.
+        setmaxnreg_inc<232>();
+        float acc[2][BN / 4];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < BN / 4; ++j) {
                 acc[i][j] = 0.0f;
             }
         }
-        float step_sums[2][32];
+        float step_sums[2][BN / 4];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < BN / 4; ++j) {
                 step_sums[i][j] = 0.0f;
             }
         }
-        for (int k0 = 0; k0 < k_whole; k0 += 32) {
-            const int slot = k0 / 32 % 3;
-            mbarrier_wait(&tiles_full[slot], k0 / 32 / 3 % 2);
+        for (int k0 = 0; k0 < k_whole; k0 += BK) {
+            const int stage = k0 / BK % STAGES;
+            mbarrier_wait(&shared.tiles.full[stage], k0 / BK / STAGES % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16384>(a_shared[slot][0][warpgroup * 64]);
-            const unsigned long long b_tile = matrix_tile<16384>(b_shared[slot][0][0]);
+            const unsigned long long a_tile =
+                matrix_descriptor<16>(shared.tiles.a[stage][0][warpgroup * 64]);
+            const unsigned long long b_tile = matrix_descriptor<16>(shared.tiles.b[stage][0][0]);
             #pragma unroll
-            for (int kk = 0; kk < 32; kk += 8) {
-                wgmma_m64n128k8(step_sums, a_tile + kk / 4 + 1024, b_tile + kk / 4);
-                wgmma_m64n128k8(step_sums, a_tile + kk / 4, b_tile + kk / 4 + 1024);
+            for (int kk = 0; kk < BK; kk += 8) {
+                wgmma_m64n128k8(step_sums, a_tile + kk / 4 + BM * BK / 4, b_tile + kk / 4);
+                wgmma_m64n128k8(step_sums, a_tile + kk / 4, b_tile + kk / 4 + BN * BK / 4);
                 wgmma_m64n128k8(step_sums, a_tile + kk / 4, b_tile + kk / 4);
             }
-            wgmma_commit();
-            wgmma_wait(step_sums);
+            wgmma_commit_group();
+            wgmma_wait_all(step_sums);
             if (local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[slot]);
+                mbarrier_arrive(&shared.tiles.empty[stage]);
             }
 
-            // As float32, which is rounded.
+            // The step's sum is added in float32, which rounds.
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 32; ++j) {
+                for (int j = 0; j < BN / 4; ++j) {
                     acc[i][j] += step_sums[i][j];
                 }
             }
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 32; ++j) {
+                for (int j = 0; j < BN / 4; ++j) {
                     step_sums[i][j] = 0.0f;
                 }
             }
         }
 
-        // By way of where the tiles were, so that warps store whole lines.
-        role_barrier<256>();
-        auto &sums = *reinterpret_cast<float(*)[128][136]>(shared);
+        // Staged epilogue: through shared memory, in place of the tiles, so that warps store whole
+        // lines.
+        named_barrier_sync<256>();
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
-            for (int j = 0; j < 16; ++j) {
+            for (int j = 0; j < BN / 8; ++j) {
                 __align__(16) float sums_values[2];
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[sums_row][local_col * 2 + j * 8], sums_values);
+                copy2(&shared.sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
-        role_barrier<256>();
-        const int sum_row = local_index / 32;
-        const int sum_col = local_index % 32;
+        named_barrier_sync<256>();
+        const int sum_row = local_index / (BN / 4);
+        const int sum_col = local_index % (BN / 4);
         const int first_col = col0 + sum_col * 4;
-        __align__(16) float total[16][4];
+        __align__(16) float total[BM / (CONSUMERS * 4 / BN)][4];
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            copy4(total[i], &sums[sum_row + i * 8][sum_col * 4]);
+        for (int i = 0; i < BM / (CONSUMERS * 4 / BN); ++i) {
+            copy4(total[i], &shared.sums[sum_row + i * (CONSUMERS * 4 / BN)][sum_col * 4]);
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const int c_row = row0 + sum_row + i * 8;
+        for (int i = 0; i < BM / (CONSUMERS * 4 / BN); ++i) {
+            const int c_row = row0 + sum_row + i * (CONSUMERS * 4 / BN);
             if (c_row < m) {
                 if (first_col + 4 <= n && ldc % 4 == 0) {
                     if (beta != 0.0f) {
@@ -429,31 +479,31 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                     for (int e = 0; e < 4; ++e) {
                         if (first_col + e < n) {
                             c[c_row * ldc + first_col + e] =
-                                beta == 0.0f ? total[i][e]
-                                             : fmaf(beta, c[c_row * ldc + first_col + e],
-                                                 total[i][e]);
+                                beta == 0.0f
+                                    ? total[i][e]
+                                    : fmaf(beta, c[c_row * ldc + first_col + e], total[i][e]);
                         }
                     }
                 }
             }
         }
     } else {
-        // One that copies, ahead of them as far as there is room.
-        registers_fewer<40>();
-        if (local_index == 256) {
-            for (int k0 = 0; k0 < k_whole; k0 += 32) {
-                const int slot = k0 / 32 % 3;
-                mbarrier_wait(&tiles_empty[slot], (k0 / 32 / 3 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 65536);
+        // Producer: one thread loads tiles by TMA while a stage is free.
+        setmaxnreg_dec<40>();
+        if (local_index == CONSUMERS) {
+            for (int k0 = 0; k0 < k_whole; k0 += BK) {
+                const int stage = k0 / BK % STAGES;
+                mbarrier_wait(&shared.tiles.empty[stage], (k0 / BK / STAGES + 1) % 2);
+                mbarrier_arrive_expect_tx(&shared.tiles.full[stage], (BM + BN) * BK * 8);
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    copy_box(a_shared[slot][i][0], &a_packed_map, k0 * 2 + i * 32, row0,
-                        &tiles_full[slot]);
+                    tma_load_2d(shared.tiles.a[stage][i][0], &a_packed_map, k0 * 2 + i * BK, row0,
+                                &shared.tiles.full[stage]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    copy_box(b_shared[slot][i][0], &b_packed_map, k0 * 2 + i * 32, col0,
-                        &tiles_full[slot]);
+                    tma_load_2d(shared.tiles.b[stage][i][0], &b_packed_map, k0 * 2 + i * BK, col0,
+                                &shared.tiles.full[stage]);
                 }
             }
         }
@@ -463,14 +513,14 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
 #ifndef __CUDACC_RTC__
 namespace wgmma_3xtf32_128x128_s3_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -479,18 +529,18 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
-// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
-// lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
-                            const void *matrix, int lines, int length, long long pitch,
-                            unsigned box_lines, unsigned box_length)
+// The tensor map of a matrix for TMA: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart, in TMA tiles of box_lines x box_length. The driver's entry point is looked up, so
+// that nothing has to be linked. It refuses a matrix, or lines, that are not aligned to 16 bytes.
+static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                                   const void *matrix, int lines, int length, long long pitch,
+                                   unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
 #if CUDART_VERSION >= 12050
-    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &known);
 #else
     const cudaError_t asked =
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
@@ -514,7 +564,7 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
 } // namespace wgmma_3xtf32_128x128_s3_detail
 
 // Queues the kernels on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t wgmma_3xtf32_128x128_s3_launch(int m, int n, int k, float alpha,
                                                       const float *a, int lda, const float *b,
                                                       int ldb, float *a_packed, float *b_packed,
@@ -534,14 +584,21 @@ extern "C" cudaError_t wgmma_3xtf32_128x128_s3_launch(int m, int n, int k, float
         return cudaErrorMisalignedAddress;
     }
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
-        1LL * (m + 127) / 128 * 128 * ((k + 31) / 32 * 64) >= 1LL << 31 ||
-        1LL * (n + 127) / 128 * 128 * ((k + 31) / 32 * 64) >= 1LL << 31) {
+        1LL * (m + BM - 1) / BM * BM * ((k + BK - 1) / BK * BK * 2) >= 1LL << 31 ||
+        1LL * (n + BN - 1) / BN * BN * ((k + BK - 1) / BK * BK * 2) >= 1LL << 31) {
         return cudaErrorInvalidValue;
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 31) / 32 * 32 + 31) / 32) + ((n + 127) / 128 * 128 + 31) / 32 * (((k + 31) / 32 * 32 + 31) / 32), 1);
+        if (const cudaError_t error = cudaFuncSetAttribute(
+                wgmma_3xtf32_128x128_s3_pack, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                int(sizeof(PackShared)))) {
+            return error;
+        }
+        const dim3 grid((m + BM - 1) / BM * (BM / 32) * ((k + BK - 1) / BK) +
+                            (n + BN - 1) / BN * (BN / 32) * ((k + BK - 1) / BK),
+                        1);
         const dim3 block(32, 8);
-        wgmma_3xtf32_128x128_s3_pack<<<grid, block, 0, stream>>>(
+        wgmma_3xtf32_128x128_s3_pack<<<grid, block, sizeof(PackShared), stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
@@ -550,43 +607,41 @@ extern "C" cudaError_t wgmma_3xtf32_128x128_s3_launch(int m, int n, int k, float
     }
     {
         CUtensorMap a_packed_map = {};
-        const cudaError_t a_packed_map_made =
-            k > 0
-                ? make_map(&a_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, a_packed,
-                    (m + 127) / 128 * 128, (k + 31) / 32 * 64, (k + 31) / 32 * 64, 128, 32)
-                : cudaSuccess;
-        if (a_packed_map_made != cudaSuccess) {
-            return a_packed_map_made;
+        if (const cudaError_t error =
+                k > 0 ? make_tensor_map(&a_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, a_packed,
+                                        (m + BM - 1) / BM * BM, (k + BK - 1) / BK * BK * 2,
+                                        (k + BK - 1) / BK * BK * 2, BM, BK)
+                      : cudaSuccess) {
+            return error;
         }
         CUtensorMap b_packed_map = {};
-        const cudaError_t b_packed_map_made =
-            k > 0
-                ? make_map(&b_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b_packed,
-                    (n + 127) / 128 * 128, (k + 31) / 32 * 64, (k + 31) / 32 * 64, 128, 32)
-                : cudaSuccess;
-        if (b_packed_map_made != cudaSuccess) {
-            return b_packed_map_made;
+        if (const cudaError_t error =
+                k > 0 ? make_tensor_map(&b_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b_packed,
+                                        (n + BN - 1) / BN * BN, (k + BK - 1) / BK * BK * 2,
+                                        (k + BK - 1) / BK * BK * 2, BN, BK)
+                      : cudaSuccess) {
+            return error;
         }
-        const cudaError_t allowed = cudaFuncSetAttribute(
-            wgmma_3xtf32_128x128_s3, cudaFuncAttributeMaxDynamicSharedMemorySize, 196656);
-        if (allowed != cudaSuccess) {
-            return allowed;
+        if (const cudaError_t error = cudaFuncSetAttribute(
+                wgmma_3xtf32_128x128_s3, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                int(sizeof(Shared)))) {
+            return error;
         }
-        const dim3 grid((m + 127) / 128 * ((n + 127) / 128), 1);
-        const dim3 block(4, 96);
-        // It may begin while the kernel before ends, which it awaits.
+        const dim3 grid((m + BM - 1) / BM * ((n + BN - 1) / BN), 1);
+        const dim3 block(4, CONSUMERS / 4 + PRODUCERS / 4);
+        // Programmatic dependent launch: it may begin while the previous kernel ends.
         cudaLaunchAttribute early = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
         cudaLaunchConfig_t config = {};
         config.gridDim = grid;
         config.blockDim = block;
-        config.dynamicSmemBytes = 196656;
+        config.dynamicSmemBytes = sizeof(Shared);
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, wgmma_3xtf32_128x128_s3,
-            m, n, k, alpha, a_packed_map, b_packed_map, beta, c, ldc);
+        return cudaLaunchKernelEx(&config, wgmma_3xtf32_128x128_s3, m, n, k, alpha, a_packed_map,
+                                  b_packed_map, beta, c, ldc);
     }
 }
 #endif

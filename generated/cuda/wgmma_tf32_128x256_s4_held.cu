@@ -1,38 +1,59 @@
 // wgmma_tf32_128x256_s4_held: C = alpha * A * B + beta * C; float32; A col-major, B col-major
 //
-// Schedule   2x64 of C per thread, 64x4 threads per block (128x256 of C), 32 along K per iteration,
-//            by matrix instructions of four warps, A and B cut to TF32, 4 tiles in shared memory at
-//            a time, brought by one of 128 more threads, which have nothing else to do, registers
-//            handed over: 232 to each that multiplies, 40 to each of the others, as many blocks as
-//            run at once, one part of C after the other, blocks in bands of 8 rows, stores of
-//            boxes, by way of 2 slots in shared memory
-// A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
-//            memory, and from there to registers
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
+// Tile       128x256 of C per block, 2x64 per thread, 32 along K per step
+// Threads    2 consumer warpgroups, 232 registers per thread: multiply, then store C
+//            1 producer warpgroup, 40 registers per thread: one thread loads A and B
+// A          global memory, TMA, 4 stages in shared memory, 128-byte swizzle, from there to
+//            registers
+// B          global memory, TMA, 4 stages in shared memory, 128-byte swizzle
+// Pipeline   a full and an empty mbarrier for each stage
+// Multiply   wgmma m64n256k8, sums in float32, A from registers, A and B cut to TF32
+// C          2 stages in shared memory, stored by TMA
+// Grid       persistent blocks, each loops over tiles of C; threadblock swizzle over 8 rows of
+//            blocks; programmatic dependent launch
 // Sizes      any m, n, k; leading dimensions multiples of 4; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 96), grid (min((m + 127) / 128 * ((n + 255) / 256), as many as run at once))
-// Needs      229,440 bytes of shared memory
+// Needs      230,400 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_tf32_128x256_s4_held.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
+//                wgmma_tf32_128x256_s4_held.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
 #elif !defined(GEMMGEN_TENSOR_MAP)
 #define GEMMGEN_TENSOR_MAP
-struct alignas(64) CUtensorMap
-{
+struct alignas(64) CUtensorMap {
     unsigned long long words[16];
 };
 #endif
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma_tf32_128x256_s4_held needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+// It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
+#error "wgmma_tf32_128x256_s4_held needs sm_90a alone"
 #endif
 
 namespace wgmma_tf32_128x256_s4_held_detail {
+
+constexpr int BM = 128, BN = 256, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 4; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int CONSUMERS = 256, PRODUCERS = 128; // threads that multiply, and threads that load
+constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
+static_assert(BM == 128 && BN == 256,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset wgmma_tf32_128x256_s4_held --backend cuda --set tile=2x32");
+static_assert(BK == 32,
+              "BK cannot change here: "
+              "gemmgen emit --preset wgmma_tf32_128x256_s4_held --backend cuda --set block_k=16");
+static_assert(CONSUMERS == 256,
+              "CONSUMERS cannot change here: "
+              "gemmgen emit --preset wgmma_tf32_128x256_s4_held --backend cuda --set group=32x4");
+static_assert(PRODUCERS == 128,
+              "PRODUCERS cannot change here: this schedule has no other producer_threads");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
@@ -40,154 +61,182 @@ __device__ __forceinline__ void copy2(float *to, const float *from)
     *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
 }
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
+// griddepcontrol.launch_dependents: the next kernel may begin once all blocks have called this.
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
+// griddepcontrol.wait: waits until the previous kernels are complete and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait()
 {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-// This thread has come, and so many bytes are to come by copies of boxes.
-__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+// mbarrier.arrive.expect_tx: one arrival; the phase also waits for `bytes` bytes of TMA loads.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned long long *barrier, int bytes)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(address), "r"(bytes) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
-// Lets copies see the barriers that this thread has made ready.
-__device__ __forceinline__ void mbarriers_ready()
+// fence.mbarrier_init: makes initialised barriers visible to TMA and to the cluster.
+__device__ __forceinline__ void fence_mbarrier_init()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-// Lets a map be on its way to where copies look for it.
-__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+// prefetch.tensormap: fetches a tensor map into the cache.
+__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
-// barrier counts its bytes.
-__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+// TMA load (cp.async.bulk.tensor) of one tile of the matrix to shared memory, zeros for what lies
+// outside the matrix. `barrier` counts the bytes that arrive.
+__device__ __forceinline__ void tma_load_2d(void *to, const CUtensorMap *map, int column, int row,
+                                            unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(map), "r"(column), "r"(row),
+                   "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Takes registers that others give up, until this thread has so many.
+// setmaxnreg.inc: waits until the other warps have freed enough registers, then takes them.
 template <int registers>
-__device__ __forceinline__ void registers_more()
+__device__ __forceinline__ void setmaxnreg_inc()
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// Gives up all registers but so many.
+// setmaxnreg.dec: keeps `registers` registers and frees the others.
 template <int registers>
-__device__ __forceinline__ void registers_fewer()
+__device__ __forceinline__ void setmaxnreg_dec()
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
-// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
-template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+// wgmma's shared-memory matrix descriptor ("Matrix-descriptor format" in the PTX ISA) of a tile
+// whose lines of 128 bytes are swizzled. Sizes count in units of 16 bytes.
+template <int leading_bytes>
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    const unsigned long long start_address = __cvta_generic_to_shared(tile) >> 4;
+    const unsigned long long leading_offset = leading_bytes / 16; // to the next block of lines
+    const unsigned long long stride_offset = 8 * 128 / 16; // to the next 8 lines
+    const unsigned long long swizzle_mode = 1; // 128 bytes
+    return start_address | leading_offset << 16 | stride_offset << 32 | swizzle_mode << 62;
 }
 
-// Comes before matrix instructions whose sums, or whose `a`, other instructions have written.
+// Has the compiler write the registers of an array here, not later.
 template <typename Array>
-__device__ __forceinline__ void wgmma_fence(Array &a)
+__device__ __forceinline__ void written_here(Array &array)
 {
-    unsigned *words = reinterpret_cast<unsigned *>(a);
+    unsigned *words = reinterpret_cast<unsigned *>(array);
     #pragma unroll
-    for (int i = 0; i < int(sizeof(a) / sizeof(unsigned)); ++i) {
-        asm volatile("" : "+r"(words[i])::"memory");
+    for (int i = 0; i < int(sizeof(array) / sizeof(unsigned)); ++i) {
+        asm volatile("" : "+r"(words[i]) : : "memory");
     }
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Makes a group of the matrix instructions begun since the last.
-__device__ __forceinline__ void wgmma_commit()
+// wgmma.fence: orders other instructions' writes of the accumulators and of the registers of A
+// before the wgmma that follows.
+template <typename... Arrays>
+__device__ __forceinline__ void wgmma_fence(Arrays &...a)
 {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    (written_here(a), ...);
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-// Waits until at most `pending` groups, the newest, are under way.
+// wgmma.commit_group: makes a group of the wgmma issued since the last commit.
+__device__ __forceinline__ void wgmma_commit_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+// wgmma.wait_group: waits until at most the `pending` newest groups are incomplete.
 template <int pending>
-__device__ __forceinline__ void wgmma_wait()
+__device__ __forceinline__ void wgmma_wait_group()
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
-// Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+// Four accumulators of a thread: two neighbours of its upper row, two of its lower row.
+#define ACC(j) "+f"(acc[0][j]), "+f"(acc[0][j + 1]), "+f"(acc[1][j]), "+f"(acc[1][j + 1])
 
-// Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[64])
+#define ALL_ACC \
+    ACC(0), ACC(2), ACC(4), ACC(6), ACC(8), ACC(10), ACC(12), ACC(14), ACC(16), ACC(18), ACC(20), \
+        ACC(22), ACC(24), ACC(26), ACC(28), ACC(30), ACC(32), ACC(34), ACC(36), ACC(38), ACC(40), \
+        ACC(42), ACC(44), ACC(46), ACC(48), ACC(50), ACC(52), ACC(54), ACC(56), ACC(58), ACC(60), \
+        ACC(62)
+
+// wgmma.wait_group 0: after it the accumulators may be read.
+__device__ __forceinline__ void wgmma_wait_all(float (*acc)[64])
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
-                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
-                   SUMS(62)
-                 :: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 8 times 8 x 256, b a tile in shared memory; it only
-// begins that. Of the sums and of a, which is in registers, a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n256k8(float (*sums)[64], const float *a_top,
-                                         const float *a_bottom, unsigned long long b)
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 8 by 8 x 256, A from registers and B from
+// shared memory. A thread has two rows of A and of the accumulators, eight apart.
+__device__ __forceinline__ void wgmma_m64n256k8(float (*acc)[64], const float *a_upper,
+                                                const float *a_lower, unsigned long long b)
 {
-    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
-    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_upper);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_lower);
     asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.eq.u32 add, 0, 0;\n"
+                 ".reg .pred accumulate;\n"
+                 "setp.eq.u32 accumulate, 0, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
                  "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
@@ -200,164 +249,182 @@ __device__ __forceinline__ void wgmma_m64n256k8(float (*sums)[64], const float *
                  "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, "
                  "%116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
                  "%127"
-                 "}, {%128, %129, %130, %131}, %132, add, 1, 1;\n"
+                 "}, {%128, %129, %130, %131}, %132, accumulate, 1, 1;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
-                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
-                   SUMS(62)
+                 : ALL_ACC
                  : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "l"(b));
 }
 
-#undef SUMS
+#undef ALL_ACC
+#undef ACC
 
-// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
-__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
-                                          const void *from)
+// TMA store (cp.async.bulk.tensor) of one tile from shared memory to the matrix; what lies outside
+// the matrix is not written.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, int column, int row,
+                                             const void *from)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(from));
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+                 :
+                 : "l"(map), "r"(column), "r"(row), "r"(shared_address(from))
+                 : "memory");
 }
 
-// Lets stores of boxes see what this thread has written to shared memory.
-__device__ __forceinline__ void stores_fence()
+// fence.proxy.async: makes this thread's writes to shared memory visible to TMA.
+__device__ __forceinline__ void fence_proxy_async()
 {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-// Makes a group of the stores of boxes that this thread has begun since the last.
-__device__ __forceinline__ void stores_commit()
+// cp.async.bulk.commit_group: makes a group of this thread's TMA stores since the last commit.
+__device__ __forceinline__ void cp_async_bulk_commit_group()
 {
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+// cp.async.bulk.wait_group.read: waits until at most the `pending` newest groups of this thread's
+// TMA stores still read shared memory.
 template <int pending>
-__device__ __forceinline__ void stores_wait()
+__device__ __forceinline__ void cp_async_bulk_wait_group_read()
 {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
 }
 
-// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
-// eight, says which parts of 16 bytes change places.
-__device__ __forceinline__ unsigned swizzled(const void *place)
+// The shared address of an element of a tile with the 128-byte swizzle of TMA: the line's number
+// is added (xor) to the number of its 16-byte chunk, so that a column lies in different banks.
+__device__ __forceinline__ unsigned swizzled_address(const void *element)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    const unsigned address = shared_address(element);
     return address ^ (address >> 3 & 112);
 }
 
-// Two neighbours to a line that swizzles.
-__device__ __forceinline__ void put2(float *place, const float *from)
+// st.shared.v2: stores two neighbours to a line of a swizzled tile.
+__device__ __forceinline__ void st_shared_v2(float *to, const float *from)
 {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
-                 ::"r"(swizzled(place)), "f"(from[0]), "f"(from[1]) : "memory");
+                 :
+                 : "r"(swizzled_address(to)), "f"(from[0]), "f"(from[1])
+                 : "memory");
 }
 
-// What the launch brings.
-extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory of a block.
+// TMA swizzles the lines of tiles, so that a column of them lies in different banks.
+struct Shared {
+    alignas(1024) float a[STAGES][BM / 32][BK][32];
+    alignas(1024) float b[STAGES][BN][BK];
+    alignas(1024) float c[2][CONSUMERS / 2][32];
+    unsigned long long full[STAGES];
+    unsigned long long empty[STAGES];
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 } // namespace wgmma_tf32_128x256_s4_held_detail
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(wgmma_tf32_128x256_s4_held_detail::THREADS, 1)
 wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                            const __grid_constant__ CUtensorMap a_map,
                            const __grid_constant__ CUtensorMap b_map, float beta,
                            const __grid_constant__ CUtensorMap c_map, float *c, int ldc)
 {
     using namespace wgmma_tf32_128x256_s4_held_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 255) / 256;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int blocks = blocks_down * blocks_across;
     const int waves = (blocks - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const int local_index = local_row * 4 + local_col;
-    const int steps = (k + 31) / 32;
+    const int steps = (k + BK - 1) / BK;
     const int a_row = local_row / 8 * 16 + local_row % 8;
+    const int a_second_first = local_row / 4 % 2;
 
-    auto &a_shared = *reinterpret_cast<float(*)[4][4][32][32]>(shared);
-    auto &b_shared = *reinterpret_cast<float(*)[4][256][32]>(shared + 65536);
-    auto &c_shared = *reinterpret_cast<float(*)[2][128][32]>(shared + 196608);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229376);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229408);
     if (local_index == 0) {
-        fetch_map(&a_map);
-        fetch_map(&b_map);
-        fetch_map(&c_map);
+        prefetch_tensormap(&a_map);
+        prefetch_tensormap(&b_map);
+        prefetch_tensormap(&c_map);
         #pragma unroll
-        for (int slot = 0; slot < 4; ++slot) {
-            mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 8);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(&shared.full[stage], 1);
+            mbarrier_init(&shared.empty[stage], CONSUMERS / 32);
         }
-        mbarriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
-    kernels_await();
-    kernels_release();
-    if (local_row < 64) {
-        // Those that multiply, and store C.
-        registers_more<232>();
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (local_row < CONSUMERS / 4) {
+        // Consumer warpgroups: multiply, then store C.
+        setmaxnreg_inc<232>();
         for (int wave = 0; wave < waves; ++wave) {
             const int block = wave * int(gridDim.x) + int(blockIdx.x);
-            const int band_row = block / (blocks_across * 8) * 8;
-            const int in_band = block % (blocks_across * 8);
-            const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-            const int block_col = in_band / min(8, blocks_down - band_row);
-            const int row0 = block_row * 128;
-            const int col0 = block_col * 256;
+            const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+            const int in_band = block % (blocks_across * GROUP_M);
+            const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+            const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+            const int row0 = block_row * BM;
+            const int col0 = block_col * BN;
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
             const int col = col0 + local_col * 2;
-            float a_frag[4][2][2];
-            __align__(16) float acc[2][64];
+            float a_frag[BK / 8][2][2];
+            __align__(16) float acc[2][BN / 4];
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 64; ++j) {
+                for (int j = 0; j < BN / 4; ++j) {
                     acc[i][j] = 0.0f;
                 }
             }
-            for (int k0 = 0; k0 < k; k0 += 32) {
-                const int step = wave * steps + k0 / 32;
-                const int slot = step % 4;
-                mbarrier_wait(&tiles_full[slot], step / 4 % 2);
+            for (int k0 = 0; k0 < k; k0 += BK) {
+                const int step = wave * steps + k0 / BK;
+                const int stage = step % STAGES;
+                mbarrier_wait(&shared.full[stage], step / STAGES % 2);
+                const unsigned long long b_tile = matrix_descriptor<16>(shared.b[stage][0]);
                 #pragma unroll
-                for (int p = 0; p < 4; ++p) {
+                for (int kk = 0; kk < BK; kk += 8) {
+                    // What took these registers a step ago is complete; later wgmma are under way.
+                    wgmma_wait_group<3>();
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int tile_row = a_row + i * 8;
+                        float a_pair[2];
                         #pragma unroll
                         for (int j = 0; j < 2; ++j) {
-                            const int tile_k = local_col + j * 4 + p * 8;
-                            a_frag[p][i][j] =
-                                a_shared[slot][tile_row / 32][tile_k][(tile_row % 32) ^ (tile_k % 8 * 4)];
+                            const int tile_k = kk + local_col + (j ^ a_second_first) * 4;
+                            a_pair[j] = shared.a[stage][tile_row / 32][tile_k]
+                                                [(tile_row % 32) ^ (tile_k % 8 * 4)];
+                        }
+                        #pragma unroll
+                        for (int j = 0; j < 2; ++j) {
+                            a_frag[kk / 8][i][j] = a_second_first == 0 ? a_pair[j] : a_pair[1 - j];
                         }
                     }
-                }
-                wgmma_fence(a_frag);
-                const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
-                #pragma unroll
-                for (int kk = 0; kk < 32; kk += 8) {
+                    wgmma_fence(a_frag[kk / 8]);
                     wgmma_m64n256k8(acc, a_frag[kk / 8][0], a_frag[kk / 8][1], b_tile + kk / 4);
+                    wgmma_commit_group();
                 }
-                wgmma_commit();
-                wgmma_wait<0>();
-                if (local_index % 32 == 0) {
-                    mbarrier_arrive(&tiles_empty[slot]);
+
+                // The previous step's wgmma are complete: its stage is free.
+                if (0 < k0 && local_index % 32 == 0) {
+                    mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
                 }
             }
-            wgmma_wait(acc);
-            stores_wait<0>();
+            wgmma_wait_all(acc);
+
+            // The last step's stage is free as well.
+            if (0 < steps && local_index % 32 == 0) {
+                mbarrier_arrive(&shared.empty[(wave * steps + steps - 1) % STAGES]);
+            }
+            cp_async_bulk_wait_group_read<0>();
             __syncwarp();
 
             // C = alpha * A * B + beta * C; C is not read where beta is zero.
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 64; ++j) {
+                for (int j = 0; j < BN / 4; ++j) {
                     acc[i][j] = alpha * acc[i][j];
                 }
             }
@@ -367,7 +434,7 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                     const int c_row = row + i * 8;
                     if (c_row < m) {
                         #pragma unroll
-                        for (int j = 0; j < 32; ++j) {
+                        for (int j = 0; j < BN / 8; ++j) {
                             const int c_col = col + j * 8;
                             if (c_col + 2 <= n) {
                                 __align__(16) float c_old[2];
@@ -384,73 +451,74 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                 }
             }
 
-            // Each warp's rows box by box; what lies past the edges of C is not stored.
+            // Each warp stores its rows of C by TMA, one box after the other.
             const int first_line = local_index / 32 * 16;
             const int own_line = first_line + local_index % 32 / 4;
             const int own_part = local_index % 4 * 2;
             #pragma unroll
-            for (int box = 0; box < 8; ++box) {
-                if (n % 4 != 0 && n < col0 + box * 32 + 32) {
-                    // C ends between the 16 bytes that stores of boxes write at least.
+            for (int tma_tile = 0; tma_tile < 8; ++tma_tile) {
+                if (n % 4 != 0 && n < col0 + tma_tile * 32 + 32) {
+                    // TMA stores at least 16 bytes: the ragged end of C goes element by element.
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int c_row = row + i * 8;
                         #pragma unroll
                         for (int j = 0; j < 8; ++j) {
-                            const int c_col = col + box * 32 + j / 2 * 8 + j % 2;
+                            const int c_col = col + tma_tile * 32 + j / 2 * 8 + j % 2;
                             if (c_row < m && c_col < n) {
-                                c[c_row * ldc + c_col] = acc[i][box * 8 + j];
+                                c[c_row * ldc + c_col] = acc[i][tma_tile * 8 + j];
                             }
                         }
                     }
                 } else {
-                    // A slot is free once the store that used it has read it.
-                    stores_wait<1>();
+                    // Wait until an earlier TMA store has read this stage.
+                    cp_async_bulk_wait_group_read<1>();
                     __syncwarp();
                     #pragma unroll
                     for (int p = 0; p < 4; ++p) {
                         #pragma unroll
                         for (int i = 0; i < 2; ++i) {
-                            put2(&c_shared[box % 2][own_line + i * 8][own_part + p * 8],
-                                &acc[i][box * 8 + p * 2]);
+                            st_shared_v2(
+                                &shared.c[tma_tile % 2][own_line + i * 8][own_part + p * 8],
+                                &acc[i][tma_tile * 8 + p * 2]);
                         }
                     }
-                    stores_fence();
+                    fence_proxy_async();
                     __syncwarp();
                     if (local_col == 0 && local_row % 8 == 0) {
-                        store_box(&c_map, col0 + box * 32, row0 + first_line,
-                            c_shared[box % 2][first_line]);
+                        tma_store_2d(&c_map, col0 + tma_tile * 32, row0 + first_line,
+                                     shared.c[tma_tile % 2][first_line]);
                     }
                 }
-                stores_commit();
+                cp_async_bulk_commit_group();
             }
         }
 
-        // No one leaves before stores have read what they store.
-        stores_wait<0>();
+        // A block may not exit while TMA stores still read its shared memory.
+        cp_async_bulk_wait_group_read<0>();
     } else {
-        // One that copies, ahead of them as far as there is room.
-        registers_fewer<40>();
-        if (local_index == 256) {
+        // Producer: one thread loads tiles by TMA while a stage is free.
+        setmaxnreg_dec<40>();
+        if (local_index == CONSUMERS) {
             for (int wave = 0; wave < waves; ++wave) {
                 const int block = wave * int(gridDim.x) + int(blockIdx.x);
-                const int band_row = block / (blocks_across * 8) * 8;
-                const int in_band = block % (blocks_across * 8);
-                const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-                const int block_col = in_band / min(8, blocks_down - band_row);
-                const int row0 = block_row * 128;
-                const int col0 = block_col * 256;
-                for (int k0 = 0; k0 < k; k0 += 32) {
-                    const int step = wave * steps + k0 / 32;
-                    const int slot = step % 4;
-                    mbarrier_wait(&tiles_empty[slot], (step / 4 + 1) % 2);
-                    mbarrier_expect(&tiles_full[slot], 49152);
+                const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+                const int in_band = block % (blocks_across * GROUP_M);
+                const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+                const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+                const int row0 = block_row * BM;
+                const int col0 = block_col * BN;
+                for (int k0 = 0; k0 < k; k0 += BK) {
+                    const int step = wave * steps + k0 / BK;
+                    const int stage = step % STAGES;
+                    mbarrier_wait(&shared.empty[stage], (step / STAGES + 1) % 2);
+                    mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 4);
                     #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        copy_box(a_shared[slot][i][0], &a_map, row0 + i * 32, k0,
-                            &tiles_full[slot]);
+                    for (int i = 0; i < BM / 32; ++i) {
+                        tma_load_2d(shared.a[stage][i][0], &a_map, row0 + i * 32, k0,
+                                    &shared.full[stage]);
                     }
-                    copy_box(b_shared[slot][0], &b_map, k0, col0, &tiles_full[slot]);
+                    tma_load_2d(shared.b[stage][0], &b_map, k0, col0, &shared.full[stage]);
                 }
             }
         }
@@ -460,14 +528,14 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
 #ifndef __CUDACC_RTC__
 namespace wgmma_tf32_128x256_s4_held_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -476,18 +544,18 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
-// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
-// lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
-                            const void *matrix, int lines, int length, long long pitch,
-                            unsigned box_lines, unsigned box_length)
+// The tensor map of a matrix for TMA: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart, in TMA tiles of box_lines x box_length. The driver's entry point is looked up, so
+// that nothing has to be linked. It refuses a matrix, or lines, that are not aligned to 16 bytes.
+static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                                   const void *matrix, int lines, int length, long long pitch,
+                                   unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
 #if CUDART_VERSION >= 12050
-    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &known);
 #else
     const cudaError_t asked =
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
@@ -520,8 +588,8 @@ static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int 
         done = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     }
     if (done == cudaSuccess) {
-        done = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, threads,
-                                                             shared_bytes);
+        done =
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, threads, shared_bytes);
     }
     *blocks = multiprocessors * together;
     return done;
@@ -530,7 +598,7 @@ static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int 
 } // namespace wgmma_tf32_128x256_s4_held_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t wgmma_tf32_128x256_s4_held_launch(int m, int n, int k, float alpha,
                                                          const float *a, int lda, const float *b,
                                                          int ldb, float beta, float *c, int ldc,
@@ -552,51 +620,49 @@ extern "C" cudaError_t wgmma_tf32_128x256_s4_held_launch(int m, int n, int k, fl
         return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
-    const cudaError_t a_map_made =
-        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, a, k, m, lda, 32, 32)
-              : cudaSuccess;
-    if (a_map_made != cudaSuccess) {
-        return a_map_made;
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                                                          4, a, k, m, lda, BK, 32)
+                                        : cudaSuccess) {
+        return error;
     }
     CUtensorMap b_map = {};
-    const cudaError_t b_map_made =
-        k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b, n, k, ldb, 256, 32)
-              : cudaSuccess;
-    if (b_map_made != cudaSuccess) {
-        return b_map_made;
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                                                          4, b, n, k, ldb, BN, BK)
+                                        : cudaSuccess) {
+        return error;
     }
     CUtensorMap c_map = {};
-    const cudaError_t c_map_made =
-        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, c, m, n, ldc, 16, 32);
-    if (c_map_made != cudaSuccess) {
-        return c_map_made;
+    if (const cudaError_t error =
+            make_tensor_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, c, m, n, ldc, 16, 32)) {
+        return error;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_tf32_128x256_s4_held, cudaFuncAttributeMaxDynamicSharedMemorySize, 229440);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(wgmma_tf32_128x256_s4_held,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       int(sizeof(Shared)))) {
+        return error;
     }
     // No more blocks than run at once: each goes on until all of C is computed.
     int most = 0;
-    const cudaError_t asked = blocks_at_once(&most, wgmma_tf32_128x256_s4_held, 384, 229440);
+    const cudaError_t asked = blocks_at_once(&most, wgmma_tf32_128x256_s4_held,
+                                             CONSUMERS + PRODUCERS, int(sizeof(Shared)));
     if (asked != cudaSuccess) {
         return asked;
     }
-    const int blocks = (m + 127) / 128 * ((n + 255) / 256);
+    const int blocks = (m + BM - 1) / BM * ((n + BN - 1) / BN);
     const dim3 grid(blocks < most ? blocks : most);
-    const dim3 block(4, 96);
-    // It may begin while the kernel before ends, which it awaits.
+    const dim3 block(4, CONSUMERS / 4 + PRODUCERS / 4);
+    // Programmatic dependent launch: it may begin while the previous kernel ends.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 229440;
+    config.dynamicSmemBytes = sizeof(Shared);
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, wgmma_tf32_128x256_s4_held,
-        m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
+    return cudaLaunchKernelEx(&config, wgmma_tf32_128x256_s4_held, m, n, k, alpha, a_map, b_map,
+                              beta, c_map, c, ldc);
 }
 #endif

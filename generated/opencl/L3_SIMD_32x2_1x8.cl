@@ -1,9 +1,11 @@
 // L3_SIMD_32x2_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   32x2 of C per work-item, 1x8 work-items per group (32x16 of C), 16 along K per
-//            iteration
+// Tile       32x16 of C per group, 32x2 per work-item, 16 along K per step
+// Work-items 1x8 per group, sub-groups of 8
 // A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 2 segments
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 31) / 32}
@@ -14,6 +16,23 @@
 // Names of this file alone, so that a program can hold others, too.
 #define at L3_SIMD_32x2_1x8_at
 #define block_read2 L3_SIMD_32x2_1x8_block_read2
+
+// Block tile of C.
+#define BM 32
+#define BN 16
+// Work-items along N.
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM BM
+#define TN (BN / THREADS_N)
+
+#if BM != 32 || BN != 16
+#error "BM and BN cannot change here: this schedule has no other tile"
+#endif
+#if THREADS_N != 8
+#error "THREADS_N cannot change here:"
+#error "gemmgen emit --preset L3_SIMD_32x2_1x8 --set group=2x8"
+#endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -30,27 +49,27 @@ static inline float2 block_read2(const __global float *from)
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
-__attribute__((intel_reqd_sub_group_size(8)))
-__kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const float *restrict a,
-                               int lda, __global const float *restrict b, int ldb, float beta,
-                               __global float *restrict c, int ldc)
+__attribute__((intel_reqd_sub_group_size(8))) __kernel void
+L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                 __global const float *restrict b, int ldb, float beta, __global float *restrict c,
+                 int ldc)
 {
     const int lane = (int)get_sub_group_local_id();
-    const int row0 = (int)get_group_id(1) * 32;
-    const int col0 = (int)get_group_id(0) * 16;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int col = col0 + lane;
-    const int k_main = col0 + 16 <= n ? k - k % 16 : 0;
+    const int k_main = col0 + BN <= n ? k - k % 16 : 0;
 
-    float acc[32][2];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 16 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll
@@ -59,9 +78,9 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
     }
 
     // Where those along rows begin in the first step, in bytes, a read a lane.
-    int a_at[4];
+    int a_at[TM / 8];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM / 8; ++i) {
         a_at[i] = min(row0 + i * 8 + lane, m - 1) * lda * 4;
     }
     for (int k0 = 0; k0 < k_main; k0 += 16) {
@@ -69,24 +88,24 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
         for (int i = 0; i < 2; ++i) {
             b_at[i] += ldb * 64;
         }
-        float b_frag[16][2];
+        float b_frag[16][TN];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
             vstore2(block_read2(at(b, intel_sub_group_shuffle(b_at[i / 8], i % 8))), 0, b_frag[i]);
         }
-        float a_frag[32][2];
+        float a_frag[TM][2];
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             vstore2(block_read2(at(a + k0, intel_sub_group_shuffle(a_at[i / 8], i % 8))), 0,
-                a_frag[i]);
+                    a_frag[i]);
         }
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 16; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
@@ -95,26 +114,27 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
 
     // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
-        float b_frag[8][2];
+        float b_frag[8][TN];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            for (int j = 0; j < TN; ++j) {
+                b_frag[i][j] =
+                    k0 + i < k ? b[(k0 + i) * ldb + min(col + j * THREADS_N, n - 1)] : 0.0f;
             }
         }
-        float a_frag[32];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 8; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
@@ -123,20 +143,26 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 8 < n) {
-                    c[(row0 + i) * ldc + col + j * 8] =
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row0 + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[(row0 + i) * ldc + col + j * 8],
-                                         alpha * acc[i][j]);
+                                     : fma(beta, c[(row0 + i) * ldc + col + j * THREADS_N],
+                                           alpha * acc[i][j]);
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef THREADS_N
+#undef TM
+#undef TN
 
 #undef at
 #undef block_read2

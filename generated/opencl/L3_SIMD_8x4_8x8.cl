@@ -1,9 +1,11 @@
 // L3_SIMD_8x4_8x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 32 along K per
-//            iteration, 8 of B at a time
+// Tile       64x32 of C per group, 8x4 per work-item, 32 along K per step, in sub-steps of 8
+// Work-items 8x8 per group, sub-groups of 8
 // A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 4 segments
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 63) / 64 * 8}
@@ -14,6 +16,24 @@
 // Names of this file alone, so that a program can hold others, too.
 #define at L3_SIMD_8x4_8x8_at
 #define block_read4 L3_SIMD_8x4_8x8_block_read4
+
+// Block tile of C.
+#define BM 64
+#define BN 32
+// Work-items along M and N.
+#define THREADS_M 8
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+
+#if BM != 64 || BN != 32
+#error "BM and BN cannot change here: this schedule has no other tile"
+#endif
+#if THREADS_M != 8 || THREADS_N != 8
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "gemmgen emit --preset L3_SIMD_8x4_8x8 --set group=16x8"
+#endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -30,27 +50,27 @@ static inline float4 block_read4(const __global float *from)
 }
 
 __attribute__((reqd_work_group_size(8, 8, 1)))
-__attribute__((intel_reqd_sub_group_size(8)))
-__kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const float *restrict a,
-                              int lda, __global const float *restrict b, int ldb, float beta,
-                              __global float *restrict c, int ldc)
+__attribute__((intel_reqd_sub_group_size(8))) __kernel void
+L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                __global const float *restrict b, int ldb, float beta, __global float *restrict c,
+                int ldc)
 {
     const int lane = (int)get_sub_group_local_id();
-    const int col0 = (int)get_group_id(0) * 32;
-    const int row = (int)get_group_id(1) * 64 + (int)get_local_id(1) * 8;
+    const int col0 = (int)get_group_id(0) * BN;
+    const int row = (int)get_group_id(1) * BM + (int)get_local_id(1) * 8;
     const int col = col0 + lane;
-    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
+    const int k_main = col0 + BN <= n ? k - k % 32 : 0;
 
-    float acc[8][4];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma unroll
@@ -65,14 +85,14 @@ __kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const f
         for (int i = 0; i < 4; ++i) {
             b_at[i] += ldb * 128;
         }
-        float a_frag[8][4];
+        float a_frag[TM][4];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             vstore4(block_read4(at(a + k0, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
         }
         #pragma unroll
         for (int kk = 0; kk < 32; kk += 8) {
-            float b_frag[8][4];
+            float b_frag[8][TN];
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 vstore4(
@@ -80,13 +100,13 @@ __kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const f
                     0, b_frag[i]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int p = 0; p < 8; ++p) {
                     const float a_value =
                         intel_sub_group_shuffle(a_frag[i][(kk + p) / 8], (kk + p) % 8);
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -96,26 +116,27 @@ __kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const f
 
     // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
-        float b_frag[8][4];
+        float b_frag[8][TN];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            for (int j = 0; j < TN; ++j) {
+                b_frag[i][j] =
+                    k0 + i < k ? b[(k0 + i) * ldb + min(col + j * THREADS_N, n - 1)] : 0.0f;
             }
         }
-        float a_frag[8];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] = k0 + lane < k ? a[min(row + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 8; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
@@ -124,20 +145,27 @@ __kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const f
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (col + j * 8 < n) {
-                    c[(row + i) * ldc + col + j * 8] =
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[(row + i) * ldc + col + j * 8],
-                                         alpha * acc[i][j]);
+                                     : fma(beta, c[(row + i) * ldc + col + j * THREADS_N],
+                                           alpha * acc[i][j]);
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
 
 #undef at
 #undef block_read4

@@ -1,9 +1,11 @@
 // block_read_16x4_4x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x4 of C per work-item, 4x8 work-items per group (64x32 of C), 8 along K per
-//            iteration
+// Tile       64x32 of C per group, 16x4 per work-item, 8 along K per step
+// Work-items 4x8 per group, sub-groups of 8
 // A          image, block reads of 8 rows, passed around the sub-group by shuffles
 // B          image, block reads of 8 rows
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 4}, global size {(n + 31) / 32 * 8, (m + 63) / 64 * 4}
@@ -17,6 +19,29 @@
 // Names of this file alone, so that a program can hold others, too.
 #define image_block_read8 block_read_16x4_4x8_image_block_read8
 
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 64
+#define BN 32
+#define BK 8
+// Work-items along M and N.
+#define THREADS_M 4
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+
+#if BM != 64 || BN != 32
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset block_read_16x4_4x8 --set tile=16x2"
+#endif
+#if BK != 8
+#error "BK cannot change here: this schedule has no other block_k"
+#endif
+#if THREADS_M != 4 || THREADS_N != 8
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "gemmgen emit --preset block_read_16x4_4x8 --set group=8x8"
+#endif
+
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
 // One element per lane of each of 8 rows.
@@ -26,56 +51,54 @@ static inline float8 image_block_read8(__read_only image2d_t image, int2 at)
 }
 
 __attribute__((reqd_work_group_size(8, 4, 1)))
-__attribute__((intel_reqd_sub_group_size(8)))
-__kernel void block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only image2d_t a,
-                                  __read_only image2d_t b, float beta, __global float *restrict c,
-                                  int ldc)
+__attribute__((intel_reqd_sub_group_size(8))) __kernel void
+block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only image2d_t a,
+                    __read_only image2d_t b, float beta, __global float *restrict c, int ldc)
 {
     const int lane = (int)get_sub_group_local_id();
-    const int col0 = (int)get_group_id(0) * 32;
-    const int row = (int)get_group_id(1) * 64 + (int)get_local_id(1) * 16;
+    const int col0 = (int)get_group_id(0) * BN;
+    const int row = (int)get_group_id(1) * BM + (int)get_local_id(1) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % BK;
 
-    float acc[16][4];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
+    // Whole steps of BK along K.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-    int b_at = (col0 + lane / 2 * 8) * 4 + lane % 2 * (-8 - (col0 + lane / 2 * 8) * 4);
-    int a_at = lane % 2 * (row + lane / 2 * 8 + 32) - 32;
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        b_at += lane % 2 * 8;
-        a_at += (1 - lane % 2) * 32;
-        float b_frag[4][8];
+    int b_at =
+        (col0 + lane / 2 * THREADS_N) * 4 + lane % 2 * (-BK - (col0 + lane / 2 * THREADS_N) * 4);
+    int a_at = lane % 2 * (row + lane / 2 * 8 + BK * 4) - BK * 4;
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        b_at += lane % 2 * BK;
+        a_at += (1 - lane % 2) * BK * 4;
+        float b_frag[TN][BK];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            vstore8(
-                image_block_read8(b,
-                    (int2)(intel_sub_group_shuffle(b_at, j * 2),
-                        intel_sub_group_shuffle(b_at, j * 2 + 1))), 0, b_frag[j]);
+        for (int j = 0; j < TN; ++j) {
+            vstore8(image_block_read8(b, (int2)(intel_sub_group_shuffle(b_at, j * 2),
+                                                intel_sub_group_shuffle(b_at, j * 2 + 1))),
+                    0, b_frag[j]);
         }
-        float a_frag[16];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            vstore8(
-                image_block_read8(a,
-                    (int2)(intel_sub_group_shuffle(a_at, i * 2),
-                        intel_sub_group_shuffle(a_at, i * 2 + 1))), 0, &a_frag[i * 8]);
+        for (int i = 0; i < TM / 8; ++i) {
+            vstore8(image_block_read8(a, (int2)(intel_sub_group_shuffle(a_at, i * 2),
+                                                intel_sub_group_shuffle(a_at, i * 2 + 1))),
+                    0, &a_frag[i * 8]);
         }
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
+            for (int p = 0; p < BK; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_value, b_frag[j][p], acc[i][j]);
                 }
             }
@@ -83,18 +106,18 @@ __kernel void block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only 
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float b_frag[4][8];
+        float b_frag[TN][BK];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            vstore8(image_block_read8(b, (int2)((col0 + j * 8) * 4, k_main)), 0, b_frag[j]);
+        for (int j = 0; j < TN; ++j) {
+            vstore8(image_block_read8(b, (int2)((col0 + j * THREADS_N) * 4, k_main)), 0, b_frag[j]);
             #pragma unroll
             for (int e = 0; e < 8; ++e) {
                 b_frag[j][e] = k_main + e < k ? b_frag[j][e] : 0.0f;
             }
         }
-        float a_frag[16];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < TM / 8; ++i) {
             vstore8(image_block_read8(a, (int2)(k_main * 4, row + i * 8)), 0, &a_frag[i * 8]);
             #pragma unroll
             for (int e = 0; e < 8; ++e) {
@@ -102,12 +125,12 @@ __kernel void block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only 
             }
         }
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
+            for (int p = 0; p < BK; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_value, b_frag[j][p], acc[i][j]);
                 }
             }
@@ -116,19 +139,27 @@ __kernel void block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only 
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (col + j * 8 < n) {
-                    c[(row + i) * ldc + col + j * 8] =
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[(row + i) * ldc + col + j * 8],
-                                         alpha * acc[i][j]);
+                                     : fma(beta, c[(row + i) * ldc + col + j * THREADS_N],
+                                           alpha * acc[i][j]);
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
 
 #undef image_block_read8

@@ -1,9 +1,11 @@
 // block_read_32x1_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   32x1 of C per work-item, 1x8 work-items per group (32x8 of C), 16 along K per
-//            iteration
+// Tile       32x8 of C per group, 32x1 per work-item, 16 along K per step
+// Work-items 1x8 per group, sub-groups of 8
 // A          image, block reads of 8 rows, passed around the sub-group by shuffles
 // B          image, block reads of 8 rows
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 7) / 8 * 8, (m + 31) / 32}
@@ -17,6 +19,17 @@
 // Names of this file alone, so that a program can hold others, too.
 #define image_block_read8 block_read_32x1_1x8_image_block_read8
 
+// Block tile of C.
+#define BM 32
+#define BN 8
+// Rows of C of a work-item.
+#define TM BM
+
+#if BM != 32 || BN != 8
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset block_read_32x1_1x8 --set tile=64x1"
+#endif
+
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
 // One element per lane of each of 8 rows.
@@ -26,33 +39,32 @@ static inline float8 image_block_read8(__read_only image2d_t image, int2 at)
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
-__attribute__((intel_reqd_sub_group_size(8)))
-__kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
-                                  __read_only image2d_t b, float beta, __global float *restrict c,
-                                  int ldc)
+__attribute__((intel_reqd_sub_group_size(8))) __kernel void
+block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
+                    __read_only image2d_t b, float beta, __global float *restrict c, int ldc)
 {
     const int lane = (int)get_sub_group_local_id();
-    const int row0 = (int)get_group_id(1) * 32;
-    const int col0 = (int)get_group_id(0) * 8;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int col = col0 + lane;
     const int k_main = k - k % 16;
 
-    float acc[32];
+    float acc[TM];
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
+    // Whole steps of BK along K.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
     int a_at[2];
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        a_at[i] =
-            ((i * 4 + lane / 2) / 4 * 8 - 16) * 4
-                + lane % 2 * (row0
-                    + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
+        a_at[i] = ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4 +
+                  lane % 2 *
+                      (row0 + (i * 4 + lane / 2) % (TM / 8) * 8 -
+                       ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4);
     }
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         b_at += lane % 2 * 16;
@@ -63,25 +75,25 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
         float b_frag[16];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            vstore8(
-                image_block_read8(b,
-                    (int2)(intel_sub_group_shuffle(b_at, i * 2),
-                        intel_sub_group_shuffle(b_at, i * 2 + 1))), 0, &b_frag[i * 8]);
+            vstore8(image_block_read8(b, (int2)(intel_sub_group_shuffle(b_at, i * 2),
+                                                intel_sub_group_shuffle(b_at, i * 2 + 1))),
+                    0, &b_frag[i * 8]);
         }
-        float a_frag[2][32];
+        float a_frag[2][TM];
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                vstore8(
-                    image_block_read8(a,
-                        (int2)(intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2),
-                            intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2
-                                + 1))), 0, &a_frag[j][i * 8]);
+            for (int i = 0; i < TM / 8; ++i) {
+                vstore8(image_block_read8(
+                            a, (int2)(intel_sub_group_shuffle(a_at[(j * (TM / 8) + i) / 4],
+                                                              (j * (TM / 8) + i) % 4 * 2),
+                                      intel_sub_group_shuffle(a_at[(j * (TM / 8) + i) / 4],
+                                                              (j * (TM / 8) + i) % 4 * 2 + 1))),
+                        0, &a_frag[j][i * 8]);
             }
         }
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 16; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[p / 8][i], p % 8);
@@ -98,9 +110,9 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
         for (int e = 0; e < 8; ++e) {
             b_frag[e] = k0 + e < k ? b_frag[e] : 0.0f;
         }
-        float a_frag[32];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < TM / 8; ++i) {
             vstore8(image_block_read8(a, (int2)(k0 * 4, row0 + i * 8)), 0, &a_frag[i * 8]);
             #pragma unroll
             for (int e = 0; e < 8; ++e) {
@@ -108,7 +120,7 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
             }
         }
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 8; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
@@ -119,13 +131,17 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m && col < n) {
-            c[(row0 + i) * ldc + col] =
-                beta == 0.0f ? alpha * acc[i]
-                             : fma(beta, c[(row0 + i) * ldc + col], alpha * acc[i]);
+            c[(row0 + i) * ldc + col] = beta == 0.0f
+                                            ? alpha * acc[i]
+                                            : fma(beta, c[(row0 + i) * ldc + col], alpha * acc[i]);
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef TM
 
 #undef image_block_read8

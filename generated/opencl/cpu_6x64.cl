@@ -1,85 +1,95 @@
 // cpu_6x64: C = alpha * A * B + beta * C; float32
 //
-// Schedule   6x64 of C at a time, in vectors of 16, up to 22x2 of those per work-item, one after
-//            the other, groups in multiples of 2x1
+// Tile       6x64 of C at a time, in vectors of 16
+// Loops      outermost first: own_col by 64, row0 by 6, k0 by 1
+// Work-items 1x1 per group
 // A          buffer, loads of single elements
 // B          buffer, loads of 16 elements
+// Multiply   fused multiply-add of vectors of 16
+// C          stores of 16 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 127) / 128, (m + 263) / 264 * 2}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-__attribute__((reqd_work_group_size(1, 1, 1)))
-__kernel void cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
-                       __global const float *restrict b, int ldb, float beta,
-                       __global float *restrict c, int ldc)
+// Micro-tile of C: rows and columns.
+#define MR 6
+#define NR 64
+
+#if MR != 6 || NR != 64
+#error "MR and NR cannot change here: gemmgen emit --preset cpu_6x64 --set tile=3x64"
+#endif
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+         __global const float *restrict b, int ldb, float beta, __global float *restrict c, int ldc)
 {
-    const int blocks_down = (m + 263) / 264 * 2;
-    const int blocks_across = (n + 127) / 128;
-    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;
+    const int blocks_down = (m + MR * 44 - 1) / (MR * 44) * 2;
+    const int blocks_across = (n + NR * 2 - 1) / (NR * 2);
+    const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = min(m, (int)get_group_id(1) * rows_each);
     const int row_end = min(m, row_begin + rows_each);
-    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;
+    const int cols_each = ((n + NR - 1) / NR + blocks_across - 1) / blocks_across * NR;
     const int col_begin = min(n, (int)get_group_id(0) * cols_each);
     const int col_end = min(n, col_begin + cols_each);
 
-    for (int own_col = col_begin; own_col < col_end; own_col += 64) {
+    for (int own_col = col_begin; own_col < col_end; own_col += NR) {
         // The last tile of a line begins earlier, so that its vectors of B end inside.
-        const int col0 = 64 <= n ? min(own_col, n - 64) : own_col;
-        const int k_main = col0 + 64 <= n ? k : 0;
-        for (int row0 = row_begin; row0 < row_end; row0 += 6) {
-            float16 acc[6][4];
+        const int col0 = NR <= n ? min(own_col, n - NR) : own_col;
+        const int k_main = col0 + NR <= n ? k : 0;
+        for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+            float16 acc[MR][NR / 16];
             #pragma unroll
-            for (int i = 0; i < 6; ++i) {
+            for (int i = 0; i < MR; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < NR / 16; ++j) {
                     acc[i][j] = 0.0f;
                 }
             }
             for (int k0 = 0; k0 < k_main; ++k0) {
-                float16 b_frag[4];
+                float16 b_frag[NR / 16];
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < NR / 16; ++j) {
                     b_frag[j] = vload16(0, &b[k0 * ldb + col0 + j * 16]);
                 }
-                float a_frag[6];
+                float a_frag[MR];
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
                 }
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);
                     }
                 }
             }
             for (int k0 = k_main; k0 < k; ++k0) {
-                float16 b_frag[4];
-                for (int j = 0; j < 64; ++j) {
+                float16 b_frag[NR / 16];
+                for (int j = 0; j < NR; ++j) {
                     ((float *)b_frag)[j] = b[k0 * ldb + min(col0 + j, n - 1)];
                 }
-                float a_frag[6];
+                float a_frag[MR];
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
                 }
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);
                     }
                 }
             }
 
             // C = alpha * A * B + beta * C; C is not read where beta is zero.
-            if (row0 + 6 <= m && col0 + 64 <= n && own_col <= col0) {
+            if (row0 + MR <= m && col0 + NR <= n && own_col <= col0) {
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         float16 c_values = alpha * acc[i][j];
                         if (beta != 0.0f) {
                             float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);
@@ -90,23 +100,26 @@ __kernel void cpu_6x64(int m, int n, int k, float alpha, __global const float *r
                 }
             } else {
                 // At the edge of C, element by element.
-                float c_part[6][64];
+                float c_part[MR][NR];
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         vstore16(acc[i][j], 0, &c_part[i][j * 16]);
                     }
                 }
-                for (int i = 0; i < min(6, m - row0); ++i) {
-                    for (int j = own_col - col0; j < min(64, n - col0); ++j) {
+                for (int i = 0; i < min(MR, m - row0); ++i) {
+                    for (int j = own_col - col0; j < min(NR, n - col0); ++j) {
                         c[(row0 + i) * ldc + col0 + j] =
-                            beta == 0.0f ? alpha * c_part[i][j]
-                                         : fma(beta, c[(row0 + i) * ldc + col0 + j],
-                                             alpha * c_part[i][j]);
+                            beta == 0.0f
+                                ? alpha * c_part[i][j]
+                                : fma(beta, c[(row0 + i) * ldc + col0 + j], alpha * c_part[i][j]);
                     }
                 }
             }
         }
     }
 }
+
+#undef MR
+#undef NR

@@ -1,39 +1,56 @@
 // cpu_6x64_copied: C = alpha * A * B + beta * C; float32
 //
-// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after
-//            the other, groups in multiples of 2x1, 512 along K at a time
+// Tile       6x64 of C at a time, in vectors of 16
+// Loops      outermost first: k_block by 512, col0 by 64, row0 by 6, k0 by 1
+// Work-items 1x1 per group
 // A          buffer, loads of single elements
-// B          buffer, loads of 16 elements, through a copy of a block in private memory
+// B          buffer, copied in blocks of 4x512x64 to private memory, loads of 16 elements
+// Multiply   fused multiply-add of vectors of 16
+// C          stores of 16 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}
 // Needs      524,288 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-__attribute__((reqd_work_group_size(1, 1, 1)))
-__kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict a,
-                              int lda, __global const float *restrict b, int ldb, float beta,
-                              __global float *restrict c, int ldc)
+// Micro-tile of C: rows and columns.
+#define MR 6
+#define NR 64
+// Depth of a panel of B.
+#define KC 512
+
+#if MR != 6 || NR != 64
+#error "MR and NR cannot change here:"
+#error "gemmgen emit --preset cpu_6x64_copied --set tile=3x64"
+#endif
+#if KC != 512
+#error "KC cannot change here: gemmgen emit --preset cpu_6x64_copied --set kc=1024"
+#endif
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                __global const float *restrict b, int ldb, float beta, __global float *restrict c,
+                int ldc)
 {
-    const int blocks_down = (m + 1031) / 1032 * 2;
-    const int blocks_across = (n + 255) / 256;
-    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;
+    const int blocks_down = (m + MR * 172 - 1) / (MR * 172) * 2;
+    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = min(m, (int)get_group_id(1) * rows_each);
     const int row_end = min(m, row_begin + rows_each);
-    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;
+    const int cols_each = ((n + NR - 1) / NR + blocks_across - 1) / blocks_across * NR;
     const int col_begin = min(n, (int)get_group_id(0) * cols_each);
     const int col_end = min(n, col_begin + cols_each);
 
-    float16 b_block[4][512][4];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {
-        const int k_depth = min(512, k - k_block);
+    float16 b_block[4][KC][NR / 16];
+    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+        const int k_depth = min(KC, k - k_block);
 
-        // A block of B, up to 512 deep, in the order that it is read in.
+        // A block of B, up to KC deep, in the order that it is read in.
         for (int k0 = 0; k0 < k_depth; ++k0) {
-            for (int col0 = col_begin; col0 < col_end; col0 += 64) {
-                const int panel = (col0 - col_begin) / 64;
+            for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                const int panel = (col0 - col_begin) / NR;
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < NR / 16; ++j) {
                     if (col0 + j * 16 + 16 <= n) {
                         b_block[panel][k0][j] =
                             vload16(0, &b[(k_block + k0) * ldb + col0 + j * 16]);
@@ -47,50 +64,50 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
             }
         }
 
-        // Sums wait in C from one block of K to the next.
+        // C holds the sums between blocks of K.
         const float beta_now = k_block == 0 ? beta : 1.0f;
-        for (int col0 = col_begin; col0 < col_end; col0 += 64) {
-            const int panel = (col0 - col_begin) / 64;
-            for (int row0 = row_begin; row0 < row_end; row0 += 6) {
-                float16 acc[6][4];
+        for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+            const int panel = (col0 - col_begin) / NR;
+            for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+                float16 acc[MR][NR / 16];
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         acc[i][j] = 0.0f;
                     }
                 }
                 __global const float *a_rows[6];
                 #pragma unroll
-                for (int i = 0; i < 6; ++i) {
+                for (int i = 0; i < MR; ++i) {
                     a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];
                 }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
-                    float16 b_frag[4];
+                    float16 b_frag[NR / 16];
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
+                    for (int j = 0; j < NR / 16; ++j) {
                         b_frag[j] = b_block[panel][k0][j];
                     }
-                    float a_frag[6];
+                    float a_frag[MR];
                     #pragma unroll
-                    for (int i = 0; i < 6; ++i) {
+                    for (int i = 0; i < MR; ++i) {
                         a_frag[i] = a_rows[i][k0];
                     }
                     #pragma unroll
-                    for (int i = 0; i < 6; ++i) {
+                    for (int i = 0; i < MR; ++i) {
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
+                        for (int j = 0; j < NR / 16; ++j) {
                             acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);
                         }
                     }
                 }
 
                 // C = alpha * A * B + beta * C; C is not read where beta is zero.
-                if (row0 + 6 <= m && col0 + 64 <= n) {
+                if (row0 + MR <= m && col0 + NR <= n) {
                     #pragma unroll
-                    for (int i = 0; i < 6; ++i) {
+                    for (int i = 0; i < MR; ++i) {
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
+                        for (int j = 0; j < NR / 16; ++j) {
                             float16 c_values = alpha * acc[i][j];
                             if (beta_now != 0.0f) {
                                 float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);
@@ -101,20 +118,20 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
                     }
                 } else {
                     // At the edge of C, element by element.
-                    float c_part[6][64];
+                    float c_part[MR][NR];
                     #pragma unroll
-                    for (int i = 0; i < 6; ++i) {
+                    for (int i = 0; i < MR; ++i) {
                         #pragma unroll
-                        for (int j = 0; j < 4; ++j) {
+                        for (int j = 0; j < NR / 16; ++j) {
                             vstore16(acc[i][j], 0, &c_part[i][j * 16]);
                         }
                     }
-                    for (int i = 0; i < min(6, m - row0); ++i) {
-                        for (int j = 0; j < min(64, n - col0); ++j) {
+                    for (int i = 0; i < min(MR, m - row0); ++i) {
+                        for (int j = 0; j < min(NR, n - col0); ++j) {
                             c[(row0 + i) * ldc + col0 + j] =
                                 beta_now == 0.0f ? alpha * c_part[i][j]
                                                  : fma(beta_now, c[(row0 + i) * ldc + col0 + j],
-                                                     alpha * c_part[i][j]);
+                                                       alpha * c_part[i][j]);
                         }
                     }
                 }
@@ -122,3 +139,7 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
         }
     }
 }
+
+#undef MR
+#undef NR
+#undef KC

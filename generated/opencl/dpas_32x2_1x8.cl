@@ -1,18 +1,18 @@
 // dpas_32x2_1x8: C = alpha * A * B + beta * C; float16, sums and C in float32
 //
-// Schedule   32x2 of C per work-item, 1x8 work-items per group (32x16 of C), 16 along K per
-//            iteration, by matrix instructions of the sub-group
-// A          buffer, packed by a kernel of its own as the instructions want it, then reads of 8
-//            words a lane
-// B          buffer, packed by a kernel of its own as the instructions want it, then reads of 8
-//            words a lane
+// Tile       32x16 of C per group, 32x2 per work-item, 16 along K per step
+// Work-items 1x8 per group, sub-groups of 8
+// A          buffer, prepacked by a kernel before, block reads of 8 words
+// B          buffer, prepacked by a kernel before, block reads of 8 words
+// Multiply   matrix instructions of the sub-group (dpas), sums in float32
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     dpas_32x2_1x8_pack_a: local size {256, 1}, global size {((m + 31) / 32 * ((k + 15) /
-//                16) * 512 + 255) / 256 * 256, 1}
-//            dpas_32x2_1x8_pack_b: local size {256, 1}, global size {((n + 15) / 16 * ((k + 15) /
-//                16) * 256 + 255) / 256 * 256, 1}
+// Launch     dpas_32x2_1x8_pack_a: local size {8, 8}, global size {(k + 15) / 16 * 8, (m + 31) / 32
+//                * 8}
+//            dpas_32x2_1x8_pack_b: local size {8, 8}, global size {(k + 15) / 16 * 8, (n + 15) / 16
+//                * 8}
 //            dpas_32x2_1x8: local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 31) / 32}
 // Needs      a_packed of (m + 31) / 32 * ((k + 15) / 16) * 512 elements
 //            b_packed of (n + 15) / 16 * ((k + 15) / 16) * 256 elements
@@ -20,12 +20,35 @@
 //                Xe2 don't have (--target xe_hpc)
 //            cl_intel_subgroup_matrix_multiply_accumulate; or, without it, -DGEMMGEN_DPAS_SOFTWARE
 //                in its place: the same in software
-// Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1", ...)
+// Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
+//                ...)
 
 // Names of this file alone, so that a program can hold others, too.
 #define packed_vectors dpas_32x2_1x8_packed_vectors
 #define half_to_float dpas_32x2_1x8_half_to_float
 #define multiply dpas_32x2_1x8_multiply
+
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 32
+#define BN 16
+#define BK 16
+// Work-items along N.
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM BM
+#define TN (BN / THREADS_N)
+
+#if BM != 32 || BN != 16
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset dpas_32x2_1x8 --set tile=16x2"
+#endif
+#if BK != 16
+#error "BK cannot change here: gemmgen emit --preset dpas_32x2_1x8 --set block_k=32"
+#endif
+#if THREADS_N != 8
+#error "THREADS_N cannot change here:"
+#error "gemmgen emit --preset dpas_32x2_1x8 --set group=1x16"
+#endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -56,112 +79,130 @@ __attribute__((noinline)) static void multiply(float *acc, const int *a, const i
     }
 }
 #elif defined(cl_intel_subgroup_matrix_multiply_accumulate)
-__attribute__((overloadable))
-float8 intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 acc);
+__attribute__((overloadable)) float8 intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b,
+                                                                            float8 acc);
 
 static inline void multiply(float *acc, const int *a, const int *b)
 {
-    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0,
+            acc);
 }
 #else
-#error "dpas: build with -Dcl_intel_subgroup_matrix_multiply_accumulate=1 for a device that has it, " \
-    "with -DGEMMGEN_DPAS_SOFTWARE for any other"
+// The first is for devices that have the instruction, the second for any other.
+#error "define cl_intel_subgroup_matrix_multiply_accumulate as 1, or GEMMGEN_DPAS_SOFTWARE"
 #endif
 
-__attribute__((reqd_work_group_size(256, 1, 1)))
-__kernel void dpas_32x2_1x8_pack_a(int m, int k, __global const ushort *restrict a, int lda,
-                                   __global ushort *restrict a_packed)
+__attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
+dpas_32x2_1x8_pack_a(int m, int k, __global const ushort *restrict a, int lda,
+                     __global ushort *restrict a_packed)
 {
-    const int chunks = (k + 15) / 16;
-    const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
+    const int block = (int)get_group_id(1);
+    const int chunk = (int)get_group_id(0);
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int begin = (block * ((k + BK - 1) / BK) + chunk) * BK * TM;
 
-    if (element < (m + 31) / 32 * ((k + 15) / 16) * 512) {
-        const int tile = element / 512;
-        const int inside = element % 512;
-        const int row = (tile / chunks * 4 + inside / 128 % 4) * 8 + inside / 2 % 8;
-        const int col = tile % chunks * 16 + inside / 512 * 16 + inside / 16 % 8 * 2 + inside % 2;
-        const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
-        a_packed[element] = value;
+    #pragma unroll
+    for (int i = 0; i < TM / 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const int row = (block * (TM / 8) + i) * 8 + local_row;
+            const int col = chunk * BK + local_col * 2 + j;
+            const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
+            a_packed[begin + i * 128 + (local_col * 8 + local_row) * 2 + j] = value;
+        }
     }
 }
 
-__attribute__((reqd_work_group_size(256, 1, 1)))
-__kernel void dpas_32x2_1x8_pack_b(int n, int k, __global const ushort *restrict b, int ldb,
-                                   __global ushort *restrict b_packed)
+__attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
+dpas_32x2_1x8_pack_b(int n, int k, __global const ushort *restrict b, int ldb,
+                     __global ushort *restrict b_packed)
 {
-    const int chunks = (k + 15) / 16;
-    const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
+    const int block = (int)get_group_id(1);
+    const int chunk = (int)get_group_id(0);
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int begin = (block * ((k + BK - 1) / BK) + chunk) * BK * TN * 8;
 
-    if (element < (n + 15) / 16 * ((k + 15) / 16) * 256) {
-        const int tile = element / 256;
-        const int inside = element % 256;
-        const int row = tile % chunks * 16 + inside / 256 * 16 + inside / 2 % 8 * 2 + inside % 2;
-        const int col = (tile / chunks * 2 + inside / 128 % 2) * 8 + inside / 16 % 8;
-        const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
-        b_packed[element] = value;
+    #pragma unroll
+    for (int i = 0; i < TN; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const int row = chunk * BK + local_row * 2 + j;
+            const int col = (block * TN + i) * 8 + local_col;
+            const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
+            b_packed[begin + i * 128 + (local_col * 8 + local_row) * 2 + j] = value;
+        }
     }
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
-__attribute__((intel_reqd_sub_group_size(8)))
-__kernel void dpas_32x2_1x8(int m, int n, int k, float alpha, __global const int *restrict a_packed,
-                            __global const int *restrict b_packed, float beta,
-                            __global float *restrict c, int ldc)
+__attribute__((intel_reqd_sub_group_size(8))) __kernel void
+dpas_32x2_1x8(int m, int n, int k, float alpha, __global const int *restrict a_packed,
+              __global const int *restrict b_packed, float beta, __global float *restrict c,
+              int ldc)
 {
-    const int row0 = (int)get_group_id(1) * 32;
-    const int col = (int)get_group_id(0) * 16 + (int)get_sub_group_local_id();
-    const int chunks = (k + 15) / 16;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col = (int)get_group_id(0) * BN + (int)get_sub_group_local_id();
+    const int chunks = (k + BK - 1) / BK;
 
-    float acc[2][32];
+    float acc[TN][TM];
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[j][i] = 0.0f;
         }
     }
 
-    // Steps of 16 along K; both operands are packed in that order, with zeros past K.
-    int b_at = (int)get_group_id(0) * chunks * 128;
-    int a_at = (int)get_group_id(1) * chunks * 256;
-    for (int k0 = 0; k0 < k; k0 += 16) {
-        int a_frag[4][8];
+    // Steps of BK along K; both operands are packed in that order, with zeros past K.
+    int b_at = (int)get_group_id(0) * chunks * BK * TN * 4;
+    int a_at = (int)get_group_id(1) * chunks * (BK * TM / 2);
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        int a_frag[TM / 8][8];
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < TM / 8; ++i) {
             vstore8(packed_vectors(a_packed + a_at + i * 64), 0, a_frag[i]);
         }
-        int b_frag[2][8];
+        int b_frag[TN][8];
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < TN; ++j) {
             vstore8(packed_vectors(b_packed + b_at + j * 64), 0, b_frag[j]);
         }
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < TN; ++j) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 8; ++i) {
                 multiply(&acc[j][i * 8], a_frag[i], b_frag[j]);
             }
         }
-        b_at += 128;
-        a_at += 256;
+        b_at += BK * TN * 4;
+        a_at += BK * TM / 2;
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 8 < n) {
-                    c[(row0 + i) * ldc + col + j * 8] =
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row0 + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[j][i]
-                                     : fma(beta, c[(row0 + i) * ldc + col + j * 8],
-                                         alpha * acc[j][i]);
+                                     : fma(beta, c[(row0 + i) * ldc + col + j * THREADS_N],
+                                           alpha * acc[j][i]);
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_N
+#undef TM
+#undef TN
 
 #undef packed_vectors
 #undef half_to_float

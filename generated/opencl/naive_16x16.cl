@@ -1,21 +1,32 @@
 // naive_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   1x1 of C per work-item, 16x16 work-items per group (16x16 of C), 1 along K per
-//            iteration
+// Tile       16x16 of C per group, 1x1 per work-item, 1 along K per step
+// Work-items 16x16 per group
 // A          buffer, loads of single elements
 // B          buffer, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 15) / 16 * 16, (m + 15) / 16 * 16}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-__attribute__((reqd_work_group_size(16, 16, 1)))
-__kernel void naive_16x16(int m, int n, int k, float alpha, __global const float *restrict a,
-                          int lda, __global const float *restrict b, int ldb, float beta,
-                          __global float *restrict c, int ldc)
+// Block tile of C.
+#define BM 16
+#define BN 16
+
+#if BM != 16 || BN != 16
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset naive_16x16 --set tile=2x1"
+#endif
+
+__attribute__((reqd_work_group_size(16, 16, 1))) __kernel void
+naive_16x16(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+            __global const float *restrict b, int ldb, float beta, __global float *restrict c,
+            int ldc)
 {
-    const int row = (int)get_group_id(1) * 16 + (int)get_local_id(1);
-    const int col = (int)get_group_id(0) * 16 + (int)get_local_id(0);
+    const int row = (int)get_group_id(1) * BM + (int)get_local_id(1);
+    const int col = (int)get_group_id(0) * BN + (int)get_local_id(0);
 
     if (row < m && col < n) {
         float acc = 0.0f;
@@ -30,3 +41,6 @@ __kernel void naive_16x16(int m, int n, int k, float alpha, __global const float
             beta == 0.0f ? alpha * acc : fma(beta, c[row * ldc + col], alpha * acc);
     }
 }
+
+#undef BM
+#undef BN

@@ -1,9 +1,11 @@
 // sg16_block_16x1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
-//            iteration
+// Tile       16x16 of C per group, 16x1 per work-item, 32 along K per step
+// Work-items 1x16 per group, sub-groups of 16
 // A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
 // B          buffer, block reads
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 1}, global size {(n + 15) / 16 * 16, (m + 15) / 16}
@@ -14,6 +16,17 @@
 #define at sg16_block_16x1_at
 #define block_read sg16_block_16x1_block_read
 #define block_read2 sg16_block_16x1_block_read2
+
+// Block tile of C.
+#define BM 16
+#define BN 16
+// Rows of C of a work-item.
+#define TM BM
+
+#if BM != 16 || BN != 16
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset sg16_block_16x1 --set tile=32x1"
+#endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -36,24 +49,24 @@ static inline float2 block_read2(const __global float *from)
 }
 
 __attribute__((reqd_work_group_size(16, 1, 1)))
-__attribute__((intel_reqd_sub_group_size(16)))
-__kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const float *restrict a,
-                              int lda, __global const float *restrict b, int ldb, float beta,
-                              __global float *restrict c, int ldc)
+__attribute__((intel_reqd_sub_group_size(16))) __kernel void
+sg16_block_16x1(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                __global const float *restrict b, int ldb, float beta, __global float *restrict c,
+                int ldc)
 {
     const int lane = (int)get_sub_group_local_id();
-    const int row0 = (int)get_group_id(1) * 16;
-    const int col0 = (int)get_group_id(0) * 16;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int col = col0 + lane;
-    const int k_main = col0 + 16 <= n ? k - k % 32 : 0;
+    const int k_main = col0 + BN <= n ? k - k % 32 : 0;
 
-    float acc[16];
+    float acc[TM];
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < TM; ++i) {
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll
@@ -72,13 +85,13 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
         for (int i = 0; i < 32; ++i) {
             b_frag[i] = block_read(at(b, intel_sub_group_shuffle(b_at[i / 16], i % 16)));
         }
-        float a_frag[16][2];
+        float a_frag[TM][2];
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
         }
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 32; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i][p / 16], p % 16);
@@ -94,13 +107,13 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
         for (int i = 0; i < 16; ++i) {
             b_frag[i] = k0 + i < k ? b[(k0 + i) * ldb + min(col, n - 1)] : 0.0f;
         }
-        float a_frag[16];
+        float a_frag[TM];
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int p = 0; p < 16; ++p) {
                 const float a_value = intel_sub_group_shuffle(a_frag[i], p);
@@ -111,14 +124,18 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m && col < n) {
-            c[(row0 + i) * ldc + col] =
-                beta == 0.0f ? alpha * acc[i]
-                             : fma(beta, c[(row0 + i) * ldc + col], alpha * acc[i]);
+            c[(row0 + i) * ldc + col] = beta == 0.0f
+                                            ? alpha * acc[i]
+                                            : fma(beta, c[(row0 + i) * ldc + col], alpha * acc[i]);
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef TM
 
 #undef at
 #undef block_read

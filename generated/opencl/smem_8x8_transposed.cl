@@ -1,14 +1,56 @@
 // smem_8x8_transposed: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
-//            iteration
-// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4
-// B          buffer, loads of 4 elements, through local memory
+// Tile       128x128 of C per group, 8x8 per work-item, 8 along K per step
+// Work-items 16x16 per group
+// A          buffer, loads of 4 elements, to local memory, transposed, rows padded by 4
+// B          buffer, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Needs      8,320 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 128
+#define BN 128
+#define BK 8
+// Work-items along M and N.
+#define THREADS_M 16
+#define THREADS_N 16
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+// Work-items of a group.
+#define THREADS (THREADS_M * THREADS_N)
+
+#if THREADS_M != 16 || THREADS_N != 16
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "gemmgen emit --preset smem_8x8_transposed --set group=32x16"
+#endif
+#if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
+#error "TM, TN and BK must be multiples of 4"
+#endif
+#if BM * BK % (THREADS * 4) != 0 || BN * BK % (THREADS * 4) != 0
+#error "BM * BK and BN * BK must be multiples of THREADS * 4"
+#endif
+#if THREADS * 4 % BK != 0
+#error "THREADS * 4 must be a multiple of BK"
+#endif
+#if THREADS * 4 % BN != 0
+#error "THREADS * 4 must be a multiple of BN"
+#endif
+#if BM % THREADS_M != 0
+#error "BM must be a multiple of THREADS_M"
+#endif
+#if BN % THREADS_N != 0
+#error "BN must be a multiple of THREADS_N"
+#endif
+#if TM <= 4 || TN <= 4
+#error "TM and TN must exceed 4 here:"
+#error "gemmgen emit --preset smem_8x8_transposed --set tile=16x8"
+#endif
 
 // 4 neighbouring elements, at any alignment.
 #define COPY4(to, from) vstore4(vload4(0, from), 0, to)
@@ -16,70 +58,77 @@
 // 4 neighbouring elements of local memory, from a multiple of 16 bytes.
 #define COPY_LOCAL4(to, from) vstore4(*(const __local float4 *)(from), 0, to)
 
-__attribute__((reqd_work_group_size(16, 16, 1)))
-__kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
-                                  __global const float *restrict a, int lda,
-                                  __global const float *restrict b, int ldb, float beta,
-                                  __global float *restrict c, int ldc)
+__attribute__((reqd_work_group_size(16, 16, 1))) __kernel void
+smem_8x8_transposed(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                    __global const float *restrict b, int ldb, float beta,
+                    __global float *restrict c, int ldc)
 {
     const int local_row = (int)get_local_id(1);
     const int local_col = (int)get_local_id(0);
-    const int row0 = (int)get_group_id(1) * 128;
-    const int col0 = (int)get_group_id(0) * 128;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 16 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 32;
-    const int b_col = local_index % 32 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    __local float a_shared[8][132] __attribute__((aligned(16)));
-    __local float b_shared[8][128] __attribute__((aligned(16)));
-    float acc[8][8];
+    __local float a_shared[BK][BM + 4] __attribute__((aligned(16)));
+    __local float b_shared[BK][BN] __attribute__((aligned(16)));
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        float a_vector[4];
-        COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (col0 + b_col + 4 <= n) {
-            COPY4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
-        } else {
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            COPY4(a_vector, &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
+            for (int i = 0; i < TM / 4; ++i) {
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -88,48 +137,59 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
-        float a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                COPY4(a_vector,
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] = k_main + a_k + e < k
+                                      ? a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                          k_main + a_k + e]
+                                      : 0.0f;
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                                         : 0.0f;
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
-            COPY4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
-                                     : 0.0f;
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
+            for (int i = 0; i < TM / 4; ++i) {
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -138,21 +198,31 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            for (int j = 0; j < TN; ++j) {
+                if (col + j / 4 * THREADS_N * 4 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * THREADS_N * 4 + j % 4] =
+                        beta == 0.0f
+                            ? alpha * acc[i][j]
+                            : fma(beta, c[c_row * ldc + col + j / 4 * THREADS_N * 4 + j % 4],
+                                  alpha * acc[i][j]);
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
+#undef THREADS
 
 #undef COPY4
 #undef COPY_LOCAL4

@@ -1,83 +1,107 @@
 // tile_8x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 4 along K per
-//            iteration, stores of 4 elements
+// Tile       128x128 of C per group, 8x8 per work-item, 4 along K per step
+// Work-items 16x16 per group
 // A          buffer, loads of 4 elements
 // B          buffer, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Needs      on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 128
+#define BN 128
+#define BK 4
+// Work-items along M and N.
+#define THREADS_M 16
+#define THREADS_N 16
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+
+#if BM != 128 || BN != 128
+#error "BM and BN cannot change here: gemmgen emit --preset tile_8x8 --set tile=16x8"
+#endif
+#if BK != 4
+#error "BK cannot change here: gemmgen emit --preset tile_8x8 --set block_k=8"
+#endif
+#if THREADS_M != 16 || THREADS_N != 16
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "gemmgen emit --preset tile_8x8 --set group=32x16"
+#endif
+
 // 4 neighbouring elements, at any alignment.
 #define COPY4(to, from) vstore4(vload4(0, from), 0, to)
 
-__attribute__((reqd_work_group_size(16, 16, 1)))
-__kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
-                       __global const float *restrict b, int ldb, float beta,
-                       __global float *restrict c, int ldc)
+__attribute__((reqd_work_group_size(16, 16, 1))) __kernel void
+tile_8x8(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+         __global const float *restrict b, int ldb, float beta, __global float *restrict c, int ldc)
 {
-    const int col0 = (int)get_group_id(0) * 128;
-    const int row = (int)get_group_id(1) * 128 + (int)get_local_id(1) * 4;
+    const int col0 = (int)get_group_id(0) * BN;
+    const int row = (int)get_group_id(1) * BM + (int)get_local_id(1) * 4;
     const int col = col0 + (int)get_local_id(0) * 4;
-    const int k_main = k - k % 4;
+    const int k_main = k - k % BK;
 
-    float acc[8][8];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    if (col0 + 128 <= n) {
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[8][4];
-            float b_frag[4][8];
+    // Whole steps of BK along K.
+    if (col0 + BN <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                COPY4(a_frag[i], &a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+            for (int i = 0; i < TM; ++i) {
+                COPY4(a_frag[i], &a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    COPY4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                for (int j = 0; j < TN / 4; ++j) {
+                    COPY4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * THREADS_N * 4]);
                 }
             }
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
+                for (int i = 0; i < TM; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 8; ++j) {
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[8][4];
-            float b_frag[4][8];
+        // A block at the edge of C: every load has a bounds check.
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                COPY4(a_frag[i], &a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+            for (int i = 0; i < TM; ++i) {
+                COPY4(a_frag[i], &a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    if (col + j * 64 + 4 <= n) {
-                        COPY4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                for (int j = 0; j < TN / 4; ++j) {
+                    if (col + j * THREADS_N * 4 + 4 <= n) {
+                        COPY4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * THREADS_N * 4]);
                     } else {
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
-                            b_frag[i][j * 4 + e] = b[(k0 + i) * ldb + min(col + j * 64 + e, n - 1)];
+                            b_frag[i][j * 4 + e] =
+                                b[(k0 + i) * ldb + min(col + j * THREADS_N * 4 + e, n - 1)];
                         }
                     }
                 }
@@ -85,9 +109,9 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
+                for (int i = 0; i < TM; ++i) {
                     #pragma unroll
-                    for (int j = 0; j < 8; ++j) {
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -96,29 +120,31 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[8][4];
-        float b_frag[4][8];
+        float a_frag[TM][4];
+        float b_frag[4][TN];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
-                    k_main + e < k ? a[min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
-                                   : 0.0f;
+                    k_main + e < k
+                        ? a[min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k_main + e]
+                        : 0.0f;
             }
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (k_main + i < k && col + j * 64 + 4 <= n) {
-                    COPY4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * 64]);
+            for (int j = 0; j < TN / 4; ++j) {
+                if (k_main + i < k && col + j * THREADS_N * 4 + 4 <= n) {
+                    COPY4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * THREADS_N * 4]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         b_frag[i][j * 4 + e] =
-                            k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 64 + e, n - 1)]
-                                           : 0.0f;
+                            k_main + i < k
+                                ? b[(k_main + i) * ldb + min(col + j * THREADS_N * 4 + e, n - 1)]
+                                : 0.0f;
                     }
                 }
             }
@@ -126,9 +152,9 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
         #pragma unroll
         for (int p = 0; p < 4; ++p) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -137,12 +163,12 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
                     float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -150,21 +176,22 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
                     }
                     if (beta != 0.0f) {
                         float c_old[4];
-                        COPY4(c_old, &c[c_row * ldc + col + j * 64]);
+                        COPY4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fma(beta, c_old[e], c_values[e]);
                         }
                     }
-                    COPY4(&c[c_row * ldc + col + j * 64], c_values);
+                    COPY4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : fma(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fma(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                          alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -172,5 +199,13 @@ __kernel void tile_8x8(int m, int n, int k, float alpha, __global const float *r
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
 
 #undef COPY4

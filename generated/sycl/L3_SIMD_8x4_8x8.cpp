@@ -1,9 +1,11 @@
 // L3_SIMD_8x4_8x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 32 along K per
-//            iteration, 8 of B at a time
+// Tile       64x32 of C per group, 8x4 per work-item, 32 along K per step, in sub-steps of 8
+// Work-items 8x8 per group, sub-groups of 8
 // A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 4 segments
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {8, 8}, global range {(m + 63) / 64 * 8, (n + 31) / 32 * 8}
@@ -23,6 +25,15 @@
 
 namespace L3_SIMD_8x4_8x8_detail {
 
+constexpr int BM = 64, BN = 32; // block tile of C
+constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 64 && BN == 32,
+              "BM and BN cannot change here: this schedule has no other tile");
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset L3_SIMD_8x4_8x8 "
+              "--backend sycl --form kernel --set group=16x8");
+
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)
 {
@@ -40,11 +51,10 @@ inline float load(const float *matrix, unsigned place)
 inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 4>(to, 4),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 4>(to, 4),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
 }
 
 // What each work-item does.
@@ -54,21 +64,21 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int lane = int(sub_group.get_local_linear_id());
-    const int col0 = int(item.get_group(1)) * 32;
-    const int row = int(item.get_group(0)) * 64 + int(item.get_local_id(0)) * 8;
+    const int col0 = int(item.get_group(1)) * BN;
+    const int row = int(item.get_group(0)) * BM + int(item.get_local_id(0)) * 8;
     const int col = col0 + lane;
-    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
+    const int k_main = col0 + BN <= n ? k - k % 32 : 0;
 
-    float acc[8][4];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma GCC unroll 4
@@ -83,29 +93,30 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int i = 0; i < 4; ++i) {
             b_at[i] += ldb * 128;
         }
-        float a_frag[8][4];
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
+        float a_frag[TM][4];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             block_load4(sub_group, at(a + k0, sycl::group_broadcast(sub_group, a_at, i)),
-                a_frag[i]);
+                        a_frag[i]);
         }
         #pragma GCC unroll 4
         for (int kk = 0; kk < 32; kk += 8) {
-            float b_frag[8][4];
+            float b_frag[8][TN];
             #pragma GCC unroll 8
             for (int i = 0; i < 8; ++i) {
-                block_load4(sub_group,
+                block_load4(
+                    sub_group,
                     at(b, sycl::group_broadcast(sub_group, b_at[(kk + i) / 8], (kk + i) % 8)),
                     b_frag[i]);
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 #pragma GCC unroll 8
                 for (int p = 0; p < 8; ++p) {
                     const float a_value =
                         sycl::group_broadcast(sub_group, a_frag[i][(kk + p) / 8], (kk + p) % 8);
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -115,27 +126,28 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
-        float b_frag[8][4];
+        float b_frag[8][TN];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] =
-                    k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col + j * 8, n - 1)) : 0.0f;
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                b_frag[i][j] = k0 + i < k
+                                   ? load(b, (k0 + i) * ldb + std::min(col + j * THREADS_N, n - 1))
+                                   : 0.0f;
             }
         }
-        float a_frag[8];
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
+        float a_frag[TM];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] = k0 + lane < k ? load(a, std::min(row + i, m - 1) * lda + k0 + lane) : 0.0f;
         }
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 8
             for (int p = 0; p < 8; ++p) {
                 const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
@@ -143,16 +155,16 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
-                if (col + j * 8 < n) {
-                    c[(row + i) * ldc + col + j * 8] =
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[(row + i) * ldc + col + j * 8],
-                                         alpha * acc[i][j]);
+                                     : sycl::fma(beta, c[(row + i) * ldc + col + j * THREADS_N],
+                                                 alpha * acc[i][j]);
                 }
             }
         }
@@ -165,9 +177,9 @@ namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
 SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<8, 8>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<8>))
-void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-                     const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<8>)) void
+L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     L3_SIMD_8x4_8x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

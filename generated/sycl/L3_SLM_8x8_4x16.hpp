@@ -1,9 +1,11 @@
 // L3_SLM_8x8_4x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 4x16 work-items per group (32x128 of C), 8 along K per
-//            iteration, stores of 4 elements
-// A          USM, loads of 4 elements, through local memory
+// Tile       32x128 of C per group, 8x8 per work-item, 8 along K per step
+// Work-items 4x16 per group
+// A          USM, loads of 4 elements, to local memory
 // B          USM, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {4, 16}, global range {(m + 31) / 32 * 4, (n + 127) / 128 * 16}
@@ -26,6 +28,18 @@
 
 namespace L3_SLM_8x8_4x16_detail {
 
+constexpr int BM = 32, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 4, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 32 && BN == 128,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset L3_SLM_8x8_4x16 --backend sycl --set tile=16x8");
+static_assert(BK == 8, "BK cannot change here: "
+                       "gemmgen emit --preset L3_SLM_8x8_4x16 --backend sycl --set block_k=16");
+static_assert(THREADS_M == 4 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset L3_SLM_8x8_4x16 --backend sycl --set group=8x16");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -39,85 +53,85 @@ class kernel;
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
-                      float beta, float *__restrict c, int ldc, float (&a_shared)[32][8])
+                      float beta, float *__restrict c, int ldc, float (&a_shared)[BM][BK])
 {
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
-    const int row0 = int(item.get_group(0)) * 32;
-    const int col0 = int(item.get_group(1)) * 128;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int row = row0 + local_row * 8;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 16 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
 
-    float acc[8][8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    if (col0 + 128 <= n) {
-        for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    if (col0 + BN <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
             sycl::group_barrier(item.get_group());
             copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
             sycl::group_barrier(item.get_group());
             #pragma GCC unroll 2
-            for (int kk = 0; kk < 8; ++kk) {
-                float a_frag[8];
-                float b_frag[8];
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
+            for (int kk = 0; kk < BK; ++kk) {
+                float a_frag[TM];
+                float b_frag[TN];
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
                     a_frag[i] = a_shared[local_row * 8 + i][kk];
                 }
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
+                #pragma GCC unroll TN / 4
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * THREADS_N * 4]);
                 }
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
-                    #pragma GCC unroll 8
-                    for (int j = 0; j < 8; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
-        for (int k0 = 0; k0 < k_main; k0 += 8) {
+        // A block at the edge of C: every load has a bounds check.
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
             sycl::group_barrier(item.get_group());
             copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
             sycl::group_barrier(item.get_group());
             #pragma GCC unroll 2
-            for (int kk = 0; kk < 8; ++kk) {
-                float a_frag[8];
-                float b_frag[8];
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
+            for (int kk = 0; kk < BK; ++kk) {
+                float a_frag[TM];
+                float b_frag[TN];
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
                     a_frag[i] = a_shared[local_row * 8 + i][kk];
                 }
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    if (col + j * 64 + 4 <= n) {
-                        copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
+                #pragma GCC unroll TN / 4
+                for (int j = 0; j < TN / 4; ++j) {
+                    if (col + j * THREADS_N * 4 + 4 <= n) {
+                        copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * THREADS_N * 4]);
                     } else {
                         #pragma GCC unroll 4
                         for (int e = 0; e < 4; ++e) {
                             b_frag[j * 4 + e] =
-                                b[(k0 + kk) * ldb + std::min(col + j * 64 + e, n - 1)];
+                                b[(k0 + kk) * ldb + std::min(col + j * THREADS_N * 4 + e, n - 1)];
                         }
                     }
                 }
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
-                    #pragma GCC unroll 8
-                    for (int j = 0; j < 8; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                     }
                 }
@@ -139,31 +153,31 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 2
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] = a_shared[local_row * 8 + i][kk];
             }
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (k_main + kk < k && col + j * 64 + 4 <= n) {
-                    copy4(&b_frag[j * 4], &b[(k_main + kk) * ldb + col + j * 64]);
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (k_main + kk < k && col + j * THREADS_N * 4 + 4 <= n) {
+                    copy4(&b_frag[j * 4], &b[(k_main + kk) * ldb + col + j * THREADS_N * 4]);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[j * 4 + e] =
-                            k_main + kk < k
-                                ? b[(k_main + kk) * ldb + std::min(col + j * 64 + e, n - 1)]
-                                : 0.0f;
+                        b_frag[j * 4 + e] = k_main + kk < k
+                                                ? b[(k_main + kk) * ldb +
+                                                    std::min(col + j * THREADS_N * 4 + e, n - 1)]
+                                                : 0.0f;
                     }
                 }
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -171,12 +185,12 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
                     float c_values[4];
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
@@ -184,22 +198,23 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     }
                     if (beta != 0.0f) {
                         float c_old[4];
-                        copy4(c_old, &c[(row + i) * ldc + col + j * 64]);
+                        copy4(c_old, &c[(row + i) * ldc + col + j * THREADS_N * 4]);
                         #pragma GCC unroll 4
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[(row + i) * ldc + col + j * 64], c_values);
+                    copy4(&c[(row + i) * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[(row + i) * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : sycl::fma(beta,
-                                                 c[(row + i) * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[(row + i) * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : sycl::fma(beta,
+                                                c[(row + i) * ldc + col + j * THREADS_N * 4 + e],
+                                                alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -216,6 +231,8 @@ inline sycl::event L3_SLM_8x8_4x16(sycl::queue &queue, int m, int n, int k, floa
                                    float *c, int ldc,
                                    const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace L3_SLM_8x8_4x16_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -224,9 +241,9 @@ inline sycl::event L3_SLM_8x8_4x16(sycl::queue &queue, int m, int n, int k, floa
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(4, 16);
-        const sycl::range<2> groups((m + 31) / 32, (n + 127) / 128);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
-        const sycl::local_accessor<float[32][8], 0> a_shared(handler);
+        const sycl::local_accessor<float[BM][BK], 0> a_shared(handler);
         handler.parallel_for<L3_SLM_8x8_4x16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(4, 16)]] {

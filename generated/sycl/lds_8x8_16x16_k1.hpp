@@ -1,9 +1,11 @@
 // lds_8x8_16x16_k1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 1 along K per
-//            iteration
-// A          USM, loads of single elements, through local memory, transposed
-// B          USM, loads of single elements, through local memory
+// Tile       128x128 of C per group, 8x8 per work-item, 1 along K per step
+// Work-items 16x16 per group
+// A          USM, loads of single elements, to local memory, transposed
+// B          USM, loads of single elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
@@ -26,6 +28,16 @@
 
 namespace lds_8x8_16x16_k1_detail {
 
+constexpr int BM = 128, BN = 128; // block tile of C
+constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 128 && BN == 128,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset lds_8x8_16x16_k1 --backend sycl --set tile=16x8");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset lds_8x8_16x16_k1 --backend sycl --set group=32x16");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -39,68 +51,69 @@ class kernel;
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
-                      float beta, float *__restrict c, int ldc, float (&a_shared)[128],
-                      float (&b_shared)[128])
+                      float beta, float *__restrict c, int ldc, float (&a_shared)[BM],
+                      float (&b_shared)[BN])
 {
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
-    const int row0 = int(item.get_group(0)) * 128;
-    const int col0 = int(item.get_group(1)) * 128;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int local_index = local_row * 16 + local_col;
-    const int b_k = local_index / 128;
-    const int b_col = local_index % 128;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int b_k = local_index / BN;
+    const int b_col = local_index % BN;
 
-    float acc[8][8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
     for (int k0 = 0; k0 < k; ++k0) {
         sycl::group_barrier(item.get_group());
-        if (local_index < 128) {
+        if (local_index < BM) {
             a_shared[local_index] = a[std::min(row0 + local_index, m - 1) * lda + k0];
         }
-        if (local_index < 128) {
+        if (local_index < BN) {
             b_shared[b_col] =
                 k0 + b_k < k ? b[(k0 + b_k) * ldb + std::min(col0 + b_col, n - 1)] : 0.0f;
         }
         sycl::group_barrier(item.get_group());
-        float a_frag[8];
-        float b_frag[8];
-        #pragma GCC unroll 2
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[i * 4], &a_shared[local_row * 4 + i * 64]);
+        float a_frag[TM];
+        float b_frag[TN];
+        #pragma GCC unroll TM / 4
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[i * 4], &a_shared[local_row * 4 + i * THREADS_M * 4]);
         }
-        #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[j * 4], &b_shared[local_col * 4 + j * 64]);
+        #pragma GCC unroll TN / 4
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[j * 4], &b_shared[local_col * 4 + j * THREADS_N * 4]);
         }
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
                 acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
             }
         }
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                if (col + j / 4 * THREADS_N * 4 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * THREADS_N * 4 + j % 4] =
+                        beta == 0.0f
+                            ? alpha * acc[i][j]
+                            : sycl::fma(beta, c[c_row * ldc + col + j / 4 * THREADS_N * 4 + j % 4],
+                                        alpha * acc[i][j]);
                 }
             }
         }
@@ -115,6 +128,8 @@ inline sycl::event lds_8x8_16x16_k1(sycl::queue &queue, int m, int n, int k, flo
                                     float *c, int ldc,
                                     const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace lds_8x8_16x16_k1_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -123,10 +138,10 @@ inline sycl::event lds_8x8_16x16_k1(sycl::queue &queue, int m, int n, int k, flo
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);
-        const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
-        const sycl::local_accessor<float[128], 0> a_shared(handler);
-        const sycl::local_accessor<float[128], 0> b_shared(handler);
+        const sycl::local_accessor<float[BM], 0> a_shared(handler);
+        const sycl::local_accessor<float[BN], 0> b_shared(handler);
         handler.parallel_for<lds_8x8_16x16_k1_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(16, 16)]] {

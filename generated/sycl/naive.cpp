@@ -1,8 +1,11 @@
 // naive: C = alpha * A * B + beta * C; float32
 //
-// Schedule   1x1 of C per work-item, 8x8 work-items per group (8x8 of C), 1 along K per iteration
+// Tile       8x8 of C per group, 1x1 per work-item, 1 along K per step
+// Work-items 8x8 per group
 // A          USM, loads of single elements
 // B          USM, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {8, 8}, global range {(m + 7) / 8 * 8, (n + 7) / 8 * 8}
@@ -42,9 +45,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<8, 8>))
-void naive(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-           const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<8, 8>)) void
+naive(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+      const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     naive_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

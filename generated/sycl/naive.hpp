@@ -1,8 +1,11 @@
 // naive: C = alpha * A * B + beta * C; float32
 //
-// Schedule   1x1 of C per work-item, 8x8 work-items per group (8x8 of C), 1 along K per iteration
+// Tile       8x8 of C per group, 1x1 per work-item, 1 along K per step
+// Work-items 8x8 per group
 // A          USM, loads of single elements
 // B          USM, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {8, 8}, global range {(m + 7) / 8 * 8, (n + 7) / 8 * 8}
@@ -22,6 +25,10 @@
 #endif
 
 namespace naive_detail {
+
+constexpr int BM = 8, BN = 8; // block tile of C
+static_assert(BM == 8 && BN == 8, "BM and BN cannot change here: "
+                                  "gemmgen emit --preset naive --backend sycl --set tile=2x1");
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
 class kernel;
@@ -55,6 +62,8 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
                          int lda, const float *b, int ldb, float beta, float *c, int ldc,
                          const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace naive_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -63,7 +72,7 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 8);
-        const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -1,9 +1,11 @@
 // naive_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   1x1 of C per work-item, 16x16 work-items per group (16x16 of C), 1 along K per
-//            iteration
+// Tile       16x16 of C per group, 1x1 per work-item, 1 along K per step
+// Work-items 16x16 per group
 // A          USM, loads of single elements
 // B          USM, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 15) / 16 * 16, (n + 15) / 16 * 16}
@@ -43,9 +45,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>))
-void naive_16x16(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-                 const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>)) void
+naive_16x16(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+            const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     naive_16x16_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

@@ -1,9 +1,11 @@
 // naive_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   1x1 of C per work-item, 16x16 work-items per group (16x16 of C), 1 along K per
-//            iteration
+// Tile       16x16 of C per group, 1x1 per work-item, 1 along K per step
+// Work-items 16x16 per group
 // A          USM, loads of single elements
 // B          USM, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 15) / 16 * 16, (n + 15) / 16 * 16}
@@ -23,6 +25,11 @@
 #endif
 
 namespace naive_16x16_detail {
+
+constexpr int BM = 16, BN = 16; // block tile of C
+static_assert(BM == 16 && BN == 16,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset naive_16x16 --backend sycl --set tile=2x1");
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
 class kernel;
@@ -56,6 +63,8 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
                                int lda, const float *b, int ldb, float beta, float *c, int ldc,
                                const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace naive_16x16_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -64,7 +73,7 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);
-        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_16x16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

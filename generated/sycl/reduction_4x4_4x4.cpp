@@ -1,10 +1,12 @@
 // reduction_4x4_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   4x4 of C per work-item, 4x4 work-items per group (16x16 of C), 32 along K per
-//            iteration, each step in 8 slices with work-items of their own, K in 4 parts that are
-//            added to C as they come
+// Tile       16x16 of C per group, 4x4 per work-item, 32 along K per step
+// Work-items 128 per group, 8 slices of each step along K (sliced-K)
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
+// Multiply   fused multiply-add
+// C          slices added up in local memory, atomic additions, in no fixed order
+// Grid       split-K: 4 parts, added to C by atomic additions
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     reduction_4x4_4x4_start: local range {1, 256}, global range {1, m * ((n + 255) / 256)
@@ -25,6 +27,28 @@
 #include <algorithm>
 
 namespace reduction_4x4_4x4_detail {
+
+constexpr int BM = 16, BN = 16, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int SPLIT_K = 4; // parts of K (split-K)
+constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int THREADS_M = 4, THREADS_N = 4; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a slice
+static_assert(BM == 16 && BN == 16,
+              "BM and BN cannot change here: gemmgen emit --preset reduction_4x4_4x4 --backend "
+              "sycl --form kernel --set tile=8x4");
+static_assert(BK == 32,
+              "BK cannot change here: gemmgen emit --preset reduction_4x4_4x4 --backend sycl "
+              "--form kernel --set block_k=64");
+static_assert(SPLIT_K == 4,
+              "SPLIT_K cannot change here: gemmgen emit --preset reduction_4x4_4x4 --backend "
+              "sycl --form kernel --set split_k=8");
+static_assert(SLICES == 8,
+              "SLICES cannot change here: gemmgen emit --preset reduction_4x4_4x4 --backend sycl "
+              "--form kernel --set sliced_k=4");
+static_assert(THREADS_M == 4 && THREADS_N == 4,
+              "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
+              "reduction_4x4_4x4 --backend sycl --form kernel --set group=8x4");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -48,7 +72,7 @@ inline void start_work_item(sycl::nd_item<2> item, int n, float beta, float *__r
     const int col = int(item.get_group(1)) % blocks_across * 256 + int(item.get_local_id(1));
 
     if (col < n) {
-        // What the parts of K are added to.
+        // C = beta * C, to which the parts of K are added.
         c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
     }
 }
@@ -56,85 +80,86 @@ inline void start_work_item(sycl::nd_item<2> item, int n, float beta, float *__r
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
-                      float *__restrict c, int ldc, float (&partial)[8][16][16])
+                      float *__restrict c, int ldc, float (&partial)[SLICES][BM][BN])
 {
-    const int slice = int(item.get_local_id(0)) / 4;
-    const int local_row = int(item.get_local_id(0)) % 4;
+    const int slice = int(item.get_local_id(0)) / THREADS_M;
+    const int local_row = int(item.get_local_id(0)) % THREADS_M;
     const int local_col = int(item.get_local_id(1));
-    const int blocks_down = (m + 15) / 16;
-    const int blocks_across = (n + 15) / 16;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int block = int(item.get_group(1)) % (blocks_down * blocks_across);
     const int block_row = block / blocks_across;
     const int block_col = block % blocks_across;
-    const int row0 = block_row * 16;
-    const int col0 = block_col * 16;
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_part = (k + 127) / 128 * 32;
+    const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = int(item.get_group(1)) / (blocks_down * blocks_across) * k_part;
     const int k_end = std::min(k, k_begin + k_part);
-    const int k_main = std::min(k - k % 32, k_end);
-    const int local_index = int(item.get_local_id(0)) * 4 + int(item.get_local_id(1));
+    const int k_main = std::min(k - k % BK, k_end);
+    const int local_index = int(item.get_local_id(0)) * THREADS_N + int(item.get_local_id(1));
 
-    float acc[4][4];
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 32 along K.
-    if (col0 + 16 <= n) {
-        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
-            float a_frag[4][4];
-            float b_frag[4][4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * 4]);
+    // Whole steps of BK along K.
+    if (col0 + BN <= n) {
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
-                copy4(b_frag[i], &b[(k0 + slice * 4 + i) * ldb + col]);
+                copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 4
-                for (int i = 0; i < 4; ++i) {
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
-        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
-            float a_frag[4][4];
-            float b_frag[4][4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * 4]);
+        // A block at the edge of C: every load has a bounds check.
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
                 if (col + 4 <= n) {
-                    copy4(b_frag[i], &b[(k0 + slice * 4 + i) * ldb + col]);
+                    copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[i][e] = b[(k0 + slice * 4 + i) * ldb + std::min(col + e, n - 1)];
+                        b_frag[i][e] =
+                            b[(k0 + slice * (BK / SLICES) + i) * ldb + std::min(col + e, n - 1)];
                     }
                 }
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 4
-                for (int i = 0; i < 4; ++i) {
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -143,51 +168,52 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     if (k_begin <= k_main && k_main < k_end) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[4][4];
-        float b_frag[4][4];
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            if (k_main + slice * 4 + 4 <= k) {
-                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k_main + slice * 4]);
+        float a_frag[TM][4];
+        float b_frag[4][TN];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            if (k_main + slice * (BK / SLICES) + 4 <= k) {
+                copy4(a_frag[i],
+                      &a[std::min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES)]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
                     a_frag[i][e] =
-                        k_main + slice * 4 + e < k
-                            ? a[std::min(row + i, m - 1) * lda + k_main + slice * 4 + e]
+                        k_main + slice * (BK / SLICES) + e < k
+                            ? a[std::min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES) + e]
                             : 0.0f;
                 }
             }
         }
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            if (k_main + slice * 4 + i < k && col + 4 <= n) {
-                copy4(b_frag[i], &b[(k_main + slice * 4 + i) * ldb + col]);
+            if (k_main + slice * (BK / SLICES) + i < k && col + 4 <= n) {
+                copy4(b_frag[i], &b[(k_main + slice * (BK / SLICES) + i) * ldb + col]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] =
-                        k_main + slice * 4 + i < k
-                            ? b[(k_main + slice * 4 + i) * ldb + std::min(col + e, n - 1)]
-                            : 0.0f;
+                    b_frag[i][e] = k_main + slice * (BK / SLICES) + i < k
+                                       ? b[(k_main + slice * (BK / SLICES) + i) * ldb +
+                                           std::min(col + e, n - 1)]
+                                       : 0.0f;
                 }
             }
         }
         #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
         }
     }
 
-    // Every slice's sum is put down; then each work-item adds up a part of the block.
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    // Sliced-K: every slice writes its partial sums; then they are added up.
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         float partial_values[4];
         #pragma GCC unroll 4
         for (int e = 0; e < 4; ++e) {
@@ -197,25 +223,25 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     sycl::group_barrier(item.get_group());
 
-    const int sum_row = local_index / 16;
-    const int sum_col = local_index % 16;
+    const int sum_row = local_index / BN;
+    const int sum_col = local_index % BN;
     const int first_col = col0 + sum_col;
 
-    float total[2];
-    #pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-        total[i] = partial[0][sum_row + i * 8][sum_col];
-        #pragma GCC unroll 7
-        for (int s = 1; s < 8; ++s) {
-            const float term = partial[s][sum_row + i * 8][sum_col];
+    float total[BM / (SLICES * THREADS / BN)];
+    #pragma GCC unroll int(BM / (SLICES * THREADS / BN))
+    for (int i = 0; i < BM / (SLICES * THREADS / BN); ++i) {
+        total[i] = partial[0][sum_row + i * (SLICES * THREADS / BN)][sum_col];
+        #pragma GCC unroll SLICES - 1
+        for (int s = 1; s < SLICES; ++s) {
+            const float term = partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
             total[i] += term;
         }
     }
 
-    // This part's share is added to C.
-    #pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-        const int c_row = row0 + sum_row + i * 8;
+    // Split-K: add this part's partial sums to C.
+    #pragma GCC unroll int(BM / (SLICES * THREADS / BN))
+    for (int i = 0; i < BM / (SLICES * THREADS / BN); ++i) {
+        const int c_row = row0 + sum_row + i * (SLICES * THREADS / BN);
         if (c_row < m && first_col < n) {
             atomic_add(&c[c_row * ldc + first_col], total[i]);
         }
@@ -227,19 +253,20 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<1, 256>))
-void reduction_4x4_4x4_start(int /* m */, int n, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<1, 256>)) void
+reduction_4x4_4x4_start(int /* m */, int n, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     reduction_4x4_4x4_detail::start_work_item(item, n, beta, c, ldc);
 }
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<32, 4>))
-void reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-                       const float *__restrict b, int ldb, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<32, 4>)) void
+reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                  const float *__restrict b, int ldb, float *__restrict c, int ldc)
 {
-    syclex::work_group_static<float[8][16][16]> partial;
+    using namespace reduction_4x4_4x4_detail;
+    syclex::work_group_static<float[SLICES][BM][BN]> partial;
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     reduction_4x4_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, c, ldc, partial);
 }

@@ -1,9 +1,11 @@
 // register_8x8_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per
-//            iteration, stores of 4 elements
+// Tile       32x32 of C per group, 8x8 per work-item, 1 along K per step
+// Work-items 4x4 per group
 // A          USM, loads of single elements
 // B          USM, loads of 8 elements
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {4, 4}, global range {(m + 31) / 32 * 4, (n + 31) / 32 * 4}
@@ -24,6 +26,16 @@
 #endif
 
 namespace register_8x8_4x4_detail {
+
+constexpr int BM = 32, BN = 32; // block tile of C
+constexpr int THREADS_M = 4, THREADS_N = 4; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 32 && BN == 32,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset register_8x8_4x4 --backend sycl --set tile=16x8");
+static_assert(THREADS_M == 4 && THREADS_N == 4,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset register_8x8_4x4 --backend sycl --set group=8x4");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -47,42 +59,42 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int col0 = int(item.get_group(1)) * 32;
-    const int row = int(item.get_group(0)) * 32 + int(item.get_local_id(0)) * 8;
+    const int col0 = int(item.get_group(1)) * BN;
+    const int row = int(item.get_group(0)) * BM + int(item.get_local_id(0)) * 8;
     const int col = col0 + int(item.get_local_id(1)) * 8;
 
-    float acc[8][8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
-    if (col0 + 32 <= n) {
+    if (col0 + BN <= n) {
         for (int k0 = 0; k0 < k; ++k0) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
             }
             copy8(b_frag, &b[k0 * ldb + col]);
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
+        // A block at the edge of C: every load has a bounds check.
         for (int k0 = 0; k0 < k; ++k0) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
             }
             if (col + 8 <= n) {
@@ -93,10 +105,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
                 }
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -104,11 +116,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
                 if (col + j * 4 + 4 <= n) {
                     float c_values[4];
                     #pragma GCC unroll 4
@@ -131,7 +143,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                             c[(row + i) * ldc + col + j * 4 + e] =
                                 beta == 0.0f ? alpha * acc[i][j * 4 + e]
                                              : sycl::fma(beta, c[(row + i) * ldc + col + j * 4 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                                                         alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -148,6 +160,8 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
                                     float *c, int ldc,
                                     const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace register_8x8_4x4_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -156,7 +170,7 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(4, 4);
-        const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<register_8x8_4x4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -1,9 +1,11 @@
 // sg16_block_16x1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
-//            iteration
+// Tile       16x16 of C per group, 16x1 per work-item, 32 along K per step
+// Work-items 1x16 per group, sub-groups of 16
 // A          USM, block reads of 2 segments, passed around the sub-group by shuffles
 // B          USM, block reads
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 15) / 16 * 16}
@@ -26,6 +28,12 @@
 
 namespace sg16_block_16x1_detail {
 
+constexpr int BM = 16, BN = 16; // block tile of C
+constexpr int TM = BM; // rows of C of a work-item
+static_assert(BM == 16 && BN == 16,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset sg16_block_16x1 --backend sycl --set tile=32x1");
+
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)
 {
@@ -44,11 +52,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
     float element;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 1>(&element, 1),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 1>(&element, 1),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
     return element;
 }
 
@@ -56,11 +63,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 2>(to, 2),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 2>(to, 2),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
 }
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
@@ -73,18 +79,18 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int lane = int(sub_group.get_local_linear_id());
-    const int row0 = int(item.get_group(0)) * 16;
-    const int col0 = int(item.get_group(1)) * 16;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int col = col0 + lane;
-    const int k_main = col0 + 16 <= n ? k - k % 32 : 0;
+    const int k_main = col0 + BN <= n ? k - k % 32 : 0;
 
-    float acc[16];
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    float acc[TM];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -101,17 +107,16 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[32];
         #pragma GCC unroll 32
         for (int i = 0; i < 32; ++i) {
-            b_frag[i] =
-                block_load(sub_group,
-                    at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
+            b_frag[i] = block_load(sub_group,
+                                   at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
         }
-        float a_frag[16][2];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        float a_frag[TM][2];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
         }
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 32
             for (int p = 0; p < 32; ++p) {
                 const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
@@ -127,13 +132,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int i = 0; i < 16; ++i) {
             b_frag[i] = k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col, n - 1)) : 0.0f;
         }
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        float a_frag[TM];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] = k0 + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k0 + lane) : 0.0f;
         }
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 16
             for (int p = 0; p < 16; ++p) {
                 const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
@@ -143,8 +148,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m && col < n) {
             c[(row0 + i) * ldc + col] =
                 beta == 0.0f ? alpha * acc[i]
@@ -161,6 +166,8 @@ inline sycl::event sg16_block_16x1(sycl::queue &queue, int m, int n, int k, floa
                                    float *c, int ldc,
                                    const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace sg16_block_16x1_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -169,15 +176,15 @@ inline sycl::event sg16_block_16x1(sycl::queue &queue, int m, int n, int k, floa
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);
-        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x1_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
-            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
-            [[sycl::reqd_sub_group_size(16)]] {
-                sg16_block_16x1_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                                                  ldc);
-            });
+            [=](sycl::nd_item<2> item)
+                [[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]] {
+                    sg16_block_16x1_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                      ldc);
+                });
     });
 }
 

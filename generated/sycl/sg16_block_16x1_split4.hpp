@@ -1,9 +1,12 @@
 // sg16_block_16x1_split4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
-//            iteration, K in 4 parts that a second kernel adds up
+// Tile       16x16 of C per group, 16x1 per work-item, 32 along K per step
+// Work-items 1x16 per group, sub-groups of 16
 // A          USM, block reads of 2 segments, passed around the sub-group by shuffles
 // B          USM, block reads
+// Multiply   fused multiply-add
+// C          stores of single elements, to the workspace
+// Grid       split-K: 4 parts, added up by a second kernel
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31; the workspace less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -31,6 +34,16 @@
 
 namespace sg16_block_16x1_split4_detail {
 
+constexpr int BM = 16, BN = 16; // block tile of C
+constexpr int SPLIT_K = 4; // parts of K (split-K)
+constexpr int TM = BM; // rows of C of a work-item
+static_assert(BM == 16 && BN == 16,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset sg16_block_16x1_split4 --backend sycl --set tile=32x1");
+static_assert(SPLIT_K == 4,
+              "SPLIT_K cannot change here: "
+              "gemmgen emit --preset sg16_block_16x1_split4 --backend sycl --set split_k=8");
+
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)
 {
@@ -49,11 +62,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
     float element;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 1>(&element, 1),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 1>(&element, 1),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
     return element;
 }
 
@@ -61,11 +73,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 2>(to, 2),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 2>(to, 2),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
 }
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
@@ -78,27 +89,27 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int lane = int(sub_group.get_local_linear_id());
-    const int blocks_down = (m + 15) / 16;
-    const int blocks_across = (n + 15) / 16;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int part = int(item.get_group(1)) / (blocks_down * blocks_across);
     const int block = int(item.get_group(1)) % (blocks_down * blocks_across);
     const int block_row = block / blocks_across;
     const int block_col = block % blocks_across;
-    const int row0 = block_row * 16;
-    const int col0 = block_col * 16;
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int col = col0 + lane;
     const int k_part = (k + 127) / 128 * 32;
     const int k_begin = part * k_part;
     const int k_end = std::min(k, k_begin + k_part);
-    const int k_main = col0 + 16 <= n ? std::min(k - k % 32, k_end) : k_begin;
+    const int k_main = col0 + BN <= n ? std::min(k - k % 32, k_end) : k_begin;
 
-    float acc[16];
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    float acc[TM];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
+    // Whole steps of BK along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -115,17 +126,16 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[32];
         #pragma GCC unroll 32
         for (int i = 0; i < 32; ++i) {
-            b_frag[i] =
-                block_load(sub_group,
-                    at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
+            b_frag[i] = block_load(sub_group,
+                                   at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
         }
-        float a_frag[16][2];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        float a_frag[TM][2];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
         }
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 32
             for (int p = 0; p < 32; ++p) {
                 const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
@@ -141,14 +151,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             for (int i = 0; i < 16; ++i) {
                 b_frag[i] = k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col, n - 1)) : 0.0f;
             }
-            float a_frag[16];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+            float a_frag[TM];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] =
                     k0 + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k0 + lane) : 0.0f;
             }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 #pragma GCC unroll 16
                 for (int p = 0; p < 16; ++p) {
                     const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
@@ -158,9 +168,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // This part's share of C.
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    // Split-K: this part's partial sums.
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m && col < n) {
             workspace[part * (m * n) + (row0 + i) * n + col] = alpha * acc[i];
         }
@@ -179,10 +189,10 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
     const int col = int(item.get_group(1)) % blocks_across * 256 + int(item.get_local_id(1));
 
     if (col < n) {
-        // The parts of K, one after the other.
+        // Reduction of split-K: the partial sums in order.
         float total = workspace[row * n + col];
-        #pragma GCC unroll 3
-        for (int s = 1; s < 4; ++s) {
+        #pragma GCC unroll SPLIT_K - 1
+        for (int s = 1; s < SPLIT_K; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
             total += term;
         }
@@ -198,6 +208,8 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
                                           float *workspace, float beta, float *c, int ldc,
                                           const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace sg16_block_16x1_split4_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -206,15 +218,15 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);
-        const sycl::range<2> groups(1, (m + 15) / 16 * ((n + 15) / 16) * 4);
+        const sycl::range<2> groups(1, (m + BM - 1) / BM * ((n + BN - 1) / BN) * SPLIT_K);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x1_split4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
-            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
-            [[sycl::reqd_sub_group_size(16)]] {
-                sg16_block_16x1_split4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,
-                                                         workspace);
-            });
+            [=](sycl::nd_item<2> item)
+                [[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]] {
+                    sg16_block_16x1_split4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,
+                                                             workspace);
+                });
     });
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 256);

@@ -1,9 +1,11 @@
 // sg16_block_16x2: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x2 of C per work-item, 1x16 work-items per group (16x32 of C), 16 along K per
-//            iteration
+// Tile       16x32 of C per group, 16x2 per work-item, 16 along K per step
+// Work-items 1x16 per group, sub-groups of 16
 // A          USM, block reads, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 31) / 32 * 16}
@@ -23,6 +25,16 @@
 
 namespace sg16_block_16x2_detail {
 
+constexpr int BM = 16, BN = 32, BK = 16; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_N = 16; // work-items along N
+constexpr int TM = BM, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 16 && BN == 32,
+              "BM and BN cannot change here: this schedule has no other tile");
+static_assert(BK == 16, "BK cannot change here: this schedule has no other block_k");
+static_assert(THREADS_N == 16,
+              "THREADS_N cannot change here: gemmgen emit --preset sg16_block_16x2 --backend "
+              "sycl --form kernel --set group=2x16");
+
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)
 {
@@ -41,11 +53,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
     float element;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 1>(&element, 1),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 1>(&element, 1),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
     return element;
 }
 
@@ -53,11 +64,10 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
 inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
 {
     namespace syclex = sycl::ext::oneapi::experimental;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 2>(to, 2),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    syclex::group_load(sub_group, syclex::static_address_cast<syclex::global_space>(from),
+                       sycl::span<float, 2>(to, 2),
+                       syclex::properties(syclex::data_placement_striped, syclex::contiguous_memory,
+                                          syclex::full_group));
 }
 
 // What each work-item does.
@@ -67,76 +77,76 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int lane = int(sub_group.get_local_linear_id());
-    const int row0 = int(item.get_group(0)) * 16;
-    const int col0 = int(item.get_group(1)) * 32;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int col = col0 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = k - k % BK;
 
-    float acc[16][2];
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-        #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 16 along K.
+    // Whole steps of BK along K.
     if (col0 + 32 <= n) {
         // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int b_at = ((lane - 16) * ldb + col0) * 4;
-        int a_at = (std::min(row0 + lane, m - 1) * lda - 16) * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            b_at += ldb * 64;
-            a_at += 64;
-            float b_frag[16][2];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+        int b_at = ((lane - BK) * ldb + col0) * 4;
+        int a_at = (std::min(row0 + lane, m - 1) * lda - BK) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            b_at += ldb * BK * 4;
+            a_at += BK * 4;
+            float b_frag[BK][TN];
+            #pragma GCC unroll BK
+            for (int i = 0; i < BK; ++i) {
                 block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at, i)), b_frag[i]);
             }
-            float a_frag[16];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+            float a_frag[TM];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] = block_load(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)));
             }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll BK
+                for (int p = 0; p < BK; ++p) {
                     const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of the matrix, each lane loads for itself.
+        // At the edge of the matrix each lane loads its own elements.
         // Where those along rows begin in the first step, in bytes, a read a lane.
         int a_at = std::min(row0 + lane, m - 1) * lda * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            float b_frag[16][2];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float b_frag[BK][TN];
+            #pragma GCC unroll BK
+            for (int i = 0; i < BK; ++i) {
                 #pragma GCC unroll 2
                 for (int e = 0; e < 2; ++e) {
                     b_frag[i][e] = load(b, (k0 + i) * ldb + std::min(col0 + e * 16 + lane, n - 1));
                 }
             }
-            float a_frag[16];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
+            float a_frag[TM];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 a_frag[i] =
                     block_load(sub_group, at(a + k0, sycl::group_broadcast(sub_group, a_at, i)));
             }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll BK
+                for (int p = 0; p < BK; ++p) {
                     const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -145,29 +155,30 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float b_frag[16][2];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
+        float b_frag[BK][TN];
+        #pragma GCC unroll BK
+        for (int i = 0; i < BK; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
                 b_frag[i][j] =
-                    k_main + i < k ? load(b, (k_main + i) * ldb + std::min(col + j * 16, n - 1))
-                                   : 0.0f;
+                    k_main + i < k
+                        ? load(b, (k_main + i) * ldb + std::min(col + j * THREADS_N, n - 1))
+                        : 0.0f;
             }
         }
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        float a_frag[TM];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             a_frag[i] =
                 k_main + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k_main + lane) : 0.0f;
         }
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            #pragma GCC unroll 16
-            for (int p = 0; p < 16; ++p) {
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll BK
+            for (int p = 0; p < BK; ++p) {
                 const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
@@ -175,16 +186,16 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row0 + i < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 16 < n) {
-                    c[(row0 + i) * ldc + col + j * 16] =
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    c[(row0 + i) * ldc + col + j * THREADS_N] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[(row0 + i) * ldc + col + j * 16],
-                                         alpha * acc[i][j]);
+                                     : sycl::fma(beta, c[(row0 + i) * ldc + col + j * THREADS_N],
+                                                 alpha * acc[i][j]);
                 }
             }
         }
@@ -197,9 +208,9 @@ namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
 SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<1, 16>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>))
-void sg16_block_16x2(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-                     const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>)) void
+sg16_block_16x2(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     sg16_block_16x2_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

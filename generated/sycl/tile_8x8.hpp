@@ -1,9 +1,11 @@
 // tile_8x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 4 along K per
-//            iteration, stores of 4 elements
+// Tile       128x128 of C per group, 8x8 per work-item, 4 along K per step
+// Work-items 16x16 per group
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
@@ -25,6 +27,18 @@
 
 namespace tile_8x8_detail {
 
+constexpr int BM = 128, BN = 128, BK = 4; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 128 && BN == 128,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset tile_8x8 --backend sycl --set tile=16x8");
+static_assert(BK == 4, "BK cannot change here: "
+                       "gemmgen emit --preset tile_8x8 --backend sycl --set block_k=8");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset tile_8x8 --backend sycl --set group=32x16");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -40,77 +54,79 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int col0 = int(item.get_group(1)) * 128;
-    const int row = int(item.get_group(0)) * 128 + int(item.get_local_id(0)) * 4;
+    const int col0 = int(item.get_group(1)) * BN;
+    const int row = int(item.get_group(0)) * BM + int(item.get_local_id(0)) * 4;
     const int col = col0 + int(item.get_local_id(1)) * 4;
-    const int k_main = k - k % 4;
+    const int k_main = k - k % BK;
 
-    float acc[8][8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    if (col0 + 128 <= n) {
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[8][4];
-            float b_frag[4][8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+    // Whole steps of BK along K.
+    if (col0 + BN <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i],
+                      &a[std::min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                #pragma GCC unroll TN / 4
+                for (int j = 0; j < TN / 4; ++j) {
+                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * THREADS_N * 4]);
                 }
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
-                    #pragma GCC unroll 8
-                    for (int j = 0; j < 8; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[8][4];
-            float b_frag[4][8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+        // A block at the edge of C: every load has a bounds check.
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i],
+                      &a[std::min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k0]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    if (col + j * 64 + 4 <= n) {
-                        copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                #pragma GCC unroll TN / 4
+                for (int j = 0; j < TN / 4; ++j) {
+                    if (col + j * THREADS_N * 4 + 4 <= n) {
+                        copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * THREADS_N * 4]);
                     } else {
                         #pragma GCC unroll 4
                         for (int e = 0; e < 4; ++e) {
                             b_frag[i][j * 4 + e] =
-                                b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
+                                b[(k0 + i) * ldb + std::min(col + j * THREADS_N * 4 + e, n - 1)];
                         }
                     }
                 }
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
-                    #pragma GCC unroll 8
-                    for (int j = 0; j < 8; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -119,40 +135,41 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[8][4];
-        float b_frag[4][8];
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
+        float a_frag[TM][4];
+        float b_frag[4][TN];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
-                    k_main + e < k ? a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
-                                   : 0.0f;
+                    k_main + e < k
+                        ? a[std::min(row + i / 4 * THREADS_M * 4 + i % 4, m - 1) * lda + k_main + e]
+                        : 0.0f;
             }
         }
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (k_main + i < k && col + j * 64 + 4 <= n) {
-                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * 64]);
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (k_main + i < k && col + j * THREADS_N * 4 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * THREADS_N * 4]);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[i][j * 4 + e] =
-                            k_main + i < k
-                                ? b[(k_main + i) * ldb + std::min(col + j * 64 + e, n - 1)]
-                                : 0.0f;
+                        b_frag[i][j * 4 + e] = k_main + i < k
+                                                   ? b[(k_main + i) * ldb +
+                                                       std::min(col + j * THREADS_N * 4 + e, n - 1)]
+                                                   : 0.0f;
                     }
                 }
             }
         }
         #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -160,13 +177,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
                     float c_values[4];
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
@@ -174,21 +191,22 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     }
                     if (beta != 0.0f) {
                         float c_old[4];
-                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        copy4(c_old, &c[c_row * ldc + col + j * THREADS_N * 4]);
                         #pragma GCC unroll 4
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            c[c_row * ldc + col + j * 64 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
-                                             : sycl::fma(beta, c[c_row * ldc + col + j * 64 + e],
-                                                 alpha * acc[i][j * 4 + e]);
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            c[c_row * ldc + col + j * THREADS_N * 4 + e] =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : sycl::fma(beta, c[c_row * ldc + col + j * THREADS_N * 4 + e],
+                                                alpha * acc[i][j * 4 + e]);
                         }
                     }
                 }
@@ -204,6 +222,8 @@ inline sycl::event tile_8x8(sycl::queue &queue, int m, int n, int k, float alpha
                             int lda, const float *b, int ldb, float beta, float *c, int ldc,
                             const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace tile_8x8_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -212,7 +232,7 @@ inline sycl::event tile_8x8(sycl::queue &queue, int m, int n, int k, float alpha
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);
-        const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<tile_8x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -1,9 +1,11 @@
 // vec4_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   4x4 of C per work-item, 16x16 work-items per group (64x64 of C), 4 along K per
-//            iteration
+// Tile       64x64 of C per group, 4x4 per work-item, 4 along K per step
+// Work-items 16x16 per group
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 63) / 64 * 16, (n + 63) / 64 * 16}
@@ -18,6 +20,19 @@
 
 namespace vec4_4x4_detail {
 
+constexpr int BM = 64, BN = 64, BK = 4; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 64 && BN == 64,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset vec4_4x4 --backend sycl --form kernel --set tile=8x4");
+static_assert(BK == 4,
+              "BK cannot change here: "
+              "gemmgen emit --preset vec4_4x4 --backend sycl --form kernel --set block_k=8");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset vec4_4x4 --backend sycl --form kernel --set group=32x16");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -30,27 +45,27 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int col0 = int(item.get_group(1)) * 64;
-    const int row = int(item.get_group(0)) * 64 + int(item.get_local_id(0)) * 4;
+    const int col0 = int(item.get_group(1)) * BN;
+    const int row = int(item.get_group(0)) * BM + int(item.get_local_id(0)) * 4;
     const int col = col0 + int(item.get_local_id(1)) * 4;
-    const int k_main = k - k % 4;
+    const int k_main = k - k % BK;
 
-    float acc[4][4];
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    if (col0 + 64 <= n) {
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[4][4];
-            float b_frag[4][4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
+    // Whole steps of BK along K.
+    if (col0 + BN <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
             }
             #pragma GCC unroll 4
@@ -59,22 +74,22 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 4
-                for (int i = 0; i < 4; ++i) {
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
     } else {
-        // At the edge of C, each load asks whether it is inside.
-        for (int k0 = 0; k0 < k_main; k0 += 4) {
-            float a_frag[4][4];
-            float b_frag[4][4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
+        // A block at the edge of C: every load has a bounds check.
+        for (int k0 = 0; k0 < k_main; k0 += BK) {
+            float a_frag[TM][4];
+            float b_frag[4][TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
                 copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
             }
             #pragma GCC unroll 4
@@ -90,10 +105,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
-                #pragma GCC unroll 4
-                for (int i = 0; i < 4; ++i) {
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                #pragma GCC unroll TM
+                for (int i = 0; i < TM; ++i) {
+                    #pragma GCC unroll TN
+                    for (int j = 0; j < TN; ++j) {
                         acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
@@ -102,10 +117,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[4][4];
-        float b_frag[4][4];
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
+        float a_frag[TM][4];
+        float b_frag[4][TN];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
@@ -126,10 +141,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                 }
             }
@@ -137,16 +152,16 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
                 if (col + j < n) {
                     c[(row + i) * ldc + col + j] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[(row + i) * ldc + col + j],
-                                         alpha * acc[i][j]);
+                        beta == 0.0f
+                            ? alpha * acc[i][j]
+                            : sycl::fma(beta, c[(row + i) * ldc + col + j], alpha * acc[i][j]);
                 }
             }
         }
@@ -158,9 +173,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>))
-void vec4_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
-              const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>)) void
+vec4_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+         const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     vec4_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

@@ -6,7 +6,7 @@ struct workspace {
     cl_mem buffer;
     size_t bytes;
 };
-enum { WORKSPACE_BYTES = 1 << 28 };  // what is larger goes with the call
+enum { WORKSPACE_BYTES = 1 << 28 }; // what is larger goes with the call
 
 static struct {
     enum { UNTRIED, OPEN, LEFT_BEHIND, MISSING } state;
@@ -15,9 +15,9 @@ static struct {
     cl_context context;
     cl_command_queue queue;
     bool is_gpu;
-    bool in_place;  // kernels reach any memory of the process
+    bool in_place; // kernels reach any memory of the process
     uint64_t local_bytes, vector_bytes;
-    char *extensions;  // a blank before and after each
+    char *extensions; // a blank before and after each
     struct workspace workspaces[2];
 } device;
 

@@ -4,12 +4,12 @@
 // A kernel and its launch geometry; whether it can be used is found out when it is first asked for.
 struct kernel {
     const char *name, *text, *options;
-    const char *extensions;  // what the device must have, a blank after each
-    uint64_t local_bytes, vector_bytes;  // what it takes of local memory, and of native vectors
-    enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
-    size_t sub_group;  // work-items of a sub-group that it is written for; 0: any
-    size_t group_rows, group_columns;  // work-items of a group
-    size_t block_rows, block_columns;  // elements of the result that some groups compute:
+    const char *extensions; // what the device must have, a blank after each
+    uint64_t local_bytes, vector_bytes; // what it takes of local memory, and of native vectors
+    enum { ANY, GPU, CPU } device; // where it is of use: others may have a better one
+    size_t sub_group; // work-items of a sub-group that it is written for; 0: any
+    size_t group_rows, group_columns; // work-items of a group
+    size_t block_rows, block_columns; // elements of the result that some groups compute:
     size_t groups_down, groups_across;
     cl_kernel built;
     bool unusable;
@@ -205,7 +205,7 @@ static bool write_file(int folder, const char *name, const struct header *header
 {
     char draft[300];
     snprintf(draft, sizeof draft, "%s.%ld", name, (long)getpid());
-    unlinkat(folder, draft, 0);  // of a process that had this number and was ended
+    unlinkat(folder, draft, 0); // of a process that had this number and was ended
     const int made = openat(folder, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *file = made < 0 ? NULL : fdopen(made, "wb");
     if (file == NULL) {
@@ -228,8 +228,7 @@ static void save_binary(int folder, const char *name, uint64_t key, cl_program p
 {
     const struct opencl *cl = &device.cl;
     size_t size = 0;
-    int32_t error =
-        cl->GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
+    int32_t error = cl->GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
     if (error != CL_SUCCESS || size == 0) {
         return;
     }

@@ -32,41 +32,41 @@ enum {
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
 // The result, the name and the parameters of each function.
-#define OPENCL_FUNCTIONS(F)                                                                        \
-    F(int32_t, GetPlatformIDs, (uint32_t, cl_platform_id *, uint32_t *))                           \
-    F(int32_t, GetDeviceIDs, (cl_platform_id, uint64_t, uint32_t, cl_device_id *, uint32_t *))     \
-    F(int32_t, GetDeviceInfo, (cl_device_id, uint32_t, size_t, void *, size_t *))                  \
-    F(cl_context, CreateContext,                                                                   \
-      (const intptr_t *, uint32_t, const cl_device_id *,                                           \
-       void (*)(const char *, const void *, size_t, void *), void *, int32_t *))                   \
-    F(cl_command_queue, CreateCommandQueue, (cl_context, cl_device_id, uint64_t, int32_t *))       \
-    F(cl_program, CreateProgramWithSource,                                                         \
-      (cl_context, uint32_t, const char **, const size_t *, int32_t *))                            \
-    F(cl_program, CreateProgramWithBinary,                                                         \
-      (cl_context, uint32_t, const cl_device_id *, const size_t *, const unsigned char **,         \
-       int32_t *, int32_t *))                                                                      \
-    F(int32_t, BuildProgram,                                                                       \
-      (cl_program, uint32_t, const cl_device_id *, const char *, void (*)(cl_program, void *),     \
-       void *))                                                                                    \
-    F(int32_t, GetProgramInfo, (cl_program, uint32_t, size_t, void *, size_t *))                   \
-    F(int32_t, GetProgramBuildInfo,                                                                \
-      (cl_program, cl_device_id, uint32_t, size_t, void *, size_t *))                              \
-    F(int32_t, ReleaseProgram, (cl_program))                                                       \
-    F(cl_kernel, CreateKernel, (cl_program, const char *, int32_t *))                              \
-    F(int32_t, SetKernelArg, (cl_kernel, uint32_t, size_t, const void *))                          \
-    F(cl_mem, CreateBuffer, (cl_context, uint64_t, size_t, void *, int32_t *))                     \
-    F(int32_t, RetainMemObject, (cl_mem))                                                          \
-    F(int32_t, ReleaseMemObject, (cl_mem))                                                         \
-    F(int32_t, EnqueueNDRangeKernel,                                                               \
-      (cl_command_queue, cl_kernel, uint32_t, const size_t *, const size_t *, const size_t *,      \
-       uint32_t, const cl_event *, cl_event *))                                                    \
-    F(int32_t, EnqueueWriteBufferRect,                                                             \
+#define OPENCL_FUNCTIONS(F) \
+    F(int32_t, GetPlatformIDs, (uint32_t, cl_platform_id *, uint32_t *)) \
+    F(int32_t, GetDeviceIDs, (cl_platform_id, uint64_t, uint32_t, cl_device_id *, uint32_t *)) \
+    F(int32_t, GetDeviceInfo, (cl_device_id, uint32_t, size_t, void *, size_t *)) \
+    F(cl_context, CreateContext, \
+      (const intptr_t *, uint32_t, const cl_device_id *, \
+       void (*)(const char *, const void *, size_t, void *), void *, int32_t *)) \
+    F(cl_command_queue, CreateCommandQueue, (cl_context, cl_device_id, uint64_t, int32_t *)) \
+    F(cl_program, CreateProgramWithSource, \
+      (cl_context, uint32_t, const char **, const size_t *, int32_t *)) \
+    F(cl_program, CreateProgramWithBinary, \
+      (cl_context, uint32_t, const cl_device_id *, const size_t *, const unsigned char **, \
+       int32_t *, int32_t *)) \
+    F(int32_t, BuildProgram, \
+      (cl_program, uint32_t, const cl_device_id *, const char *, void (*)(cl_program, void *), \
+       void *)) \
+    F(int32_t, GetProgramInfo, (cl_program, uint32_t, size_t, void *, size_t *)) \
+    F(int32_t, GetProgramBuildInfo, \
+      (cl_program, cl_device_id, uint32_t, size_t, void *, size_t *)) \
+    F(int32_t, ReleaseProgram, (cl_program)) \
+    F(cl_kernel, CreateKernel, (cl_program, const char *, int32_t *)) \
+    F(int32_t, SetKernelArg, (cl_kernel, uint32_t, size_t, const void *)) \
+    F(cl_mem, CreateBuffer, (cl_context, uint64_t, size_t, void *, int32_t *)) \
+    F(int32_t, RetainMemObject, (cl_mem)) \
+    F(int32_t, ReleaseMemObject, (cl_mem)) \
+    F(int32_t, EnqueueNDRangeKernel, \
+      (cl_command_queue, cl_kernel, uint32_t, const size_t *, const size_t *, const size_t *, \
+       uint32_t, const cl_event *, cl_event *)) \
+    F(int32_t, EnqueueWriteBufferRect, \
       (cl_command_queue, cl_mem, uint32_t, const size_t *, const size_t *, const size_t *, size_t, \
-       size_t, size_t, size_t, const void *, uint32_t, const cl_event *, cl_event *))              \
-    F(int32_t, EnqueueReadBufferRect,                                                              \
+       size_t, size_t, size_t, const void *, uint32_t, const cl_event *, cl_event *)) \
+    F(int32_t, EnqueueReadBufferRect, \
       (cl_command_queue, cl_mem, uint32_t, const size_t *, const size_t *, const size_t *, size_t, \
-       size_t, size_t, size_t, void *, uint32_t, const cl_event *, cl_event *))                    \
-    F(int32_t, WaitForEvents, (uint32_t, const cl_event *))                                        \
+       size_t, size_t, size_t, void *, uint32_t, const cl_event *, cl_event *)) \
+    F(int32_t, WaitForEvents, (uint32_t, const cl_event *)) \
     F(int32_t, ReleaseEvent, (cl_event))
 
 #define DECLARE(result, name, parameters) result(*name) parameters;

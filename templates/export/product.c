@@ -10,7 +10,7 @@ struct product {
     const struct type *type;
     enum op op_a, op_b;
     int m, n, k;
-    const void *alpha, *beta;  // elements of the type
+    const void *alpha, *beta; // elements of the type
     const char *a, *b;
     char *c;
     int lda, ldb, ldc;
@@ -19,7 +19,7 @@ struct product {
 // How products with such ops are computed: by a kernel, which may need A or B turned around before.
 struct recipe {
     enum op op_a, op_b;
-    struct kernel *gemm, *turn_a, *turn_b;  // the last two NULL where the matrix is taken as it is
+    struct kernel *gemm, *turn_a, *turn_b; // the last two NULL where the matrix is taken as it is
 };
 
 struct type {
@@ -28,9 +28,9 @@ struct type {
     bool is_complex;
     const void *one;
     bool (*equals)(const void *element, int number);
-    void (*multiply)(const struct product *p);  // by loops
-    void (*scale)(const struct product *p);     // C = beta * C
-    const struct recipe *recipes;               // the best first; the last one has no kernel
+    void (*multiply)(const struct product *p); // by loops
+    void (*scale)(const struct product *p); // C = beta * C
+    const struct recipe *recipes; // the best first; the last one has no kernel
 };
 
 // A matrix as kernels get it: in a buffer, or where it is.

@@ -114,8 +114,20 @@ static int gemm(const struct type *type, char transa, char transb, int m, int n,
     }
     // Column by column is row by row of the transposed matrices: C^T = op(B)^T * op(A)^T.
     const struct product product = {
-        .type = type, .op_a = op_b, .op_b = op_a, .m = n, .n = m, .k = k, .alpha = alpha,
-        .beta = beta, .a = b, .b = a, .c = c, .lda = ldb, .ldb = lda, .ldc = ldc,
+        .type = type,
+        .op_a = op_b,
+        .op_b = op_a,
+        .m = n,
+        .n = m,
+        .k = k,
+        .alpha = alpha,
+        .beta = beta,
+        .a = b,
+        .b = a,
+        .c = c,
+        .lda = ldb,
+        .ldb = lda,
+        .ldc = ldc,
     };
     if (is_zero) {
         type->scale(&product);
@@ -169,9 +181,9 @@ static void cblas_gemm(const struct type *type, int layout, int transa, int tran
 }
 
 static void fortran_gemm(const struct type *type, const char *transa, const char *transb,
-                         const int *m, const int *n, const int *k, const void *alpha,
-                         const void *a, const int *lda, const void *b, const int *ldb,
-                         const void *beta, void *c, const int *ldc)
+                         const int *m, const int *n, const int *k, const void *alpha, const void *a,
+                         const int *lda, const void *b, const int *ldb, const void *beta, void *c,
+                         const int *ldc)
 {
     const struct {
         const void *at;

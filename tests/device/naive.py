@@ -15,7 +15,7 @@ from gemmgen.source import Argument, EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 GEMM = """
 #define AT(row, col, ld, row_major) ((row_major) ? (row) * (ld) + (col) : (col) * (ld) + (row))
@@ -88,7 +88,7 @@ def with_entry(source: Source, **changes: object) -> Source:
 def found() -> list[DeviceInfo]:
     """The devices of this machine: none where pyopencl is not installed."""
     try:
-        from gemmgen.runtime.devices import devices
+        from gemmgen.runtime.opencl_devices import devices
 
         return list(devices())
     except DeviceError:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.errors import DeviceError
-from gemmgen.runtime.devices import devices
+from gemmgen.runtime.opencl_devices import devices
 from tests.support import array_namespace as xp
 
 try:

@@ -10,9 +10,9 @@ import pytest
 import gemmgen
 from gemmgen import driver, presets
 from gemmgen.errors import SpecError
-from gemmgen.runtime import host
-from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support import sycl
@@ -31,7 +31,7 @@ def test_opencl(name: str, device: DeviceInfo, rng: np.random.Generator) -> None
 @pytest.mark.parametrize("device", DEVICES)
 def test_where_nothing_is_shared(device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """Devices with memory of their own get copies without gaps."""
-    monkeypatch.setattr(host, "way_of", lambda _: "copy")
+    monkeypatch.setattr(opencl_arrays, "way_of", lambda _: "copy")
     source = driver.emit(BATCHED, presets.load("naive").schedule, target=target_of(device.handle))
     check_batches(CompiledKernel.from_source(source, device), rng)
 

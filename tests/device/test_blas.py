@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.export.blas import blas_source
-from gemmgen.export.compiler import compiler_command, shared_library
-from gemmgen.export.kernels import Choice
-from gemmgen.export.routines import ROUTINES
+from gemmgen.export.blas import ROUTINES, Choice, blas_source, compiler_command, shared_library
 from gemmgen.runtime.icd import intel_cpu_library
 from tests.support.blas import call, reference_program, run, source, why_no_compiler
 

@@ -10,11 +10,11 @@ import pytest
 from _pytest.mark import ParameterSet
 
 import gemmgen
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.passes.validate import is_transposed
-from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
 from gemmgen.runtime.sycl_devices import target_of as sycl_target_of
@@ -33,8 +33,8 @@ AS_ASKED = ("smem_8x8_double_packed",)
 
 def schedule_of(name: str) -> Schedule:
     """A preset; of two, in small: what compilers take long for."""
-    schedule = presets.load(name).schedule
-    return replace(schedule, tile=(4, 4), run=(4, 4), name=None) if name.startswith("smem") else schedule
+    schedule = candidates.load(name).schedule
+    return schedule.but(tile=(4, 4), thread_vector=(4, 4), name=None) if name.startswith("smem") else schedule
 
 
 def fortran(problem: Problem) -> list[np.ndarray]:
@@ -72,9 +72,9 @@ def test_by_columns(device: DeviceInfo, name: str, rng: np.random.Generator) -> 
 BATCH = replace(COLUMNS, batched=True, epilogue=("bias", "row_scale"))
 
 
-@pytest.mark.parametrize("device", devices_that(takes(BATCH, presets.load("L3_SIMD_8x4_1x8").schedule)))
+@pytest.mark.parametrize("device", devices_that(takes(BATCH, candidates.load("L3_SIMD_8x4_1x8").schedule)))
 def test_an_epilogue_and_a_batch(device: DeviceInfo, rng: np.random.Generator) -> None:
-    schedule, target = presets.load("L3_SIMD_8x4_1x8").schedule, target_of(device.handle)
+    schedule, target = candidates.load("L3_SIMD_8x4_1x8").schedule, target_of(device.handle)
     source = driver.emit(BATCH, schedule, target=target)
     count, m, n, k = 3, 21, 37, 19
     a, b = rng.standard_normal((count, k, m), dtype=np.float32), rng.standard_normal((count, n, k), dtype=np.float32)
@@ -91,8 +91,8 @@ B_BY_COLUMNS = GemmSpec(b_order="col")
 
 def packed(name: str) -> Schedule:
     """A preset of few rows whose B is packed."""
-    plain = presets.load(name).schedule
-    return replace(plain, tile=(8, plain.tile[1]), run=(8, 1), b=replace(plain.b, packed=True), name=None)
+    plain = candidates.load(name).schedule
+    return plain.but(tile=(8, plain.tile[1]), thread_vector=(8, 1), b=replace(plain.b, prepacked=True), name=None)
 
 
 @pytest.mark.parametrize(("device", "name"), of_each(("L3_SIMD_8x4_1x8", "L3_SIMD_32x2_1x8"), B_BY_COLUMNS, packed))

@@ -29,15 +29,14 @@ from tests.support.sycl import devices as sycl_devices
 from tests.support.sycl import needs_device as needs_sycl
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
     from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 ALPHA, BETA = -2 + 0.5j, 3 - 1j
 #: Small, so that compilers are quick: single loads; local memory by vectors of every kind, through registers too.
 SCHEDULES: dict[str, Schedule] = {
     "naive": defaults("naive", (1, 1), (4, 4)),
-    "slm": replace(
-        defaults("slm", (4, 4), (4, 4), 4),
+    "slm": defaults("slm", (4, 4), (4, 4), 4).but(
         a=Operand("local", 2, transposed=True, pad=2),
         b=Operand("local", 4),
         stages=2,
@@ -49,10 +48,9 @@ BOTH = [C64, C128]
 #: As CUDA has them: by copies of 8 or 16 bytes, and the parts of K added up by a second kernel.
 CUDA: dict[str, Schedule] = {
     **SCHEDULES,
-    "asynchronous": replace(
-        SCHEDULES["slm"],
+    "asynchronous": SCHEDULES["slm"].but(
         prefetch=False,
-        split=2,
+        split_k=2,
         a=Operand("local", 4, transposed=True, async_copy=True),
         b=Operand("local", 4, async_copy=True),
     ),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import driver, presets
-from gemmgen.runtime.devices import DeviceInfo
+from gemmgen import candidates, driver
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from tests.device.naive import DEVICES
 
 LISTED = [value for parameters in DEVICES for value in parameters.values]
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(INTEL is None, reason="Intel's CPU runtime is no
 BUILD = """
 import sys
 import pyopencl as cl
-from gemmgen.runtime.devices import devices
+from gemmgen.runtime.opencl_devices import devices
 device = next(d.handle for d in devices() if "Intel" in d.platform)
 cl.Program(cl.Context([device]), open(sys.argv[1]).read()).build(sys.argv[2:])
 """
@@ -53,7 +53,7 @@ def main_loop(assembly: str) -> list[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_main_loop(name: str, tmp_path: Path) -> None:
     architecture, registers, vectors, share = CASES[name]
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule)
     file = tmp_path / "kernel.cl"
     file.write_text(source.text)

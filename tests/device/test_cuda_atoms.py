@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
+from gemmgen.ir.instructions import MMA_INSTRUCTIONS, WGMMA_INSTRUCTIONS, cut_sums, product_error
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import Move
+from gemmgen.ir.operands import put_atom
+from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.ir.warp_matrix import WARP_ATOMS, cut_sums, product_error
-from gemmgen.ir.warpgroup_matrix import WARPGROUP_ATOMS, put_atom
 from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.runtime.cuda import CudaKernel
@@ -36,8 +36,8 @@ from tests.support.problems import Matrix, Problem, interpret
 SKIP = cuda.why_no_gpu() or (None if find_spec("torch") else "torch is not installed")
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 ATOMS = (
-    *((atom.name, atom.dtype) for atom in WARP_ATOMS),
-    *((atom.name, atom.dtype) for atom in WARPGROUP_ATOMS),
+    *((atom.name, atom.dtype) for atom in MMA_INSTRUCTIONS),
+    *((atom.name, atom.dtype) for atom in WGMMA_INSTRUCTIONS),
 )
 #: Those that multiply whole numbers exactly, and not heads and rests.
 WHOLE = tuple((name, dtype) for name, dtype in ATOMS if "3xtf32" not in name)
@@ -99,8 +99,8 @@ def one_step(name: str, dtype: DType) -> tuple[GemmSpec, Schedule]:
     """64x64 of C by a warpgroup, 32x32 by a warp; both operands along K."""
     spec = GemmSpec(dtype=dtype, c_dtype=accumulator(dtype), b_order="col", ld_multiple=16)
     if name.startswith("wgmma"):
-        return spec, replace(defaults(name, (2, 16), (32, 4)), producers=32, registers=(0, 0), stages=2)
-    return spec, replace(defaults(name, (4, 8), (8, 4)), stages=3)
+        return spec, defaults(name, (2, 16), (32, 4)).but(producer_threads=32, setmaxnreg=(0, 0), stages=2)
+    return spec, defaults(name, (4, 8), (8, 4)).but(stages=3)
 
 
 @pytest.mark.parametrize(("name", "dtype"), WHOLE, ids=str)
@@ -141,15 +141,15 @@ def test_instructions_of_every_width(name: str, dtype: DType, cols: int) -> None
     left, right = rng.integers(-8, 9, (64, 128)), rng.integers(-8, 9, (128, cols))
     nothing = np.full((64, cols), np.nan, np.float32)
     problem = Problem(left.astype(np.float32), right.astype(np.float32), nothing, 1.0, 0.0).typed(spec)
-    found = on_gpu(spec, replace(schedule, tile=(2, cols // 4), c_width=2), problem)
+    found = on_gpu(spec, schedule.but(tile=(2, cols // 4), c_width=2), problem)
     assert np.array_equal(found.astype(np.float64), left @ right)
 
 
 def in_registers(schedule: Schedule) -> Schedule:
     """A, or B where operands are swapped."""
-    if schedule.swapped:
-        return replace(schedule, b=replace(schedule.b, memory="private"))
-    return replace(schedule, a=replace(schedule.a, memory="private"))
+    if schedule.operands_swapped:
+        return schedule.but(b=replace(schedule.b, memory="private"))
+    return schedule.but(a=replace(schedule.a, memory="private"))
 
 
 @pytest.mark.parametrize("order", ["row", "col"])
@@ -181,9 +181,11 @@ def test_sums_put_down_as_the_interpreter_has_them(
 ) -> None:
     """By `stmatrix`, as it is and turned, and by pairs: each element its own number, none of which rounds."""
     spec = GemmSpec(dtype=BF16, c_dtype=dtype, c_order=order, ld_multiple=8, multiple_of=(8, 8, 1))
-    schedule = replace(defaults("wgmma", *shape), producers=32, registers=(0, 0), stages=2, c_width=1, c_stages=1)
+    schedule = defaults("wgmma", *shape).but(
+        producer_threads=32, setmaxnreg=(0, 0), stages=2, c_width=1, epilogue_stages=1
+    )
     program = driver.lower_program(spec, schedule, target_of(pick()))
-    put = {s.atom for kernel in program.kernels for s in walk(kernel.body) if isinstance(s, Move)}
+    put = {s.atom for kernel in program.kernels for s in walk(kernel.body) if isinstance(s, VectorCopy)}
     assert put_atom(dtype, turned)[0] in put
     numbers = np.arange(64)[:, None] * 2 + np.arange(64) % 2 * 128 - 100  # of up to eight bits
     for left, right in ((numbers, np.eye(64)), (np.eye(64), numbers.T)):
@@ -215,20 +217,20 @@ def test_float64_by_instructions_of_eight_rows() -> None:
 @pytest.mark.parametrize(
     ("tile", "group", "changes"),
     [
-        ((2, 16), (32, 8), {"c_stages": 1}),
+        ((2, 16), (32, 8), {"epilogue_stages": 1}),
         ((4, 8), (32, 8), {"c_width": 2}),
-        ((2, 16), (64, 8), {"producers": 128, "registers": (96, 24), "c_stages": 2, "persistent": True}),
+        ((2, 16), (64, 8), {"producer_threads": 128, "setmaxnreg": (96, 24), "epilogue_stages": 2, "persistent": True}),
         ((4, 2), (8, 32), {}),
     ],
-    ids=["beside one another", "within a box", "two by two", "swapped"],
+    ids=["beside one another", "within a TMA tile", "two by two", "swapped"],
 )
 def test_warpgroups_beside_one_another(
     tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], a: Order, b: Order
 ) -> None:
     spec, rng = GemmSpec(dtype=BF16, ld_multiple=8, a_order=a, b_order=b), np.random.default_rng(15)
-    base = replace(defaults("wgmma", tile, group), stages=3, producers=32, registers=(0, 0))
+    base = defaults("wgmma", tile, group).but(stages=3, producer_threads=32, setmaxnreg=(0, 0))
     for size in SIZES:
-        check(spec, replace(base, **changes), Problem.of(rng, spec, *size, -1.5, 0.25))  # type: ignore[arg-type]
+        check(spec, base.but(**changes), Problem.of(rng, spec, *size, -1.5, 0.25))
 
 
 @pytest.mark.parametrize(("a", "b"), [("col", "col"), ("col", "row"), ("row", "row")])
@@ -239,7 +241,7 @@ def test_a_from_registers_of_any_size(name: str, dtype: DType, a: Order, b: Orde
         pytest.skip("both would have to be turned")
     shape = ((8, 2), (4, 64)) if (a, b) == ("row", "row") else ((4, 16), (64, 4))
     spec, rng = GemmSpec(dtype=dtype, ld_multiple=16, a_order=a, b_order=b), np.random.default_rng(16)
-    schedule = in_registers(replace(defaults(name, *shape), stages=3))
+    schedule = in_registers(defaults(name, *shape).but(stages=3))
     for size in SIZES:
         check(spec, schedule, Problem.of(rng, spec, *size, -2, 3))
 
@@ -256,7 +258,7 @@ def test_stored_in_a_byte(dtype: DType, stored: DType, order: Order) -> None:
         spec = GemmSpec(dtype=dtype, c_dtype=F32, ld_multiple=16)
         made = {f"{mine}_dtype": stored, f"{mine}_order": order, f"prologue_{mine}": f"({mine} + 1) * {mine}_scale"}
         spec = replace(spec, **made)  # type: ignore[arg-type]
-        base = replace(defaults("wgmma", *shape), stages=3, producers=32, registers=(0, 0))
+        base = defaults("wgmma", *shape).but(stages=3, producer_threads=32, setmaxnreg=(0, 0))
         kernel = compiled(spec, in_registers(base))
         for m, n, k in SIZES:
             scale = torch.from_numpy(2.0 ** rng.integers(-2, 3, m if mine == "a" else n)).float().cuda()
@@ -280,27 +282,29 @@ def test_stored_in_a_byte(dtype: DType, stored: DType, order: Order) -> None:
 @pytest.mark.parametrize("dtype", FLOAT8, ids=str)
 @pytest.mark.parametrize("name", ["wgmma_f8_128x256_s4_turns", "wgmma_f8_64x128_s4", "mma_f8_8x16_16x8"])
 def test_8_bit_floats(name: str, dtype: DType, c_dtype: DType) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec, rng = replace(preset.spec, dtype=dtype, c_dtype=c_dtype), np.random.default_rng(5)
     for size in SIZES:
         check(spec, preset.schedule, Problem.of(rng, spec, *size, -1.5, 0.25))
 
 
 def test_whole_numbers_of_a_byte() -> None:
-    preset = presets.load("wgmma_s8_128x256_s4")
+    preset = candidates.load("wgmma_s8_128x256_s4")
     rng = np.random.default_rng(6)
     for size in SIZES:
         check(preset.spec, preset.schedule, Problem.of(rng, preset.spec, *size, -2, 3))
 
 
 ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
-PACKED = tuple(name for name in presets.names() if name.startswith("wgmma") and presets.load(name).schedule.a.packed)
+PACKED = tuple(
+    name for name in candidates.names() if name.startswith("wgmma") and candidates.load(name).schedule.a.prepacked
+)
 
 
 @pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize(("a", "b"), ORDERS)
 def test_packed_of_any_order_and_lines(name: str, a: Order, b: Order) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec, rng = replace(preset.spec, a_order=a, b_order=b), np.random.default_rng(7)
     for size in SIZES:
         for pad in (0, 3):
@@ -310,9 +314,9 @@ def test_packed_of_any_order_and_lines(name: str, a: Order, b: Order) -> None:
 @pytest.mark.parametrize(("a", "b"), ORDERS)
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 def test_columns_of_c_and_every_order(a: Order, b: Order, dtype: DType) -> None:
-    preset = presets.load("wgmma_128x256_s4")
+    preset = candidates.load("wgmma_128x256_s4")
     spec = replace(preset.spec, dtype=dtype, a_order=a, b_order=b, c_order="col")
-    schedule, rng = replace(preset.schedule, name=None, c_width=1, c_stages=0), np.random.default_rng(8)
+    schedule, rng = preset.schedule.but(name=None, c_width=1, epilogue_stages=0), np.random.default_rng(8)
     for size in SIZES:
         check(spec, schedule, Problem.of(rng, spec, *size, -1.5, 0.25))
 
@@ -332,7 +336,7 @@ def test_bytes_are_taken_for_8_bit_floats() -> None:
     """As CuPy has them, which lacks the type."""
     import cupy
 
-    preset = presets.load("wgmma_f8_128x256_s4")
+    preset = candidates.load("wgmma_f8_128x256_s4")
     spec, rng = replace(preset.spec, c_dtype=F32), np.random.default_rng(10)
     problem = Problem.of(rng, spec, 64, 32, 128, 1.0, 0.0)
     a = cupy.asarray(np.asarray(problem.a).view(np.uint8))

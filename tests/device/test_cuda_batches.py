@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gemmgen
+from gemmgen import candidates
 from gemmgen.spec import GemmSpec
 from tests.support import cuda
 from tests.support.batches import check, check_batches
@@ -22,7 +23,7 @@ BATCHED = GemmSpec(batched=True)
 def test_cuda(name: str, rng: np.random.Generator) -> None:
     import cupy
 
-    gemm = gemmgen.compile(BATCHED, name, backend="cuda")
+    gemm = gemmgen.compile(BATCHED, candidates.load(name).schedule, backend="cuda")
 
     def on_gpu(a: Matrix, b: Matrix, c: Matrix | None = None) -> Matrix:
         # As they lie: CuPy copies gaps away.

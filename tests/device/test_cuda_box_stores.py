@@ -1,4 +1,4 @@
-"""C of warpgroups stored by boxes, on a GPU: any size, both widths of elements, in place, functions on elements, slots
+"""C of warpgroups stored by TMA, on a GPU: any size, both widths of elements, in place, functions on elements, slots
 that are used again; and nothing else of memory is written.
 """
 
@@ -15,7 +15,7 @@ from gemmgen.spec import GemmSpec, Order
 from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, request
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-WHOLE = tuple(name for name in NAMES if request(name)[1].c_stages)
+WHOLE = tuple(name for name in NAMES if request(name)[1].epilogue_stages)
 EITHER = pytest.mark.parametrize("order", ["row", "col"])
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 
@@ -29,24 +29,24 @@ def test_any_size(name: str, slots: int, order: Order) -> None:
     """
     spec, schedule = request(name)
     spec = replace(spec, c_order=order)
-    schedule = replace(schedule, c_stages=slots, name=None)
-    fits = (x for x in range(schedule.stages, 1, -1) if not refusals(spec, replace(schedule, stages=x), "cuda"))
-    check(spec, replace(schedule, stages=next(fits)))
+    schedule = schedule.but(epilogue_stages=slots, name=None)
+    fits = (x for x in range(schedule.stages, 1, -1) if not refusals(spec, schedule.but(stages=x), "cuda"))
+    check(spec, schedule.but(stages=next(fits)))
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_stores_of_work_items(name: str) -> None:
     """As presets had it before; by blocks that end."""
     spec, schedule = request(name)
-    check(spec, replace(schedule, c_stages=0, c_turns=False, persistent=False, name=None))
+    check(spec, schedule.but(epilogue_stages=0, ordered_epilogue=False, persistent=False, name=None))
 
 
 @EITHER
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_c_in_float32(dtype: DType, order: Order) -> None:
     spec = replace(SPEC, dtype=dtype, c_dtype=F32, c_order=order)
-    check(spec, replace(defaults("wgmma"), c_stages=2))
-    check(spec, replace(defaults("wgmma", (4, 48)), stages=3, c_stages=2))
+    check(spec, defaults("wgmma").but(epilogue_stages=2))
+    check(spec, defaults("wgmma", (4, 48)).but(stages=3, epilogue_stages=2))
 
 
 @EITHER
@@ -54,9 +54,9 @@ def test_c_in_float32(dtype: DType, order: Order) -> None:
 def test_operands_swapped(dtype: DType, order: Order) -> None:
     """Of a row-major C the sums, which are of C^T, are turned."""
     spec = replace(SPEC, c_dtype=dtype, c_order=order)
-    check(spec, replace(defaults("wgmma", (16, 2), (4, 64)), stages=3, c_stages=1))
-    narrow = replace(defaults("wgmma", (8, 2), (4, 32)), producers=32, registers=(0, 0), stages=3, c_stages=2)
-    check(spec, replace(narrow, persistent=True))
+    check(spec, defaults("wgmma", (16, 2), (4, 64)).but(stages=3, epilogue_stages=1))
+    narrow = defaults("wgmma", (8, 2), (4, 32)).but(producer_threads=32, setmaxnreg=(0, 0), stages=3, epilogue_stages=2)
+    check(spec, narrow.but(persistent=True))
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -64,8 +64,8 @@ def test_blocks_that_stay(slots: int) -> None:
     """More blocks of C than run at once, so that slots go on from one to the next; each time the same bits."""
     import torch
 
-    schedule = replace(defaults("wgmma", (2, 32), (32, 4)), producers=32, registers=(0, 0), c_stages=slots)
-    schedule = replace(schedule, persistent=True)
+    schedule = defaults("wgmma", (2, 32), (32, 4)).but(producer_threads=32, setmaxnreg=(0, 0), epilogue_stages=slots)
+    schedule = schedule.but(persistent=True)
     check(replace(SPEC, dtype=F16), schedule)
     kernel = compiled(SPEC, schedule)
     torch.manual_seed(4)
@@ -87,7 +87,7 @@ def test_only_c_is_written(dtype: DType, order: Order) -> None:
     """
     import torch
 
-    kernel = compiled(replace(SPEC, c_dtype=dtype, c_order=order), replace(defaults("wgmma"), c_stages=2))
+    kernel = compiled(replace(SPEC, c_dtype=dtype, c_order=order), defaults("wgmma").but(epilogue_stages=2))
     kind = getattr(torch, str(dtype))
     ends = tuple((130, n, 64) for n in range(248, 258))
     for m, n, k in ((1, 1, 64), (127, 250, 64), (129, 257, 64), (300, 71, 128), (16, 64, 64), *ends):
@@ -106,7 +106,7 @@ def test_functions_on_elements() -> None:
     """Those that read vectors, and C itself; alone where beta is folded."""
     import torch
 
-    kernel = compiled(replace(SPEC, epilogue=("bias", "relu")), replace(defaults("wgmma"), c_stages=2))
+    kernel = compiled(replace(SPEC, epilogue=("bias", "relu")), defaults("wgmma").but(epilogue_stages=2))
     for m, n, k in ((129, 131, 70), (256, 512, 256)):
         torch.manual_seed(3)
         width = -(-n // 8) * 8

@@ -1,4 +1,4 @@
-"""Boxes of every kind on a GPU of CUDA: lines of 32, 64 and 128 bytes, as the interpreter has them; and of batches.
+"""TMA tiles of every kind on a GPU of CUDA: lines of 32, 64 and 128 bytes, as the interpreter has them; and of batches.
 
 A kernel that waits for what never comes hangs: run this file by itself, under a time limit.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16
 from gemmgen.methods import slug
 from gemmgen.runtime.cuda_devices import pick, target_of
@@ -40,7 +40,7 @@ def test_lines_as_the_interpreter_has_them(spec: GemmSpec, schedule: Schedule) -
 @pytest.mark.parametrize("k_step", [16, 32])
 def test_short_steps_of_any_size(k_step: int) -> None:
     assert SPEC.dtype == BF16
-    check(SPEC, short(k_step, c_stages=2, persistent=True))
+    check(SPEC, short(k_step, epilogue_stages=2, persistent=True))
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_batches(name: str) -> None:
     """
     import torch
 
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = compiled(replace(preset.spec, batched=True), preset.schedule)
     torch.manual_seed(2)
     for count, m, n, k in ((5, 150, 264, 136), (3, 40, 72, 1000), (1, 130, 128, 64), (2, 64, 64, 16), (0, 8, 8, 8)):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import gemmgen
-from gemmgen import GemmSpec, presets
+from gemmgen import GemmSpec, candidates
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F16
 from tests.support import cuda
@@ -92,8 +92,8 @@ def test_torch(dtype: str, rng: np.random.Generator) -> None:
     right = torch.from_numpy(a @ b).to(known)
     left, other = torch.from_numpy(a).cuda().to(known), torch.from_numpy(b).cuda().to(known)
     for x, y in product((left, left.mT.contiguous().mT), (other, other.mT.contiguous().mT)):
-        assert torch.equal(gemmgen.gemm(x, y).cpu(), right)
-        assert torch.equal(gemmgen.gemm(x.mT, y.mT, transpose_a=True, transpose_b=True).cpu(), right)
+        assert torch.equal(gemmgen.gemm(x, y, dtype=known).cpu(), right)
+        assert torch.equal(gemmgen.gemm(x.mT, y.mT, transpose_a=True, transpose_b=True).cpu().to(known), right)
     out = torch.zeros(3, 33, 65, device="cuda", dtype=known)
     assert gemmgen.gemm(left, other, out, alpha=2) is out
     assert torch.equal(out.cpu(), 2 * right)
@@ -207,7 +207,7 @@ def test_wide_kernels(name: str, rng: np.random.Generator) -> None:
     """By preset, packed copies too: A of 70,000 x 32,768 float16, of which a packed copy has 2^31 elements and more."""
     import cupy
 
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = gemmgen.compile(GemmSpec(dtype=F16, wide=True), preset.schedule, backend="cuda")
     m, k, n = 70_000, 32_768, 8
     row, right = whole(rng, "float16", k), whole(rng, "float16", k, n)
@@ -226,7 +226,7 @@ def test_a_workspace_of_more_than_2_31_elements() -> None:
     """7 parts of 17,600 x 17,600, for which the call takes its kernel's wider twin."""
     import cupy
 
-    kernel = gemmgen.compile(GemmSpec(), "mbarrier_8x16_16x16_split7", backend="cuda")
+    kernel = gemmgen.compile(GemmSpec(), candidates.load("mbarrier_8x16_16x16_split7").schedule, backend="cuda")
     rows, cols = (cupy.random.randint(-2, 3, shape).astype("float32") for shape in ((17_600, 64), (64, 17_600)))
     assert bool((kernel(rows, cols) == rows @ cols).all())
 

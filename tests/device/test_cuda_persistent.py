@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16
 from gemmgen.methods import defaults, slug
 from gemmgen.runtime.cuda_devices import pick
@@ -21,24 +21,26 @@ from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, on_gpu
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
-SMALL = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), persistent=True, c_width=2)
-LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
+SMALL = defaults("wgmma", (2, 16), (32, 4)).but(producer_threads=32, setmaxnreg=(0, 0), persistent=True, c_width=2)
+LARGE = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
 
 
 @pytest.mark.parametrize(
     "schedule",
     [
-        replace(SMALL, stages=2),
-        replace(SMALL, stages=5),
-        replace(SMALL, c_width=4),
+        SMALL.but(stages=2),
+        SMALL.but(stages=5),
+        SMALL.but(c_width=4),
         LARGE,
-        replace(LARGE, tile=(4, 48), stages=3),
-        replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32)),
-        replace(LARGE, cluster=(2, 1), c_width=1, c_stages=2),
-        replace(LARGE, c_width=1, c_stages=2, c_turns=True),
-        replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32), c_width=1, c_stages=1, c_turns=True),
-        replace(LARGE, tile=(4, 48), stages=3, cluster=(1, 2), c_width=1, c_stages=3),
-        replace(SMALL, stages=4, cluster=(2, 1)),
+        LARGE.but(tile=(4, 48), stages=3),
+        LARGE.but(group=(96, 4), tile=(2, 48), setmaxnreg=(160, 32)),
+        LARGE.but(cluster=(2, 1), c_width=1, epilogue_stages=2),
+        LARGE.but(c_width=1, epilogue_stages=2, ordered_epilogue=True),
+        LARGE.but(
+            group=(96, 4), tile=(2, 48), setmaxnreg=(160, 32), c_width=1, epilogue_stages=1, ordered_epilogue=True
+        ),
+        LARGE.but(tile=(4, 48), stages=3, cluster=(1, 2), c_width=1, epilogue_stages=3),
+        SMALL.but(stages=4, cluster=(2, 1)),
     ],
     ids=slug,
 )
@@ -63,7 +65,7 @@ def test_nothing_to_add_up(name: str) -> None:
     """With alpha = 0 there are no maps, which the kernel still asks to be fetched."""
     import torch
 
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = compiled(preset.spec, preset.schedule)
     kind = getattr(torch, str(preset.spec.dtype))
     a, b = (torch.full((264, 264), float("nan"), device="cuda").to(kind) for _ in range(2))
@@ -76,9 +78,9 @@ def test_nothing_to_add_up(name: str) -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
-        replace(LARGE, persistent=False, cluster=(2, 1), c_width=4),
-        replace(LARGE, persistent=False, tile=(2, 48), cluster=(1, 2), c_width=1, c_stages=2),
-        replace(SMALL, persistent=False, stages=8, cluster=(2, 1), c_width=1, c_stages=1),
+        LARGE.but(persistent=False, cluster=(2, 1), c_width=4),
+        LARGE.but(persistent=False, tile=(2, 48), cluster=(1, 2), c_width=1, epilogue_stages=2),
+        SMALL.but(persistent=False, stages=8, cluster=(2, 1), c_width=1, epilogue_stages=1),
     ],
     ids=slug,
 )
@@ -88,12 +90,12 @@ def test_clusters(schedule: Schedule, orders: tuple[Order, Order]) -> None:
 
 
 CHAINED = [
-    presets.load("wgmma_64x64_s8").schedule,
-    presets.load("wgmma_64x64_s6_split128").schedule,
-    presets.load("wgmma_64x64_s8_joined2").schedule,
-    presets.load("wgmma_128x256_s4").schedule,
+    candidates.load("wgmma_64x64_s8").schedule,
+    candidates.load("wgmma_64x64_s6_split128").schedule,
+    candidates.load("wgmma_64x64_s8_joined2").schedule,
+    candidates.load("wgmma_128x256_s4").schedule,
     SMALL,
-    replace(SMALL, stages=4, cluster=(2, 1)),
+    SMALL.but(stages=4, cluster=(2, 1)),
 ]
 
 

@@ -38,9 +38,9 @@ def test_repeats_and_streams(name: str, gpu: CudaDeviceInfo, rng: np.random.Gene
 
 
 def test_boxes_of_b_as_it_is(gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
-    """Presets that are brought by boxes have it packed."""
+    """Presets that are brought by TMA have it packed."""
     schedule = presets.load("mbarrier_8x16_16x16_boxes_packed").schedule
-    schedule = replace(schedule, b=replace(schedule.b, packed=False), name=None)
+    schedule = schedule.but(b=replace(schedule.b, prepacked=False), name=None)
     source = driver.emit(GemmSpec(ld_multiple=4), schedule, "cuda", target_of(gpu))
     kernel = CudaKernel.from_source(source, gpu)
     cuda.check_aligned(kernel, rng, cuda.SIZES)

@@ -137,7 +137,7 @@ def test_refusals(kernel: CudaKernel, problem: Problem) -> None:
 
 
 def test_broken_source_shows_the_line(kernel: CudaKernel) -> None:
-    text = kernel.source.text.replace("float acc[8][8];", "flaot acc[8][8];")
+    text = kernel.source.text.replace("float acc[TM][TN];", "flaot acc[TM][TN];")
     assert text != kernel.source.text
     with pytest.raises(DeviceError) as error:
         CudaKernel.from_source(replace(kernel.source, text=text))
@@ -200,7 +200,7 @@ assert "gemmgen" not in sys.modules
 
 
 def test_run(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gemmgen.cli", "run", "--backend", "cuda", "-k", "smem_8x8", "-M", "300", "-v"]
+    command = [sys.executable, "-m", "gemmgen", "run", "--backend", "cuda", "-k", "smem_8x8", "-M", "300", "-v"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "validation passed" in result.stdout

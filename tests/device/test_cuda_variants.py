@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.spec import GemmSpec
@@ -25,7 +25,7 @@ def gpu() -> CudaDeviceInfo:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
     cuda.check_aligned(kernel, rng, cuda.SIZES)
     # Single lines of any length, where lines past the matrix must not get addresses that vectors can't take.
@@ -40,7 +40,7 @@ def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None
 
 @pytest.mark.parametrize("spec", list(cuda.orders()), ids=GemmSpec.label)
 def test_layouts(spec: GemmSpec, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
-    kernel = cuda_kernel(spec, presets.load("smem_8x8_double").schedule, gpu)
+    kernel = cuda_kernel(spec, candidates.load("smem_8x8_double").schedule, gpu)
     for m, n, k in ((44, 72, 28), (132, 128, 64)):
         cuda.check_product(kernel, Problem.random(rng, m, n, k), (4, 0, 8))
 
@@ -88,5 +88,5 @@ def test_nothing_compiles_while_a_graph_is_captured(rng: np.random.Generator) ->
 
 
 def test_strict_takes_what_spills_nothing(gpu: CudaDeviceInfo) -> None:
-    preset = presets.load("smem_8x8")
+    preset = candidates.load("smem_8x8")
     assert cuda_kernel(preset.spec, preset.schedule, gpu, strict=True).resources[0].spilled_bytes == 0

@@ -8,16 +8,16 @@ from importlib.util import find_spec
 import pytest
 
 import gemmgen
-from gemmgen import presets
+from gemmgen import candidates
 from gemmgen.ir.dtypes import BF16, F16, F32, DType
-from gemmgen.ir.warp_matrix import product_error
+from gemmgen.ir.instructions import product_error
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
 
 SKIP = cuda.why_no_gpu() or (None if find_spec("torch") else "torch is not installed")
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.by_warps)
+NAMES = tuple(name for name in candidates.names() if candidates.load(name).schedule.by_warps)
 #: Under, around and over a tile; whole tiles; a single element; K of fewer steps than the ring has slots.
 SIZES = ((1, 1, 1), (129, 131, 37), (256, 256, 64), (200, 520, 296), (270, 16, 500))
 #: Whether C is of floats -> alpha and beta.
@@ -26,7 +26,7 @@ ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col
 
 
 def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     return replace(preset.spec, dtype=dtype or preset.spec.dtype), preset.schedule
 
 
@@ -83,17 +83,17 @@ def test_sums_kept_in_float32(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"split": 3}, {"slices": 2}, {"stages": 2}], ids=lambda c: "-".join(f"{k}{v}" for k, v in c.items())
+    "changes", [{"split_k": 3}, {"sliced_k": 2}, {"stages": 2}], ids=lambda c: "-".join(f"{k}{v}" for k, v in c.items())
 )
 def test_what_goes_with_them(changes: dict[str, int]) -> None:
     spec, schedule = request("mma_4x8_16x8")
-    check(spec, replace(schedule, name=None, **changes))  # type: ignore[arg-type]
+    check(spec, schedule.but(name=None, **changes))
 
 
 def test_packed() -> None:
     spec, schedule = request("mma_4x8_16x8")
-    a, b = replace(schedule.a, packed=True), replace(schedule.b, packed=True)
-    check(spec, replace(schedule, name=None, a=a, b=b))
+    a, b = replace(schedule.a, prepacked=True), replace(schedule.b, prepacked=True)
+    check(spec, schedule.but(name=None, a=a, b=b))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,7 +122,7 @@ def test_exact_integers_and_repeats(name: str) -> None:
             assert torch.equal(again, first), "a repeat differs"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if presets.load(name).schedule.atom == "mma_3xtf32"])
+@pytest.mark.parametrize("name", [name for name in NAMES if candidates.load(name).schedule.atom == "mma_3xtf32"])
 def test_what_is_not_finite_goes_through_three_products(name: str) -> None:
     """As it goes through float32, in one block of C; everything else is as near as ever. Lines anywhere, and on
     multiples of 16 bytes.

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.driver import refusals
 from gemmgen.ir.dtypes import BF16, F16, F32, DType
-from gemmgen.ir.warp_matrix import product_error
+from gemmgen.ir.instructions import product_error
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda import CudaKernel
+from gemmgen.runtime.cuda_build import code_of
 from gemmgen.runtime.cuda_devices import pick, target_of
-from gemmgen.runtime.cuda_specific import binary
+from gemmgen.runtime.nvrtc import nvrtc
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
@@ -44,21 +45,21 @@ pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 #: (`test_cuda_atoms.py`).
 NAMES = tuple(
     name
-    for name in presets.names()
-    if presets.load(name).schedule.by_warpgroups
-    and presets.load(name).spec.dtype.size > 1
-    and not presets.load(name).schedule.a.packed
-    and "private" not in (presets.load(name).schedule.a.memory, presets.load(name).schedule.b.memory)
+    for name in candidates.names()
+    if candidates.load(name).schedule.by_warpgroups
+    and candidates.load(name).spec.dtype.size > 1
+    and not candidates.load(name).schedule.a.prepacked
+    and "private" not in (candidates.load(name).schedule.a.memory, candidates.load(name).schedule.b.memory)
 )
 ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 #: Of elements that the instructions turn.
-TURNING = tuple(name for name in NAMES if presets.load(name).spec.dtype != F32)
+TURNING = tuple(name for name in NAMES if candidates.load(name).spec.dtype != F32)
 #: Under, around and over a block; whole blocks; a single element; K of fewer steps than the ring has slots, and more.
 SIZES = ((1, 1, 1), (129, 131, 37), (256, 512, 64), (200, 520, 296), (270, 16, 500), (128, 256, 1000), (1000, 1000, 64))
 
 
 def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     return replace(preset.spec, dtype=dtype or preset.spec.dtype), preset.schedule
 
 
@@ -76,7 +77,7 @@ def test_one_step_as_the_interpreter_has_it(a: Order, b: Order, dtype: DType) ->
     """
     spec = GemmSpec(dtype=dtype, c_dtype=F32, ld_multiple=8, a_order=a, b_order=b)
     method = "wgmma_tf32" if dtype == F32 else "wgmma"
-    schedule = replace(defaults(method, (2, 16), (32, 4)), producers=32, registers=(0, 0), stages=2)
+    schedule = defaults(method, (2, 16), (32, 4)).but(producer_threads=32, setmaxnreg=(0, 0), stages=2)
     rng = np.random.default_rng(3)
     rows, cols = rng.integers(-8, 9, (64, 64)), rng.integers(-8, 9, (64, 64))
     for left, right in ((rows, np.eye(64)), (np.eye(64), cols), (rows, cols)):
@@ -162,7 +163,7 @@ def test_layouts(name: str, a: Order, b: Order) -> None:
 def test_sums_kept_in_float32(dtype: DType) -> None:
     spec, schedule = request(TURNING[0], dtype)
     check(replace(spec, c_dtype=F32), schedule)
-    check(replace(spec, c_dtype=F32, c_order="col"), replace(schedule, name=None, c_width=1, c_stages=0), (0,))
+    check(replace(spec, c_dtype=F32, c_order="col"), schedule.but(name=None, c_width=1, epilogue_stages=0), (0,))
 
 
 @pytest.mark.parametrize(
@@ -173,9 +174,9 @@ def test_sums_kept_in_float32(dtype: DType) -> None:
         {"tile": (4, 48), "stages": 3, "c_width": 2},
         {"tile": (2, 48), "c_width": 2},
         {"c_width": 2},
-        {"group": (96, 4), "tile": (2, 32), "registers": (160, 32)},
-        {"producers": 32, "registers": (0, 0)},
-        {"split": 3},
+        {"group": (96, 4), "tile": (2, 32), "setmaxnreg": (160, 32)},
+        {"producer_threads": 32, "setmaxnreg": (0, 0)},
+        {"split_k": 3},
     ],
     ids=[
         "2 slots",
@@ -190,7 +191,7 @@ def test_sums_kept_in_float32(dtype: DType) -> None:
 )
 def test_rings_and_roles(changes: dict[str, object]) -> None:
     spec, _ = request(TURNING[0])
-    check(spec, replace(defaults("wgmma"), **changes))  # type: ignore[arg-type]
+    check(spec, defaults("wgmma").but(**changes))
 
 
 @pytest.mark.parametrize(("a", "b"), ORDERS)
@@ -198,10 +199,10 @@ def test_rings_and_roles(changes: dict[str, object]) -> None:
     ("tile", "group", "changes"),
     [
         ((4, 2), (4, 32), {}),
-        ((6, 4), (4, 64), {"split": 4, "raster": 2, "producers": 128, "registers": (160, 40)}),
-        ((4, 2), (4, 32), {"split": 6, "joined": 2, "c_width": 4}),
-        ((2, 2), (4, 32), {"split": 4, "joined": 4, "c_width": 1}),
-        ((2, 16), (32, 4), {"split": 8, "joined": 8, "c_width": 4}),
+        ((6, 4), (4, 64), {"split_k": 4, "threadblock_swizzle": 2, "producer_threads": 128, "setmaxnreg": (160, 40)}),
+        ((4, 2), (4, 32), {"split_k": 6, "cluster_reduction": 2, "c_width": 4}),
+        ((2, 2), (4, 32), {"split_k": 4, "cluster_reduction": 4, "c_width": 1}),
+        ((2, 16), (32, 4), {"split_k": 8, "cluster_reduction": 8, "c_width": 4}),
     ],
     ids=["swapped", "swapped, two warpgroups", "joined by twos", "by fours", "by eights, not swapped"],
 )
@@ -209,10 +210,10 @@ def test_few_rows_and_joined_parts(
     tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], a: Order, b: Order
 ) -> None:
     spec, _ = request(TURNING[0])
-    base = replace(defaults("wgmma", tile, group), stages=4, producers=32, registers=(0, 0))
-    check(replace(spec, a_order=a, b_order=b), replace(base, **changes))  # type: ignore[arg-type]
-    wide = 1 if "joined" not in changes else base.c_width
-    check(replace(spec, c_order="col"), replace(base, **{**changes, "c_width": wide}), (0,))  # type: ignore[arg-type]
+    base = defaults("wgmma", tile, group).but(stages=4, producer_threads=32, setmaxnreg=(0, 0))
+    check(replace(spec, a_order=a, b_order=b), base.but(**changes))
+    wide = 1 if "cluster_reduction" not in changes else base.c_width
+    check(replace(spec, c_order="col"), base.but(**{**changes, "c_width": wide}), (0,))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -249,14 +250,14 @@ def test_nothing_along_k() -> None:
 
 def test_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    preset = presets.load("wgmma_64x64_s8")
+    preset = candidates.load("wgmma_64x64_s8")
     source = driver.emit(preset.spec, preset.schedule, "cuda")
-    code = binary(source, "sm_90a")
+    code = code_of(source, nvrtc(), "sm_90a")
     (file,) = (tmp_path / "gemmgen" / "cuda").iterdir()
     made = file.stat().st_mtime_ns
-    assert binary(source, "sm_90a") == code
+    assert code_of(source, nvrtc(), "sm_90a") == code
     assert file.stat().st_mtime_ns == made
-    binary(replace(source, text=source.text + "\n"), "sm_90a")
+    code_of(replace(source, text=source.text + "\n"), nvrtc(), "sm_90a")
     assert len(list(file.parent.iterdir())) == 2
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import I8
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
@@ -23,10 +23,10 @@ from tests.support.epilogues import Finished
 from tests.support.opencl import compiled
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 #: The elements of a work-item are computed in text of their own each, which compilers take their time over.
-SMALL = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(1, 2), run=(1, 2), group=(8, 8), name=None)
+SMALL = candidates.load("lds_8x8_16x16_k8").schedule.but(tile=(1, 2), thread_vector=(1, 2), group=(8, 8), name=None)
 SIZES = [(1, 1, 1), (37, 22, 11), (130, 70, 33)]
 #: Every operand, every function of numbers, C and where the element is.
 EVERYTHING = (
@@ -55,7 +55,7 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
+@pytest.mark.parametrize("schedule", [SMALL.but(c_width=2), SMALL.but(split_k=3)], ids=["vectors", "split_k"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=EVERYTHING)
     check(compiled(spec, schedule, device), spec, rng)
@@ -65,11 +65,11 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
 @pytest.mark.parametrize("name", ["cpu_6x64", "cpu_6x64_copied", "cpu_6x32_f64_k256", "cpu_4x4_along_k"])
 def test_vectors(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
     """Where functions have vectors, and one by one; with a K of several blocks, whose sums wait."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     by_vectors = tuple(text for text in EVERYTHING if not text.startswith("expr"))
     for functions in (by_vectors, (*by_vectors, "expr: acc + row - 2 * col")):
         spec = replace(preset.spec, epilogue=functions)
-        kernel = compiled(spec, replace(preset.schedule, name=None, k_block=min(16, preset.schedule.k_block)), device)
+        kernel = compiled(spec, preset.schedule.but(name=None, kc=min(16, preset.schedule.kc)), device)
         check(kernel, spec, rng)
 
 
@@ -77,7 +77,7 @@ def test_vectors(device: DeviceInfo, name: str, rng: np.random.Generator) -> Non
 def test_places_are_compared_as_whole_numbers(device: DeviceInfo) -> None:
     """Float32 has no 16,777,217: rows were told from each other up to 2^24 only."""
     spec = GemmSpec(epilogue=("expr: acc if row == 16777217 else 0", "expr: acc if 2 * row - col > 33554433 else 0"))
-    kernel = compiled(spec, presets.load("naive").schedule, device)
+    kernel = compiled(spec, candidates.load("naive").schedule, device)
     result = kernel(np.ones((2**24 + 3, 1), np.float32), np.ones((1, 1), np.float32))
     assert np.array_equal(np.flatnonzero(result), [2**24 + 1])
 
@@ -99,7 +99,7 @@ def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
 def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
     """A residual is one for each product, or one for all."""
     spec = GemmSpec(epilogue=("bias", "residual", "relu"), batched=True)
-    kernel = compiled(spec, presets.load("naive").schedule, device)
+    kernel = compiled(spec, candidates.load("naive").schedule, device)
     a, b = rng.integers(-4, 5, (3, 17, 5)).astype(np.float32), rng.integers(-4, 5, (5, 9)).astype(np.float32)
     bias, each = np.arange(9, dtype=np.float32), rng.integers(-9, 10, (3, 17, 9)).astype(np.float32)
     for residual in (each, each[:1], each[1]):
@@ -112,7 +112,7 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
     import pyopencl.array as cl_array
 
     spec = GemmSpec(epilogue=("bias", "residual"))
-    kernel = compiled(spec, presets.load("naive").schedule, device)
+    kernel = compiled(spec, candidates.load("naive").schedule, device)
     data = Finished.random(rng, spec, 19, 13, 8)
     a, b = (cl_array.to_device(kernel.queue, x) for x in (data.problem.a, data.problem.b))
     operands = {name: cl_array.to_device(kernel.queue, x) for name, x in data.operands.items()}
@@ -124,7 +124,7 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
 
 
 @pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
-@pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
+@pytest.mark.parametrize("schedule", [SMALL.but(c_width=2), SMALL.but(split_k=3)], ids=["vectors", "split_k"])
 def test_cuda(schedule: Schedule, rng: np.random.Generator) -> None:
     import cupy
 
@@ -140,7 +140,7 @@ def test_cuda(schedule: Schedule, rng: np.random.Generator) -> None:
 @sycl.needs_device
 def test_sycl(rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=EVERYTHING)
-    check(gemmgen.compile(spec, replace(SMALL, split=3), backend="sycl"), spec, rng)
+    check(gemmgen.compile(spec, SMALL.but(split_k=3), backend="sycl"), spec, rng)
     weights = GemmSpec(b_dtype=I8, epilogue=("scale",))
     data = Finished.random(rng, weights, *SIZES[-1])
     kernel = gemmgen.compile(weights, SMALL, backend="sycl")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gemmgen.fuzz.case import OF_DEVICE
-from gemmgen.fuzz.checks import Place
-from gemmgen.fuzz.devices import OpenclDevice
+from gemmgen.fuzz.devices import place_of
 from gemmgen.fuzz.search import Search
-from gemmgen.runtime.devices import DeviceInfo
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from tests.device.naive import DEVICES
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_few_cases(device: DeviceInfo) -> None:
-    here = OpenclDevice(device)
-    search = Search((Place("opencl", OF_DEVICE, here.target, here),), seed=device.number, seconds=600, most=3)
+    search = Search((place_of("opencl", device),), seed=device.number, seconds=600, most=3)
     assert not search.failures()
     assert search.tried == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import cast
@@ -18,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gemmgen
-from gemmgen.api import repeated
 from gemmgen.api.matmul import Call, Operand
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.runtime.kept import Kept
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime.cache import Kept
 from tests.device.naive import found
+from tests.support.tensors import need_torch
 
 if not found():
     pytest.skip('no OpenCL device here: pip install "gemmgen[cpu]"', allow_module_level=True)
@@ -243,7 +245,7 @@ def test_pyopencl_arrays() -> None:
 
 
 def test_torch_on_the_cpu() -> None:
-    torch = pytest.importorskip("torch")
+    torch = need_torch()
     a, b = torch.arange(12.0).reshape(3, 4), torch.arange(8.0).reshape(2, 4)
     result = gemmgen.gemm(a, b.T)
     assert torch.equal(result, a @ b.T)
@@ -253,6 +255,34 @@ def test_torch_on_the_cpu() -> None:
     assert gemmgen.gemm(a.bfloat16(), b.T.bfloat16()).dtype == torch.bfloat16
     with pytest.raises(SpecError, match="detach"):
         gemmgen.gemm(a.requires_grad_(), b.T)
+
+
+def test_matrices_of_numpy() -> None:
+    """As numpy.matmul has it: what comes of a `numpy.matrix` is one, and has two dimensions."""
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    matrix = array.view(np.matrix)
+    for a, b in ((matrix, array.T), (array, matrix.T), (matrix, array[0]), (matrix.T, matrix)):
+        result, right = gemmgen.gemm(a, b), np.matmul(a, b)
+        assert (type(result), result.dtype, result.shape) == (np.matrix, right.dtype, right.shape)
+        assert np.array_equal(result, right)
+    out = np.empty((3, 3), np.float32)
+    assert gemmgen.gemm(matrix, matrix.T, out=out) is out
+    assert np.array_equal(out, array @ array.T)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_8_bit_floats_are_multiplied_in_float32(name: str, rng: np.random.Generator) -> None:
+    """numpy.matmul's result is float32, too. Other types of floats are there for the asking."""
+    a, b = (rng.normal(size=shape).astype(numpy_dtype(name)) for shape in ((9, 40), (40, 7)))
+    right = a.astype(np.float64) @ b.astype(np.float64)
+    result = gemmgen.gemm(a, b)
+    assert result.dtype == np.matmul(a, b).dtype == np.float32
+    np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-5)
+    for dtype in ("bfloat16", "float16", "float64", name):
+        assert gemmgen.gemm(a, b, dtype=dtype).dtype == dtype
+    out = np.zeros((9, 7), np.float16)
+    assert gemmgen.gemm(a, b, out=out) is out
+    np.testing.assert_allclose(out, right, rtol=2e-3, atol=2e-3)
 
 
 def test_several_threads_at_once() -> None:
@@ -289,14 +319,17 @@ def test_what_is_kept_is_made_once_and_bounded() -> None:
 
 
 def test_no_other_library_multiplies() -> None:
-    """The only product that NumPy computes is that of elements that no kernel has."""
+    """NumPy computes products of elements that no kernel has, and small ones where a calibration says so."""
     package = Path(gemmgen.__file__).parent
     found = {
         path.name: [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _multiplies(node)]
         for folder in ("api", "runtime")
         for path in (package / folder).glob("*.py")
     }
-    assert {name: calls for name, calls in found.items() if calls} == {"gemm.py": ["operator.matmul(left, right)"]}
+    assert {name: calls for name, calls in found.items() if calls} == {
+        "gemm.py": ["operator.matmul(left, right)"],
+        "calibration.py": ["np.matmul(a, b)", "np.matmul(a, b, out=c)"],
+    }
 
 
 def _multiplies(node: ast.AST) -> bool:
@@ -339,77 +372,133 @@ def test_what_an_epilogue_lacks(epilogue: str | None, operands: dict[str, Number
         gemmgen.gemm(a, a, epilogue=epilogue, biass=a)
 
 
-def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
-    """The second one goes a shorter way, to the same result; what differs in any way does not."""
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each call of `gemm` that is checked in full, instead of replayed."""
+    module, calls = import_module("gemmgen.api.gemm"), list[int]()
+    full = module._checked
+
+    def count(*args: object) -> object:
+        calls.append(len(calls))
+        return full(*args)
+
+    monkeypatch.setattr(module, "_checked", count)
+    return calls
+
+
+@pytest.fixture
+def replays() -> bool:
+    """Whether calls with NumPy's arrays are prepared on the default device."""
+    from gemmgen.runtime.opencl_arrays import way_of
+    from gemmgen.runtime.opencl_devices import pick
+
+    return way_of(pick(requires=frozenset()).handle) == "address"
+
+
+def test_calls_that_are_repeated(checked: list[int], replays: bool, rng: np.random.Generator) -> None:
+    """The second one is replayed, with the same result; what differs in any way is checked."""
     a, b, c = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (9, 7)))
-    nowhere = None, None, None
     for old in (None, c):
-        gemmgen.gemm(a, b, None if old is None else old.copy(), alpha=3)
-        key = repeated.key_of((a, b, old, None), nowhere, (), ())
-        assert key is not None
-        into = None if old is None else old.copy()
-        result = repeated.again(key, (a, b, into, None), -2, 0 if old is None else 3)
-        assert isinstance(result, np.ndarray)
-        assert into is None or result is into
-        assert (result == (-2 * a @ b if old is None else -2 * a @ b + 3 * old)).all()
+        gemmgen.gemm(a, b, None if old is None else old.copy(), alpha=3, beta=0 if old is None else 2)
+        before = len(checked)
+        for alpha in (-2, 5, 1):
+            into = None if old is None else old.copy()
+            result = gemmgen.gemm(a.copy(), b.copy(), into, alpha=alpha, beta=0 if old is None else 3)
+            assert into is None or result is into
+            assert (result == (alpha * a @ b if old is None else alpha * a @ b + 3 * old)).all()
+        assert len(checked) == before + (0 if replays else 3)
     square = whole(rng, (6, 6), np.float32)
-    assert (gemmgen.gemm(square, square.T, square.copy(), beta=1) == square @ square.T + square).all()
-    with pytest.raises(SpecError, match="c overlaps b in memory"):
-        gemmgen.gemm(square.copy(), square.T, square, beta=1)
-    c.flags.writeable = False
-    with pytest.raises(SpecError, match="read-only"):
-        gemmgen.gemm(a, b, c)
-    for left, right in ((a.astype(np.float64), b), (a[:, ::-1], b), (np.asfortranarray(a), b), (a[0], b), (a, b[None])):
-        assert np.array_equal(gemmgen.gemm(left, right), left @ right)
-    for other in (np.ma.array(a), a.astype(">f4"), a[None], [[1.0]]):
-        assert repeated.key_of((other, b, None, None), nowhere, (), ()) is None
-    for where, flags, named in (((None, None, True), (), ()), (nowhere, (False, 1), ()), (nowhere, (), (None, ""))):
-        assert repeated.key_of((a, b, None, None), where, flags, named) is None
-    with pytest.raises(SpecError, match="beta"):
-        gemmgen.gemm(a, b, beta=2)
+    for _ in range(2):
+        assert (gemmgen.gemm(square, square.T, square.copy(), beta=1) == square @ square.T + square).all()
+        with pytest.raises(SpecError, match="c overlaps b in memory"):
+            gemmgen.gemm(square.copy(), square.T, square, beta=1)
+        c.flags.writeable = False
+        with pytest.raises(SpecError, match="read-only"):
+            gemmgen.gemm(a, b, c)
+        c.flags.writeable = True
+        gemmgen.gemm(a, b, c.copy())
+        for x, y in ((a[:, ::-1], b), (np.asfortranarray(a), b), (a[0], b), (a, b[None])):
+            assert np.array_equal(gemmgen.gemm(x, y), x @ y)
+        with pytest.raises(SpecError, match="beta"):
+            gemmgen.gemm(a, b, beta=2)
+        with pytest.raises(SpecError, match="pass a real number"):
+            gemmgen.gemm(a, b, alpha=1 + 0j)
+        with pytest.raises(SpecError, match="exceeds float32"):
+            gemmgen.gemm(a, b, alpha=1e300)
+        assert (gemmgen.gemm(a, b, alpha=2.0) == 2 * (a @ b)).all()
 
 
-def test_calls_with_out_that_are_repeated(rng: np.random.Generator) -> None:
+def test_every_argument_is_part_of_the_key(checked: list[int], rng: np.random.Generator) -> None:
+    a = whole(rng, (6, 6), np.float32)
+    gemm = cast("Callable[..., npt.NDArray[np.generic]]", gemmgen.gemm)
+    options: tuple[dict[str, object], ...] = (
+        {},
+        {"transpose_a": True},
+        {"transpose_b": True},
+        {"epilogue": "relu"},
+        {"epilogue": ["relu", "expr: acc + 1"]},
+        {"prologue_a": "a * 2"},
+        {"prologue_b": "b * 2"},
+        {"dtype": np.float32},
+        {"schedule": "naive"},
+        {"backend": "opencl"},
+        {"device": 0},
+        {"out": np.empty_like(a)},
+    )
+    for option in options:
+        before = len(checked)
+        first = gemm(a, a, **option).copy()
+        assert len(checked) == before + 1, option
+        assert (gemm(a, a, **option) == first).all()
+    for other in (np.ma.array(a), a.astype(">f4"), a[None], a.tolist()):
+        before = len(checked)
+        if not isinstance(other, np.ma.MaskedArray):
+            assert np.array_equal(np.asarray(gemm(other, a)).reshape(6, 6), a @ a)
+        assert len(checked) >= before
+
+
+def test_calls_with_out_that_are_repeated(checked: list[int], replays: bool, rng: np.random.Generator) -> None:
     """As NumPy's are written; 16x16 took ten times as long as with c until 2026-11-22."""
     a, b, c = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (9, 7)))
-    nowhere, out = (None, None, None), np.empty((9, 7), np.float32)
+    out = np.empty((9, 7), np.float32)
     assert gemmgen.gemm(a, b, out=out) is out
-    key = repeated.key_of((a, b, None, out), nowhere, (), ())
     out[:] = np.nan
-    assert repeated.again(key, (a, b, None, out), 2, 0) is out
-    assert (out == 2 * a @ b).all()
-    assert gemmgen.gemm(a, b, out, out=out, beta=1) is out
+    before = len(checked)
+    assert gemmgen.gemm(a, b, out=out) is out
+    assert len(checked) == before + (not replays)
+    assert (out == a @ b).all()
+    for _ in range(2):
+        assert gemmgen.gemm(a, b, out, out=out, beta=1) is out
     assert (out == 3 * a @ b).all()
-    assert key != repeated.key_of((a, b, out, out), nowhere, (), ())
-    assert repeated.key_of((a, b, c, out), nowhere, (), ()) is None
-    assert repeated.again(key, (a, b, None, out), 1, 1) is None
-    with pytest.raises(SpecError, match="beta = 1"):
-        gemmgen.gemm(a, b, out=out, beta=1)
-    assert (gemmgen.gemm(a, b, c, out=out, beta=1) == a @ b + c).all()
+    for _ in range(2):
+        with pytest.raises(SpecError, match="beta = 1"):
+            gemmgen.gemm(a, b, out=out, beta=1)
+        assert (gemmgen.gemm(a, b, c, out=out, beta=1) == a @ b + c).all()
 
 
-def test_calls_with_an_epilogue_that_are_repeated(rng: np.random.Generator) -> None:
-    a, b, bias = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (7,)))
-    nowhere = None, None, None
+def test_calls_with_an_epilogue_that_are_repeated(checked: list[int], replays: bool, rng: np.random.Generator) -> None:
+    a, b, bias, residual = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (7,), (9, 7)))
     gemm = cast("Callable[..., npt.NDArray[np.float32]]", gemmgen.gemm)
     thens: tuple[str | list[str] | tuple[str, ...], ...] = "relu", ["bias", "relu"], ("bias", "expr: acc * 2")
     for then in thens:
         arrays = {"bias": bias} if "bias" in then else {}
         first = gemm(a, b, epilogue=then, **arrays)
-        key = repeated.key_of((a, b, None, None), nowhere, (), (), (then, arrays))
-        assert key is not None
-        assert (repeated.again(key, (a, b, None, None), 1, 0, arrays) == first).all()
+        before = len(checked)
+        assert (gemm(a.copy(), b, epilogue=then, **arrays) == first).all()
         added = {name: x + 1 for name, x in arrays.items()}
-        result = repeated.again(key, (a, b, None, None), -1, 0, added)
-        assert (result == gemm(-a, b.copy(order="F"), epilogue=then, **added)).all()
-        assert key != repeated.key_of((a, b, None, None), nowhere, (), (), (["relu", "relu"], arrays))
-    result = gemmgen.gemm(a, b, epilogue=["bias"], bias=bias)
-    assert (gemmgen.gemm(a, b, epilogue=["bias"], bias=bias.astype(np.float16)) == result).all()
-    with pytest.raises(SpecError, match="c overlaps bias in memory"):
-        gemmgen.gemm(a, b, result, epilogue=["bias"], bias=result[0])
-    others: tuple[repeated.Then, ...] = (1, {}), ([1], {}), ("bias", {"bias": bias.astype(np.float64)})
-    for other in (*others, ("bias", {"bias": [1.0] * 7})):
-        assert repeated.key_of((a, b, None, None), nowhere, (), (), other) is None
+        result = gemm(a, b, alpha=1.0, epilogue=then, **added)
+        assert len(checked) == before + (1 if replays else 2)
+        assert (result == gemm(a, b.copy(order="F"), epilogue=then, **added)).all()
+    # In any order of keywords.
+    both = ["bias", "residual"]
+    for _ in range(2):
+        assert (gemm(a, b, epilogue=both, bias=bias, residual=residual) == a @ b + bias + residual).all()
+        assert (gemm(a, b, epilogue=both, residual=residual, bias=bias) == a @ b + bias + residual).all()
+    result = gemm(a, b, epilogue=["bias"], bias=bias)
+    for _ in range(2):
+        assert (gemmgen.gemm(a, b, epilogue=["bias"], bias=bias.astype(np.float16)) == result).all()
+        with pytest.raises(SpecError, match="c overlaps bias in memory"):
+            gemmgen.gemm(a, b, result, epilogue=["bias"], bias=result[0])
 
 
 def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None:

@@ -15,9 +15,9 @@ from gemmgen.api.kernels import Kernel, kernel_for
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import C64
 from gemmgen.oracle import answer
-from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.lists import check_listed, each_matrix
 from gemmgen.runtime.sycl import SyclKernel
+from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES, needs_device
 from tests.support import sycl
@@ -25,7 +25,7 @@ from tests.support.cuda import why_no_gpu
 from tests.support.problems import Matrix
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 LISTED = GemmSpec(batched=True, listed=True)
 SIZE = (21, 18, 13)
@@ -249,13 +249,13 @@ def test_results_side_by_side_share_nothing() -> None:
 def test_a_stack_on_a_gpu_is_as_many_addresses() -> None:
     """CUDA's side, as far as it goes without a GPU."""
     dtype = np.dtype(np.float32)
-    a = GpuMatrix((3, 4, 5), (80, 20, 4), dtype, 4096, 0)
-    b = [GpuMatrix((5, 6), (24, 4), dtype, 8192 + 512 * (2 - i), 0) for i in range(3)]
+    a = DeviceMatrix((3, 4, 5), (80, 20, 4), dtype, 4096, 0)
+    b = [DeviceMatrix((5, 6), (24, 4), dtype, 8192 + 512 * (2 - i), 0) for i in range(3)]
     request = check_listed(LISTED, a, b, kinds=lambda _: [])
     assert [x.pointer for x in each_matrix(request, "a")] == [4096, 4176, 4256]  # type: ignore[union-attr]
     assert [x.pointer for x in each_matrix(request, "b")] == [9216, 8704, 8192]  # type: ignore[union-attr]
     assert each_matrix(request, "c") == [0, 96, 192]
-    c = [GpuMatrix((4, 6), (24, 4), dtype, place, 0) for place in (64, 8200, 512)]
+    c = [DeviceMatrix((4, 6), (24, 4), dtype, place, 0) for place in (64, 8200, 512)]
     with pytest.raises(SpecError, match=r"c\[1\] overlaps b\[2\]"):
         check_listed(LISTED, a, b, c, kinds=lambda _: [])
 
@@ -292,7 +292,7 @@ def test_gemm_of_lists(backend: str, rng: np.random.Generator, monkeypatch: pyte
 def test_lists_of_pyopencls(device: DeviceInfo, rng: np.random.Generator) -> None:
     import pyopencl.array as cl_array
 
-    from gemmgen.runtime.queues import own_queue
+    from gemmgen.runtime.opencl_devices import own_queue
 
     a, b, _ = products(rng)
     queue = own_queue(device.handle)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
-from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen import candidates, driver
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from tests.device.naive import DEVICES
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -22,7 +22,7 @@ def test_schedules_without_parts_of_k_give_the_same_bits(device: DeviceInfo, rng
     a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((33, 203), (203, 37)))
     target, results = target_of(device.handle), []
     for name in NAMES:
-        preset = presets.load(name)
+        preset = candidates.load(name)
         if not driver.refusals(preset.spec, preset.schedule, "opencl", target):
             source = driver.emit(preset.spec, preset.schedule, target=target)
             results.append(CompiledKernel.from_source(source, device)(a, b).tobytes())
@@ -30,7 +30,9 @@ def test_schedules_without_parts_of_k_give_the_same_bits(device: DeviceInfo, rng
 
 
 def test_special_numbers(device: DeviceInfo) -> None:
-    gemm = CompiledKernel.from_source(driver.emit(presets.load("naive").spec, presets.load("naive").schedule), device)
+    gemm = CompiledKernel.from_source(
+        driver.emit(candidates.load("naive").spec, candidates.load("naive").schedule), device
+    )
     tiny = np.float32(1e-40)
     assert gemm(full(1e-30), full(1e-10)) == tiny, "a product that is denormal"
     assert gemm(full(1e-40), full(1)) == tiny and gemm(full(1e-30), full(1), alpha=1e-10) == tiny

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen import gemm
 from gemmgen.errors import DeviceError
-from gemmgen.runtime.devices import devices
+from gemmgen.runtime.opencl_devices import devices
 
 #: What gemm does not do, and why.
 BEYOND = {

@@ -18,19 +18,19 @@ RUN = """
 import re, sys
 from dataclasses import replace
 import numpy as np
-from gemmgen import driver, presets
-from gemmgen.runtime.devices import devices, target_of
+from gemmgen import candidates, driver
+from gemmgen.runtime.opencl_devices import devices, target_of
 from gemmgen.runtime.opencl import CompiledKernel
 
 without_barriers, *names = sys.argv[1:]
 (device,) = (d for d in devices() if "Oclgrind" in d.name)
 for name in names:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, target=target_of(device.handle))
     if without_barriers == "yes":
         source = replace(source, text=re.sub(r"barrier[(]CLK_LOCAL_MEM_FENCE[)];", "", source.text))
     gemm = CompiledKernel.from_source(source, device)
-    m, n, k = 17, 17, 2 * preset.schedule.k_step + 1
+    m, n, k = 17, 17, 2 * preset.schedule.block_k + 1
     a, b = (np.random.default_rng(0).integers(-8, 9, s).astype(np.float32) for s in ((m, k), (k, n)))
     right = np.array_equal(gemm(a, b, np.full((m, n), np.nan, np.float32)), a @ b)
     print(name, "right" if right else "wrong", flush=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -12,13 +15,15 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
+import gemmgen
 from gemmgen import driver, presets
 from gemmgen.errors import SpecError
-from gemmgen.runtime import host
-from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.ir.dtypes import F32, F64, I8, I32, I64, DType
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
-from gemmgen.runtime.prepared import Scratch
-from gemmgen.runtime.queues import own_context, within_calls
+from gemmgen.runtime.opencl_calls import Scratch
+from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue, target_of, within_calls
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
@@ -60,38 +65,110 @@ def test_arrays_on_the_device(gemm: CompiledKernel, checked: list[int], rng: np.
         assert (gemm(*there, alpha=alpha, beta=1).get() == alpha * a @ b + c).all()
         there[2].finish()
         assert gemm(there[0], there[1]).shape == (M, N)
-    assert len(checked) == 3, "one for each of two alphas, and one for a c that is allocated"
+    assert len(checked) == 2, "one for all alphas, and one for a c that is allocated"
+
+
+def test_gemm_of_arrays_on_the_device(device: DeviceInfo, checked: list[int], rng: np.random.Generator) -> None:
+    """One preparation for each kind of call, transposed views and results that are columns among them."""
+    queue = own_queue(device.handle)
+    x, y, z = (cl_array.zeros(queue, (1, 1), np.float32),) * 3
+    for count in range(3):
+        a, b, c = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N)
+        x, y, z = (cl_array.to_device(queue, array) for array in (a, b, c))
+        assert (gemmgen.gemm(x, y).get() == a @ b).all()
+        assert (gemmgen.gemm(y.T, x.T).get() == (a @ b).T).all()
+        out = cl_array.empty(queue, (M, N), np.float32, order="F")
+        assert gemmgen.gemm(x, y, out=out, alpha=2 + count) is out
+        assert (out.get() == (2 + count) * (a @ b)).all()
+        assert gemmgen.gemm(x, y, z, beta=2) is z
+        assert (z.get() == a @ b + 2 * c).all()
+        checked[:] = checked[: 0 if count else None]
+    assert not checked
+    with pytest.raises(SpecError, match="out overlaps a in memory"):
+        gemmgen.gemm(x[:, :13], y[:13, :13], out=x[:, :13])
+
+
+@pytest.mark.parametrize("called", ["numpy", "pyopencl", "event"])
+def test_a_folded_factor_is_checked_in_every_call(called: str, device: DeviceInfo, rng: np.random.Generator) -> None:
+    gemm = CompiledKernel.from_source(driver.emit(GemmSpec(alpha=2.0), presets.load("naive").schedule), device)
+    a, b = (x if called == "numpy" else cl_array.to_device(gemm.queue, x) for x in (whole(rng, M, K), whole(rng, K, N)))
+    for _ in range(2):
+        if called == "event":
+            gemm(a, b, alpha=2, return_event=True)
+        gemm(a, b, alpha=2)
+        with pytest.raises(SpecError, match="alpha = 3, but the kernel has alpha = 2 folded"):
+            gemm(a, b, alpha=3)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I32, I64, I8])
+def test_other_factors(dtype: DType, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """Of each type, on the device and where they lie."""
+    if dtype == F64 and "fp64" not in target_of(device.handle).features:
+        pytest.skip("no float64")
+    spec = GemmSpec(dtype=dtype)
+    gemm = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    elements, sums = numpy_dtype(dtype), numpy_dtype(spec.result)
+    for alpha, beta in ((2, 1), (3, 1), (-1, 2), (2, 1), (1, 0), (1, 3)):
+        a, b = (rng.integers(-3, 4, shape).astype(elements) for shape in ((M, K), (K, N)))
+        c = rng.integers(-3, 4, (M, N)).astype(sums)
+        exact = alpha * (a.astype(np.int64) @ b.astype(np.int64)) + beta * c.astype(np.int64)
+        there = [cl_array.to_device(gemm.queue, x) for x in (a, b, c)]
+        assert (gemm(*there, alpha=alpha, beta=beta).get() == exact).all()
+        assert (gemm(a, b, c, alpha=alpha, beta=beta) == exact).all()
 
 
 def test_numpys_where_they_lie(
     gemm: CompiledKernel, device: DeviceInfo, checked: list[int], rng: np.random.Generator
 ) -> None:
-    reached = host.way_of(device.handle) == "address"
+    reached = opencl_arrays.way_of(device.handle) == "address"
     for count in range(1, 4):
         a, b, c = whole(rng, M, K + 3)[:, :K], whole(rng, K, N), whole(rng, M, N)
         a.flags.writeable = False
         expected = a @ b - c
         assert gemm(a, b, c, beta=-1) is c
         assert (c == expected).all()
-        assert len(checked) == (1 if reached else 1 + count), "prepared once, or found not to be, and checked each time"
+        assert len(checked) == (1 if reached else count), "prepared once, or checked each time"
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers(dtype: str, device: DeviceInfo, checked: list[int], rng: np.random.Generator) -> None:
+    """Where they lie, if they lie on multiples of their size; NumPy is content with half of it."""
+    if dtype == "complex128" and "fp64" not in target_of(device.handle).features:
+        pytest.skip("no float64")
+    gemm = CompiledKernel.from_source(driver.emit(GemmSpec(dtype=dtype), presets.load("naive").schedule), device)
+    reached = opencl_arrays.way_of(device.handle) == "address"
+    for beside in (0, 1, 0, 1):
+        (a, b), memory = (rng.integers(-4, 5, (2, 8, 8)) + 1j).astype(dtype), np.empty(8 * 16 + 2, a_half(dtype))
+        lying = memory[memory.ctypes.data // memory.itemsize % 2 + beside :][: 8 * 16].view(dtype).reshape(8, 8)
+        lying[...] = a
+        checked.clear()
+        assert (gemm(lying, b, alpha=2j) == 2j * (a @ b)).all()
+        if reached and beside == 0:
+            gemm(lying, b, alpha=2j)
+            assert len(checked) <= 1
+
+
+def a_half(dtype: str) -> str:
+    """The type of the parts of a complex number."""
+    return "float32" if dtype == "complex64" else "float64"
 
 
 def test_what_an_epilogue_takes(device: DeviceInfo, checked: list[int], rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=("row_bias", "residual", "relu"))
     gemm = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
-    reached = host.way_of(device.handle) == "address"
+    reached = opencl_arrays.way_of(device.handle) == "address"
     a, b, c, each, residual = (np.zeros(1, np.float32),) * 5
     for count in range(1, 4):
         a, b, c, each = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N), whole(rng, M)
         residual = whole(rng, M, N + 2)[:, 1:-1]
         expected = np.maximum(a @ b + each[:, None] + residual, 0)
         assert (gemm(a, b, c, row_bias=each, residual=residual) == expected).all()
-        assert len(checked) == (1 if reached else 1 + count)
+        assert len(checked) == (1 if reached else count)
         there = {name: cl_array.to_device(gemm.queue, x) for name, x in {"a": a, "b": b, "row_bias": each}.items()}
         there["residual"] = cl_array.to_device(gemm.queue, residual.copy())
         result = gemm(there.pop("a"), there.pop("b"), **there)
         assert (result.get() == expected).all()
-        checked[:] = checked[: 1 if reached else 1 + count]
+        checked[:] = checked[: 1 if reached else count]
     with pytest.raises(SpecError, match="c overlaps row_bias in memory"):
         gemm(a, b, c, row_bias=c[0, :M], residual=residual)
     with pytest.raises(SpecError, match="residual is missing"):
@@ -156,7 +233,7 @@ def test_threads(gemm: CompiledKernel, rng: np.random.Generator) -> None:
 
 def test_memory_between_kernels(device: DeviceInfo, rng: np.random.Generator) -> None:
     """As much as the largest product needs, once; and none when it is released."""
-    schedule = Schedule((1, 1), (1, 1), split=3)
+    schedule = Schedule.of(tile=(1, 1), group=(1, 1), split_k=3)
     source = driver.emit(GemmSpec(), schedule, target=target_of(device.handle))
     gemm = CompiledKernel.from_source(source, device)
     b = whole(rng, 31, 6)
@@ -171,7 +248,7 @@ def test_memory_between_kernels(device: DeviceInfo, rng: np.random.Generator) ->
         scratch = gemm._scratch.get(gemm.queue, Scratch)
         assert [buffer.size for buffer in scratch.buffers.values()] == [3 * most * 6 * 4]
     gemm.release()
-    assert len(gemm._scratch) == len(gemm._prepared) == 0
+    assert len(gemm._scratch) == len(gemm._calls) == 0
     assert is_right(5)
 
 
@@ -182,7 +259,7 @@ def queue_of(event: cl.Event) -> cl.CommandQueue:
 def test_small_products_wake_no_thread(gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator) -> None:
     """They run in the thread that calls, where the device can; large ones don't, nor what the caller has queued."""
     within = within_calls(device.handle)
-    reached = host.way_of(device.handle) == "address"
+    reached = opencl_arrays.way_of(device.handle) == "address"
     a, b = whole(rng, M, K), whole(rng, K, N)
     for _ in range(2):
         c, event = gemm(a, b, return_event=True)
@@ -201,10 +278,10 @@ def test_a_single_work_item_wakes_no_thread(device: DeviceInfo, rng: np.random.G
     """No other could help with it; but Python stands still, so not for long."""
     if "vectors" not in target_of(device.handle).features:
         pytest.skip("vectors are for CPUs")
-    schedule = Schedule((6, 16), (1, 1), vector=8, sweep=(43, 43))
+    schedule = Schedule.of(tile=(6, 16), group=(1, 1), vector=8, macro_kernel=(43, 43))
     gemm = CompiledKernel.from_source(driver.emit(GemmSpec(), schedule, target=target_of(device.handle)), device)
     within = within_calls(device.handle)
-    reached = within is not None and host.way_of(device.handle) == "address"
+    reached = within is not None and opencl_arrays.way_of(device.handle) == "address"
     for size, stays in ((64, True), (128, False)):
         a = whole(rng, size, size)
         c, event = gemm(a, a, return_event=True)
@@ -232,3 +309,50 @@ def test_subnormal_numbers_are_the_same_within_a_call(gemm: CompiledKernel, rng:
     for _ in range(2):
         assert (gemm(a, b).view(np.int32) == gemm(a, b, queue=gemm.queue).view(np.int32)).all()
     assert (np.abs(gemm(a, b)) < np.finfo(np.float32).tiny).all()
+
+
+def test_threads_types_and_shapes_in_a_fresh_process(device: DeviceInfo) -> None:
+    """64 threads, three types, eight shapes: frames are shared, and arguments of one call must not reach another."""
+    script = f"""
+import threading
+import numpy as np
+import gemmgen
+wrong = []
+def work(number):
+    rng = np.random.default_rng(number)
+    for turn in range(15):
+        dtype = ("float32", "float64", "int32")[(number + turn) % 3]
+        m = 4 * (1 + (3 * number + turn) % 8)
+        a, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((m, 24), (24, 20)))
+        out = np.full((m, 20), -77, dtype)
+        factor = int(rng.integers(1, 4))
+        for c in (gemmgen.gemm(a, b, device={device.number}), gemmgen.gemm(a, b, out=out, device={device.number})):
+            if not np.array_equal(c, a @ b):
+                wrong.append((number, turn))
+        c = gemmgen.gemm(a, b, out, alpha=factor, beta=1, device={device.number})
+        if not np.array_equal(c, (factor + 1) * (a @ b)):
+            wrong.append((number, turn, factor))
+threads = [threading.Thread(target=work, args=(number,)) for number in range(64)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not wrong, wrong[:3]
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_many_calls_do_not_grow(gemm: CompiledKernel, rng: np.random.Generator) -> None:
+    a, b = whole(rng, M, K), whole(rng, K, N)
+    gemm(a, b)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    for _ in range(2_000):
+        gemm(a, b)
+    before = resident()
+    for _ in range(20_000):
+        gemm(a, b)
+    assert resident() - before < 2 << 20

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
-from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.presets import Preset
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 def compiled(name: str, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
     """The preset for this device. Raises: ScheduleError where the device lacks what it needs."""
-    return built(presets.load(name).schedule, device, spec)
+    return built(candidates.load(name).schedule, device, spec)
 
 
 def built(schedule: Schedule, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
@@ -53,7 +54,7 @@ def is_slow(name: str, device: DeviceInfo) -> bool:
     return name.startswith(SLOW.get(device.handle.platform.name, ()))
 
 
-def forms(preset: presets.Preset, device: DeviceInfo) -> Iterator[CompiledKernel]:
+def forms(preset: Preset, device: DeviceInfo) -> Iterator[CompiledKernel]:
     """What of a preset is run."""
     own = preset.schedule
     if not is_slow(own.name or "", device):
@@ -61,7 +62,7 @@ def forms(preset: presets.Preset, device: DeviceInfo) -> Iterator[CompiledKernel
         return
     yield unoptimised(own, device, preset.spec)
     if own.sub_group is not None:
-        few = replace(own, tile=(FEW_ROWS, own.tile[1]), run=(FEW_ROWS, own.run[1]), name=None)
+        few = own.but(tile=(FEW_ROWS, own.tile[1]), thread_vector=(FEW_ROWS, own.thread_vector[1]), name=None)
         yield built(few, device, preset.spec)
 
 
@@ -77,9 +78,9 @@ def needs(schedule: Schedule) -> frozenset[str]:
     return frozenset(feature for feature, needed in asked.items() if needed)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", candidates.names())
 def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     if not needs(preset.schedule) <= device.features:
         with pytest.raises(ScheduleError, match="but target"):
             compiled(name, device, preset.spec)
@@ -97,9 +98,9 @@ def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> No
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_layouts(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
     problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
-    schedule = presets.load(name).schedule
+    schedule = candidates.load(name).schedule
     if tile := SMALLER.get(name):
-        schedule = replace(schedule, tile=tile, run=tile, name=None)
+        schedule = schedule.but(tile=tile, thread_vector=tile, name=None)
     ran = 0
     for spec in list(layouts(GemmSpec()))[1 :: 3 if tile else 1]:
         try:
@@ -130,8 +131,8 @@ def test_transpose(block: int, device: DeviceInfo, rng: np.random.Generator) -> 
 @pytest.mark.parametrize("name", ["naive", "L3_SIMD_16x2_4x8", "smem_8x8_double"])
 def test_parts_of_k(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
     """Two kernels with memory between them; more parts than K has steps, too."""
-    preset = presets.load(name)
-    schedule, target = replace(preset.schedule, split=3, raster=2, name=None), target_of(device.handle)
+    preset = candidates.load(name)
+    schedule, target = preset.schedule.but(split_k=3, threadblock_swizzle=2, name=None), target_of(device.handle)
     if not needs(preset.schedule) <= device.features:
         assert "no sub-groups" in driver.refusals(preset.spec, schedule, target=target)[0]
         return

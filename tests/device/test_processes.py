@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.runtime import cache, waiting
-from gemmgen.runtime.devices import DeviceInfo
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from tests.device.naive import DEVICES
 
 PROCESSES = 20

@@ -24,13 +24,13 @@ from tests.support.opencl import compiled
 from tests.support.problems import Matrix
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 A = "(a - a_shift) * a_scale * a_scale_k + a_shift_k * a_factor + 0.1 * row - 0.2 * k"
 B = "b_factor * (b - b_shift_k) * b_scale / (1 + exp(-abs(b))) + b_scale_k - b_shift + 0.1 * col"
 BOTH = GemmSpec(prologue_a=A, prologue_b=B, b_dtype=I8, epilogue=("bias",))
-STAGED = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(1, 4), run=(1, 4), group=(8, 8), name=None)
-PACKED = replace(STAGED, a=replace(STAGED.a, packed=True), b=replace(STAGED.b, packed=True))
+STAGED = presets.load("lds_8x8_16x16_k8").schedule.but(tile=(1, 4), thread_vector=(1, 4), group=(8, 8), name=None)
+PACKED = STAGED.but(a=replace(STAGED.a, prepacked=True), b=replace(STAGED.b, prepacked=True))
 SIZES = [(1, 1, 1), (37, 22, 11)]
 
 
@@ -42,7 +42,7 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("schedule", [STAGED, replace(PACKED, split=2)], ids=["staged", "packed"])
+@pytest.mark.parametrize("schedule", [STAGED, PACKED.but(split_k=2)], ids=["staged", "packed"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
     check(compiled(BOTH, schedule, device), BOTH, rng)
 

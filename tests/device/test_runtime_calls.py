@@ -13,11 +13,10 @@ import pyopencl.array as cl_array
 import pytest
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
-from gemmgen.runtime import host
-from gemmgen.runtime.devices import DeviceInfo
-from gemmgen.runtime.host import HostStage
+from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
-from gemmgen.runtime.queues import own_context, own_queue
+from gemmgen.runtime.opencl_arrays import HostStage
+from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue
 from gemmgen.runtime.views import View
 from gemmgen.spec import Order
 from tests.device.naive import ALL, DEVICES, id_of, naive, turn, with_entry
@@ -31,7 +30,7 @@ WAYS = [
     pytest.param(device, way, id=f"{way or 'as_it_is'}-{id_of(device)}")
     for device in ALL
     for way in (None, "buffer", "copy")
-    if way != host.way_of(device.handle)
+    if way != opencl_arrays.way_of(device.handle)
 ]
 
 
@@ -46,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param is not None:
-        monkeypatch.setattr(host, "way_of", lambda device: request.param)
+        monkeypatch.setattr(opencl_arrays, "way_of", lambda device: request.param)
 
 
 def random(rng: np.random.Generator, rows: int, cols: int, order: str = "row", pad: int = 0) -> F:
@@ -284,7 +283,7 @@ def test_memory_is_given_back_on_errors(device: DeviceInfo, monkeypatch: pytest.
     x = np.zeros((4, 4), np.float32)
     with pytest.raises(DeviceError, match="out of memory"):
         gemm(x, x.copy())
-    assert len(kept) == (1 if host.way_of(device.handle) == "address" else 3)
+    assert len(kept) == (1 if opencl_arrays.way_of(device.handle) == "address" else 3)
     for memory in kept:
         with pytest.raises(cl.LogicError):
             memory.release()  # it has been released

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import GemmSpec, Schedule, ScheduleError, SpecError, driver, presets
+from gemmgen import GemmSpec, Schedule, ScheduleError, SpecError, candidates, driver
 from gemmgen.errors import UserError
 from gemmgen.module import render_module
 from gemmgen.runtime import icd
-from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from gemmgen.source import Source
 from tests.device.naive import DEVICES
 
@@ -64,7 +64,7 @@ def runs_on(source: Source, device: DeviceInfo) -> bool:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_module_of_its_own(device: DeviceInfo, name: str, tmp_path: Path) -> None:
-    p = presets.load(name)
+    p = candidates.load(name)
     source = driver.emit(p.spec, p.schedule)
     if not runs_on(source, device):
         return
@@ -80,7 +80,7 @@ def test_module_of_its_own(device: DeviceInfo, name: str, tmp_path: Path) -> Non
 @pytest.mark.skipif(icd.intel_cpu_library() is None, reason="Intel's CPU runtime is not installed")
 @pytest.mark.parametrize("code", ["gemm(x, x).sum()", "cl_array.empty(gemm_module.default_queue(), 16, 'f').size"])
 def test_a_module_finds_the_runtime_that_pip_brings(code: str, tmp_path: Path) -> None:
-    preset = presets.load("L3_SIMD_32x2_1x8")
+    preset = candidates.load("L3_SIMD_32x2_1x8")
     tmp_path.joinpath("gemm_module.py").write_text(
         render_module(driver.emit(preset.spec, replace(preset.schedule, name="gemm")))
     )
@@ -111,7 +111,7 @@ def test_a_module_without_a_device_names_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_compile_a_preset(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
-    p = presets.load(name)
+    p = candidates.load(name)
     if not runs_on(driver.emit(p.spec, p.schedule), device):
         return
     gemm = gemmgen.compile(None, name, device=device.number)

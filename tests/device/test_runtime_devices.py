@@ -13,12 +13,11 @@ import pytest
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import icd
-from gemmgen.runtime.devices import DeviceInfo, devices, info_of, pick, raw_info, target_of
-from gemmgen.runtime.devices import _probed_sub_group_size as probed_sub_group_size
-from gemmgen.runtime.queues import own_queue, resolve
+from gemmgen.runtime.opencl_devices import DeviceInfo, devices, info_of, own_queue, pick, raw_info, resolve, target_of
+from gemmgen.runtime.opencl_devices import _probed_sub_group_size as probed_sub_group_size
 from tests.device.naive import DEVICES
 
-LIST = "from gemmgen.runtime.devices import devices; print(*[d.platform for d in devices()], sep='\\n')"
+LIST = "from gemmgen.runtime.opencl_devices import devices; print(*[d.platform for d in devices()], sep='\\n')"
 
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -171,7 +170,7 @@ for use in (lambda: gemmgen.compile(), lambda: gemmgen.devices(), lambda: gemmge
 
 
 def test_every_error_of_a_device_is_one_of_ours() -> None:
-    from gemmgen.runtime.programs import translated
+    from gemmgen.runtime.opencl_driver import translated
 
     with pytest.raises(DeviceError, match="INVALID_VALUE"), translated():
         raise cl.LogicError(cl._cl._ErrorRecord("", cl.status_code.INVALID_VALUE, "clAnything"))

@@ -14,8 +14,8 @@ from gemmgen import driver, presets
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import TARGETS
 from gemmgen.module import render_module
-from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES

@@ -14,12 +14,12 @@ import pytest
 import gemmgen
 from gemmgen import driver
 from gemmgen.errors import DeviceError
-from gemmgen.ir.dtypes import F64
+from gemmgen.ir.dtypes import F32, F64
 from gemmgen.ir.target import CPU_FEATURES
-from gemmgen.methods import slug
+from gemmgen.methods import kernel_name
 from gemmgen.runtime import limits
-from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.programs import workspace_bytes
+from gemmgen.runtime.opencl_build import workspace_bytes
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
@@ -31,8 +31,15 @@ from tests.support.problems import Problem
 SIZES = ((3, 200, 70), (67, 70, 1000), (6, 64, 17000), (67, 3, 1003))
 #: A turned copy of which a sweep has one panel: with panels inside its lines it ends the process by a fault in Intel's
 #: compiler.
-ONE_PANEL = Schedule(
-    (4, 3), (1, 1), vector=16, along_k=True, sweep=(64, 1), k_block=512, b=Operand(memory="private"), name="one_panel"
+ONE_PANEL = Schedule.of(
+    tile=(4, 3),
+    group=(1, 1),
+    vector=16,
+    dot_product=True,
+    macro_kernel=(64, 1),
+    kc=512,
+    b=Operand(memory="private"),
+    name="one_panel",
 )
 
 
@@ -46,7 +53,7 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
         gemm = gemmgen.compile(GemmSpec(m=m, n=n, k=k), device=device)
         chosen = choose_sweep(GemmSpec(m=m, n=n, k=k), None, target)
         assert chosen is not None
-        assert gemm.source.name == slug(chosen)
+        assert gemm.source.name == kernel_name(chosen, [F32])
         problem = Problem.random(rng, m, n, k, 1.5, -0.5)
         problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=1.5, beta=-0.5))
     if target.vector_bytes == 64:
@@ -90,14 +97,14 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
 
 SMALL_STACK = """
 import numpy as np, gemmgen
-from gemmgen.runtime.devices import devices, target_of
+from gemmgen.runtime.opencl_devices import devices, target_of
 for device in devices():
     target = target_of(device.handle)
     assert device.type != "cpu" or target.private_bytes <= 1 << 19, target.private_bytes
 gemm = gemmgen.compile(gemmgen.GemmSpec(b_order="col"), device=device)
 a, b = np.ones((40, 900), np.float32), np.ones((300, 900), np.float32)
 assert (gemm(a, b.T) == 900).all()
-print(gemm.source.name)
+print(gemm.source.text)
 """
 
 
@@ -110,7 +117,8 @@ def test_private_arrays_fit_a_small_stack() -> None:
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr[-1000:]
-    assert "private" in found.stdout
+    head = " ".join(found.stdout.split("\n\n", 1)[0].replace("//", "").split())
+    assert "to private memory" in head, head
 
 
 def test_a_process_that_may_not_use_all_processors(tmp_path: Path) -> None:
@@ -134,7 +142,7 @@ def test_a_process_that_may_not_use_all_processors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_memory_between_kernels_that_no_buffer_can_have(device: DeviceInfo) -> None:
-    source = driver.emit(GemmSpec(dtype=F64), Schedule((1, 1), (1, 1), split=1024))
+    source = driver.emit(GemmSpec(dtype=F64), Schedule.of(tile=(1, 1), group=(1, 1), split_k=1024))
     side = int((device.handle.max_mem_alloc_size / 8192) ** 0.5) + 64
     if 1024 * side * side >= 2**31:
         pytest.skip("the device's buffers are larger than 32-bit indices reach")

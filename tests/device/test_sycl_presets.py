@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
 def compiled(name: str, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKernel:
-    return built(presets.load(name).schedule, device, spec)
+    return built(candidates.load(name).schedule, device, spec)
 
 
 def built(schedule: Schedule, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKernel:
@@ -38,7 +38,7 @@ def built(schedule: Schedule, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKer
 
 @pytest.mark.parametrize("name", sycl.names())
 def test_any_size(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
-    gemm = compiled(name, device, presets.load(name).spec)
+    gemm = compiled(name, device, candidates.load(name).spec)
     for size in SIZES:
         for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
             problem = Problem.random(rng, *size, alpha, beta)
@@ -51,9 +51,9 @@ def test_any_size(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_layouts(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
-    schedule = presets.load(name).schedule
+    schedule = candidates.load(name).schedule
     if tile := SMALLER.get(name):
-        schedule = replace(schedule, tile=tile, run=tile, name=None)
+        schedule = schedule.but(tile=tile, thread_vector=tile, name=None)
     ran = 0
     for spec in list(layouts(GemmSpec()))[1 :: 3 if tile else 1]:
         try:
@@ -70,7 +70,7 @@ def test_layouts(name: str, device: SyclDeviceInfo, rng: np.random.Generator) ->
 @pytest.mark.parametrize("name", ["naive", "sg16_block_16x2", "smem_8x8"])
 def test_from_usm_and_by_copies(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     """The three ways to memory give the same bits, and touch nothing around C."""
-    spec = presets.load(name).spec
+    spec = candidates.load(name).spec
     in_place = compiled(name, device, spec)
     copying = compiled(name, replace(device, system=False), spec)
     for size in SIZES:

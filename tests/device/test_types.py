@@ -17,11 +17,11 @@ from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.methods import defaults
-from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
-from gemmgen.schedule import Operand
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES, devices_that
@@ -47,7 +47,7 @@ SPECS = [GemmSpec(dtype=dtype, c_dtype=result) for dtype, result in PAIRS]
 SCHEDULES = {
     "naive": defaults("naive", (1, 1), (4, 4)),
     "simd": defaults("simd", (2, 1), (1, 8), 8),
-    "slm": replace(defaults("slm", (4, 4), (4, 4), 4), b=Operand("local", 4), stages=2, c_width=4),
+    "slm": defaults("slm", (4, 4), (4, 4), 4).but(b=Operand("local", 4), stages=2, c_width=4),
 }
 
 
@@ -118,7 +118,7 @@ def test_a_device_without_doubles_is_told_before_it_compiles(
 ) -> None:
     """No device here lacks them, so that one is described as if it did."""
     source = driver.emit(GemmSpec(dtype=F64), SCHEDULES["naive"])
-    monkeypatch.setattr("gemmgen.runtime.programs.features_of", lambda _: device.features - {"fp64"})
+    monkeypatch.setattr("gemmgen.runtime.opencl_build.features_of", lambda _: device.features - {"fp64"})
     with pytest.raises(DeviceError, match=r"needs fp64 \(arithmetic in float64\), which .* lacks"):
         CompiledKernel.from_source(source, device)
 
@@ -174,7 +174,7 @@ def test_matrix_instructions(spec: GemmSpec, lanes: int, device: DeviceInfo, rng
     """By the software that stands in for them: no device here has any."""
     schedule = defaults("dpas", (8, 2), (1, lanes), (lanes // 8) * (32 // spec.dtype.size), lanes)
     # The build option for this is Intel's GPUs' own: this device would refuse it.
-    schedule = replace(schedule, large_registers=lanes == 16)
+    schedule = schedule.but(large_grf=lanes == 16)
     if "intel_sub_groups" not in device.features:
         with pytest.raises(ScheduleError, match="intel_sub_groups, sub_groups: use target intel"):
             driver.emit(spec, schedule, target=target_of(device.handle))
@@ -183,6 +183,23 @@ def test_matrix_instructions(spec: GemmSpec, lanes: int, device: DeviceInfo, rng
     for size in ((33, 17, 9), (70, 45, 70)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
         problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("spec", [SPECS[i] for i in (2, 4, 5)], ids=label)
+def test_matrix_instructions_on_2d_block_reads(spec: GemmSpec, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By software, too: reads of whole lines, and where they lie as the hardware does not take them."""
+    schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=64, atom="dpas", block_2d=True, prefetch_distance=1)
+    spec = replace(spec, b_order="col" if spec.dtype == BF16 else "row")
+    if "intel_sub_groups" not in device.features:
+        with pytest.raises(ScheduleError, match="intel_sub_groups, sub_groups: use target xe_hpc"):
+            driver.emit(spec, schedule, target=target_of(device.handle))
+        return
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 80, 128), (17, 65, 99)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        of_b = np.asfortranarray(problem.b) if spec.b_order == "col" else problem.b
+        problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=3))
 
 
 CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
@@ -208,7 +225,7 @@ def test_nvcc_takes_them_without_warnings_or_spills(
     slm = SCHEDULES["slm"]
     a, b = replace(slm.a, async_copy=True, transposed=True, width=4), replace(slm.b, async_copy=True)
     file = tmp_path / "both.cu"
-    both = (replace(slm, name="plain"), replace(slm, name="asynchronous", a=a, b=b))
+    both = (replace(slm, name="plain"), slm.but(name="asynchronous", a=a, b=b))
     texts = [driver.emit(spec, schedule, "cuda").text for schedule in both]
     assert "cp.async" in texts[1]
     flags = ["-std=c++17", "-O3", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]

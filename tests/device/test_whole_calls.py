@@ -11,8 +11,8 @@ import pytest
 import gemmgen
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
-from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support.sycl import why_no_device

@@ -12,8 +12,8 @@ import gemmgen
 from gemmgen import GemmSpec, presets
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F16, I8
-from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from tests.device.naive import devices_that
 
 Array = NDArray[np.generic]

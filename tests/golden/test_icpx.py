@@ -6,11 +6,14 @@ The CI's job with icpx runs these: the compiler is in Intel's own repository alo
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
+from gemmgen.ir.dtypes import BF16
+from gemmgen.project import project_files
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support import skips, sycl
@@ -50,3 +53,15 @@ def test_a_program_passes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [8, 16, 32])
 def test_a_transpose_passes(block: int, tmp_path: Path) -> None:
     builds_and_passes(driver.emit_transpose(GemmSpec(), block, "sycl", form="main"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [("smem_8x8", GemmSpec()), ("smem_8x8_double_packed", GemmSpec(batched=True)), ("naive", GemmSpec(dtype=BF16))],
+)
+def test_a_project_is_right(name: str, spec: GemmSpec, tmp_path: Path) -> None:
+    files = project_files(spec, replace(presets.load(name).schedule, name=name), "sycl")
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    icpx(tmp_path / "main.cpp", "-o", tmp_path / name)
+    assert "right, bit for bit" in sycl.run([str(tmp_path / name), "131", "75", "37"])

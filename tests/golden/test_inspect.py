@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from gemmgen.errors import ToolError
-from gemmgen.inspect import tools
+from gemmgen.inspect import toolchain
 from gemmgen.inspect.code import Kind
 from gemmgen.inspect.machine import machines
 from gemmgen.inspect.show import listing
-from gemmgen.inspect.toolchains import Language
+from gemmgen.inspect.toolchain import Language
 from gemmgen.tools import find
 from tests.support import sycl
 from tests.support.cli import gemmgen, printed, refused
 from tests.support.inspect import compiled, reported
 
 #: Vendor -> the tools that its tests need.
-TOOLS = {"intel": ("ocloc", "iga64"), "nvidia": ("nvcc", "nvdisasm"), "amd": ("clang",)}
+TOOLS = {"intel": ("ocloc", "ocloc-legacy", "iga64"), "nvidia": ("nvcc", "nvdisasm"), "amd": ("clang",)}
 Needs = Callable[[str], str]
 
 #: A loop that a person counts in a moment: 16 multiply-adds of one load each.
@@ -217,7 +217,7 @@ def test_a_built_in_that_the_device_lacks(needs: Callable[[str], None]) -> None:
 def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolError, match="apt-get install intel-opencl-icd"):
-        find("ocloc")
+        find("ocloc-legacy")
 
 
 def test_a_program_that_can_not_be_run(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_program_that_can_not_be_run(tmp_path: Path) -> None:
     program.write_text("no program")
     program.chmod(0o755)
     with pytest.raises(ToolError, match="can't be run"):
-        tools.run([str(program)], tmp_path)
+        toolchain.run([str(program)], tmp_path)
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -384,9 +384,9 @@ def test_an_answer_is_kept_by_content(tmp_path: Path) -> None:
         return {"text": "é"}
 
     key = str(tmp_path)
-    assert tools.kept((), (key,), make) == tools.kept((), (key,), make) == {"text": "é"}
+    assert toolchain.cached((), (key,), make) == toolchain.cached((), (key,), make) == {"text": "é"}
     assert len(made) == 1
-    tools.kept((), (key, "other"), make)
+    toolchain.cached((), (key, "other"), make)
     assert len(made) == 2
 
 

@@ -6,21 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver, presets
 from gemmgen.backends import backend as find_backend
 from gemmgen.ir.show import show
 from gemmgen.ir.target import TARGETS
 from tests.support.golden import Golden
 
 
-def expressible(backend: str) -> tuple[str, ...]:
+def expressible(backend: str, names: Iterable[str] = presets.names()) -> tuple[str, ...]:
     """The presets that a backend's default target can take, and use well; goldens of others would be orphans."""
-    loaded = [presets.load(name) for name in presets.names()]
+    loaded = [candidates.load(name) for name in names]
     unfit = find_backend(backend).unfit
     fit = (p for p in loaded if unfit(p.schedule.all_work_items) is None)
     return tuple(p.name for p in fit if not driver.refusals(p.spec, p.schedule, backend))
@@ -28,19 +28,21 @@ def expressible(backend: str) -> tuple[str, ...]:
 
 NAMES = expressible("opencl")
 CUDA_NAMES = expressible("cuda")
+#: Those that no file is kept of; they are compiled as well.
+UNLISTED, CUDA_UNLISTED = (expressible(backend, presets.unlisted()) for backend in ("opencl", "cuda"))
 #: One each of: shuffles from buffers, a ring in local memory, block reads from images.
 SHOWN = ("L3_SIMD_32x2_1x8", "smem_8x8_double", "block_read_32x1_1x8")
 
 #: clang's full OpenCL header declares the sub-group built-ins of Intel and Khronos; its built-in table lacks Intel's.
 CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
-STRICT = ("-Wall", "-Wextra", "-Werror")
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 DIGEST = """
 import hashlib
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 digest = hashlib.sha256()
-for name in presets.names()[::3]:
-    preset = presets.load(name)
+for name in candidates.names()[::3]:
+    preset = candidates.load(name)
     for backend in ("opencl", "cuda", "sycl"):
         if not driver.refusals(preset.spec, preset.schedule, backend):
             digest.update(driver.emit(preset.spec, preset.schedule, backend).text.encode())
@@ -49,7 +51,7 @@ print(digest.hexdigest())
 
 
 def emit(name: str, backend: str = "opencl") -> str:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     return driver.emit(preset.spec, preset.schedule, backend).text
 
 
@@ -87,20 +89,23 @@ NVCC = ("-std=c++17", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-W
 
 
 def target_of(name: str) -> str:
-    """The architecture that a kept file names."""
-    preset = presets.load(name)
+    """The architecture that a file names."""
+    preset = candidates.load(name)
     return driver.default_target(preset.spec, preset.schedule, "cuda").name
 
 
-@pytest.mark.parametrize("arch", sorted({target_of(name) for name in CUDA_NAMES}))
+@pytest.mark.parametrize("arch", sorted({target_of(name) for name in (*CUDA_NAMES, *CUDA_UNLISTED)}))
 def test_nvcc_takes_them_without_warnings_or_spills(
     arch: str, root: Path, needs_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """All kept files of an architecture in one translation unit, where nothing that they define meets."""
-    names = [name for name in CUDA_NAMES if target_of(name) == arch]
+    """All files of an architecture in one translation unit, where nothing that they define meets."""
+    names = [name for name in (*CUDA_NAMES, *CUDA_UNLISTED) if target_of(name) == arch]
     folder = root / "generated" / "cuda"
     file = tmp_path / "all.cu"
-    file.write_text("".join(f'#include "{folder / name}.cu"\n' for name in names))
+    for name in set(names).intersection(CUDA_UNLISTED):
+        (tmp_path / f"{name}.cu").write_text(emit(name, "cuda"))
+    files = (f"{tmp_path if name in CUDA_UNLISTED else folder}/{name}.cu" for name in names)
+    file.write_text("".join(f'#include "{path}"\n' for path in files))
     report = nvcc(needs_tool("nvcc"), file, arch, tmp_path)
     spills = re.findall(r"(\d+) bytes spill stores", report)
     assert len(spills) >= len(names)
@@ -148,12 +153,13 @@ def test_no_orphaned_ir(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "has_matrices"), [*((name, True) for name in NAMES), *((n, False) for n in NAMES if n.startswith("dpas"))]
+    ("name", "has_matrices"),
+    [(name, with_them) for name in (*NAMES, *UNLISTED) for with_them in (True, False)[: 1 + name.startswith("dpas")]],
 )
 def test_compiles_without_warnings(
     name: str, has_matrices: bool, needs_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, "opencl")
     file = tmp_path / f"{name}.cl"
     file.write_text(source.text)
@@ -173,8 +179,8 @@ def _ir_file(root: Path, name: str, stop_after: str) -> Path:
 def test_head_comment_says_what_the_schedule_does() -> None:
     """Loads are named as they are emitted, not as they were asked for."""
     text = emit("async_8x8_16x16", "cuda")
-    assert "// A          global memory, asynchronous copies of single elements, to shared memory," in text
-    assert "// B          global memory, asynchronous copies of 4 elements, to shared memory" in text
+    assert "// A          global memory, cp.async of single elements, 3 stages in shared memory, transposed," in text
+    assert "// B          global memory, cp.async of 4 elements, 3 stages in shared memory" in text
     head = text.split("#ifndef")[0]
-    assert all(part in head for part in ("warps of 4x8 threads", "last step", "backwards"))
+    assert all(part in head for part in ("warps of 4x8 threads", "double-buffered across tiles", "serpentine order"))
     assert "loads of 4 elements" in emit("register_8x8_4x4", "cuda").split("#ifndef")[0]

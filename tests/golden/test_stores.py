@@ -1,4 +1,4 @@
-"""Stores by boxes of a C whose lines are columns of the sums: emitted files, compiled with warnings as errors."""
+"""Stores by TMA from a C whose lines are columns of the sums: emitted files, compiled with warnings as errors."""
 
 from __future__ import annotations
 

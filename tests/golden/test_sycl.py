@@ -16,7 +16,7 @@ from tests.support.docs import blocks
 from tests.support.golden import Golden
 from tests.support.sycl import ENDINGS
 
-NAMES = sycl.names()
+NAMES = sycl.shipped()
 #: The one whose self-checking program is kept to be read.
 PROGRAM = "register_8x8_4x4"
 CASES = [(name, form) for name in NAMES for form in ENDINGS]
@@ -138,7 +138,9 @@ def test_images_name_the_buffer_schedule() -> None:
 
 
 def test_a_form_of_another_backend() -> None:
-    with pytest.raises(ScheduleError, match="form 'main' means nothing to backend opencl: leave it out"):
+    with pytest.raises(ScheduleError, match="form 'main' means nothing to backend cuda: leave it out"):
+        driver.emit(GemmSpec(), presets.load("naive").schedule, "cuda", form="main")
+    with pytest.raises(ScheduleError, match="form 'main' means nothing to backend opencl: use one of kernel, header"):
         driver.emit_transpose(GemmSpec(), form="main")
     with pytest.raises(ScheduleError, match="use one of header, kernel, main"):
         driver.emit_transpose(GemmSpec(), backend="sycl", form="header-only")

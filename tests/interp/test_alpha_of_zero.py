@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.oracle import wide
@@ -37,7 +37,7 @@ WAYS = {
 
 
 def program(name: str, backend: str) -> tuple[GemmSpec, Program]:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(preset.spec, k=13)
     target = driver.default_target(spec, preset.schedule, backend)
     return spec, driver.lower_program(spec, preset.schedule, target)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import LoweringError, ScheduleError
-from gemmgen.ir.fault import KernelFault
+from gemmgen.errors import KernelFault, LoweringError, ScheduleError
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier
 from gemmgen.ir.stmt import Body, Stmt
+from gemmgen.ir.synchronization import AsyncGroup, Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Schedule
@@ -28,7 +27,7 @@ def ring(stages: int, asynchronous: bool = True, **changes: object) -> Schedule:
     """smem_8x8_reg_double with a ring of tiles."""
     base = presets.load("smem_8x8_reg_double").schedule
     a, b = replace(base.a, async_copy=asynchronous), replace(base.b, async_copy=asynchronous)
-    return replace(base, name=None, stages=stages, a=a, b=b, **changes)  # type: ignore[arg-type]
+    return base.but(name=None, stages=stages, a=a, b=b, **changes)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, pad: int = 4) -> None:
@@ -47,24 +46,24 @@ def test_rings_of_asynchronous_copies(stages: int, pad: int, rng: np.random.Gene
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize(("asynchronous", "prefetch"), [(True, False), (False, False), (False, True)])
 def test_operands_read_across_tiles(stages: int, asynchronous: bool, prefetch: bool, rng: np.random.Generator) -> None:
-    check(GemmSpec(), ring(stages, asynchronous, prefetch=prefetch, across=True, snake=True), rng)
+    check(GemmSpec(), ring(stages, asynchronous, prefetch=prefetch, across_tiles=True, serpentine=True), rng)
 
 
 @pytest.mark.parametrize("spec", list(layouts(GemmSpec())))
 def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
-    check(spec, ring(3, across=True), rng, 5)
+    check(spec, ring(3, across_tiles=True), rng, 5)
 
 
 @pytest.mark.parametrize("warp", [(4, 8), (8, 4), (2, 16), (16, 2)])
 def test_lanes_of_a_warp(warp: tuple[int, int], rng: np.random.Generator) -> None:
-    check(GemmSpec(), ring(2, warp=warp), rng)
+    check(GemmSpec(), ring(2, lane_arrangement=warp), rng)
 
 
 def test_folded_sizes(rng: np.random.Generator) -> None:
     for m, n, k in ((140, 132, 44), (64, 64, 8), (64, 64, 16)):
         spec = GemmSpec(m=m, n=n, k=k)
         problem = Problem.random(rng, m, n, k)
-        problem.check(interpret(driver.lower_program(spec, ring(3, across=True), SM_80), spec, problem))
+        problem.check(interpret(driver.lower_program(spec, ring(3, across_tiles=True), SM_80), spec, problem))
 
 
 def without(kernel: Kernel, gone: Callable[[Stmt], bool]) -> Kernel:
@@ -111,11 +110,11 @@ def test_a_slot_too_few_is_caught(rng: np.random.Generator) -> None:
     ("schedule", "message"),
     [
         (ring(3, prefetch=True), "prefetch keeps the next tile in registers"),
-        (ring(1, across=True), "stages = 1: use 2 or more"),
-        (ring(2, across=True, register_stages=1), "register_stages = 1: use 2"),
-        (ring(2, warp=(4, 4)), "warp 4x4 has 16 lanes, not 32"),
-        (ring(2, warp=(32, 1)), "does not divide the group's 16x16"),
-        (replace(ring(2), b=presets.load("smem_8x8").schedule.b), "set async_copy for both or for none"),
+        (ring(1, across_tiles=True), "stages = 1: use 2 or more"),
+        (ring(2, across_tiles=True, register_stages=1), "register_stages = 1: use 2"),
+        (ring(2, lane_arrangement=(4, 4)), "lane_arrangement 4x4 has 16 lanes, not 32"),
+        (ring(2, lane_arrangement=(32, 1)), "does not divide the group's 16x16"),
+        (ring(2).but(b=presets.load("smem_8x8").schedule.b), "set async_copy for both or for none"),
     ],
 )
 def test_refusals(schedule: Schedule, message: str) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.ir.run_program import run_program
-from gemmgen.ir.stmt import Advance
+from gemmgen.ir.stmt import PointerIncrement
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import evaluate
 from gemmgen.options import read_document
+from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, stored
 
@@ -47,10 +47,10 @@ def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gap", [0, 5])
 def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(BATCHED, a_order="col") if gap and "SIMD" not in name else BATCHED
     program = driver.lower_program(
-        spec, replace(preset.schedule, split=min(3, preset.schedule.split)), TARGETS[NAMES[name]]
+        spec, preset.schedule.but(split_k=min(3, preset.schedule.split_k)), TARGETS[NAMES[name]]
     )
     m, n, k, pad = 37, 21, 19, 3
     problems = [Problem.random(rng, m, n, k, 1.5, -0.5) for _ in range(3)]
@@ -76,8 +76,8 @@ def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> N
 @pytest.mark.parametrize("name", NAMES)
 def test_products_whose_addresses_are_given(name: str, rng: np.random.Generator) -> None:
     """In any order, with one B for two of them; the interpreter takes places in one array for addresses."""
-    preset = presets.load(name)
-    schedule = replace(preset.schedule, split=min(3, preset.schedule.split))
+    preset = candidates.load(name)
+    schedule = preset.schedule.but(split_k=min(3, preset.schedule.split_k))
     program = driver.lower_program(replace(BATCHED, listed=True), schedule, TARGETS[NAMES[name]])
     m, n, k, pad = 37, 21, 19, 3
     problems = [Problem.random(rng, m, n, k, 1.5, -0.5) for _ in range(3)]
@@ -103,21 +103,21 @@ def test_products_whose_addresses_are_given(name: str, rng: np.random.Generator)
 
 def test_addresses_are_those_of_the_language() -> None:
     listed = replace(BATCHED, listed=True)
-    cuda = driver.emit(listed, presets.load("naive").schedule, "cuda")
+    cuda = driver.emit(listed, candidates.load("naive").schedule, "cuda")
     assert "const float *const *__restrict__ a_list, int lda" in cuda.text
     assert "    float *__restrict__ c = c_list[batch];" in cuda.text
     assert "stride_" not in cuda.text
     said = "// Takes      a_list, b_list, c_list: batch_count addresses, of each product's A, B and C; a C is no"
     assert said in cuda.text
-    scaled = driver.emit(replace(listed, alpha=0.0, epilogue=("residual",)), presets.load("naive").schedule, "cuda")
+    scaled = driver.emit(replace(listed, alpha=0.0, epilogue=("residual",)), candidates.load("naive").schedule, "cuda")
     assert "// Takes      c_list: batch_count addresses, of each product's C; a C is no other" in scaled.text
     assert "// Epilogue   residual: acc + residual" in scaled.text
     assert "stored as C is; the next product's\n//                stride_r elements on, or 0" in scaled.text
     assert [a.name for a in cuda.entry_points[0].arguments if a.kind == "buffer"] == ["a_list", "b_list", "c_list"]
-    sycl = driver.emit(listed, presets.load("naive").schedule, "sycl").text
+    sycl = driver.emit(listed, candidates.load("naive").schedule, "sycl").text
     assert "    const float *__restrict b = b_list[batch];" in sycl
     with pytest.raises(ScheduleError, match="takes no arrays of addresses: let them lie a stride apart"):
-        driver.emit(listed, presets.load("naive").schedule)
+        driver.emit(listed, candidates.load("naive").schedule)
     with pytest.raises(SpecError, match="listed matrices are those of a batch: set batched"):
         GemmSpec(listed=True)
     assert read_document('tile = "2x2"\n[spec]\nbatched = true\nlisted = true', "here").spec.listed
@@ -126,7 +126,7 @@ def test_addresses_are_those_of_the_language() -> None:
 def test_nvcc_takes_arrays_of_addresses(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     for name in ("smem_8x8_double_packed", "mbarrier_8x8_2x16_split8"):
         file = tmp_path / f"{name}.cu"
-        file.write_text(driver.emit(replace(BATCHED, listed=True), presets.load(name).schedule, "cuda").text)
+        file.write_text(driver.emit(replace(BATCHED, listed=True), candidates.load(name).schedule, "cuda").text)
         flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]
         command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
         result = subprocess.run(command, capture_output=True, text=True)
@@ -136,7 +136,7 @@ def test_nvcc_takes_arrays_of_addresses(needs_tool: Callable[[str], str], tmp_pa
 
 def test_vectors_ask_for_the_stride_too() -> None:
     """A batch whose matrices begin between vectors must not be read by them, however its lines lie."""
-    schedule = presets.load("smem_8x8").schedule
+    schedule = candidates.load("smem_8x8").schedule
     text = driver.emit(BATCHED, schedule, "cuda").text
     assert "lda % 4 == 0 && stride_a % 4 == 0" in text
     promised = driver.emit(replace(BATCHED, ld_multiple=4), schedule, "cuda").text
@@ -145,12 +145,12 @@ def test_vectors_ask_for_the_stride_too() -> None:
 
 
 def test_matrices_move_once_and_in_64_bits() -> None:
-    kernel = driver.lower(BATCHED, presets.load("naive").schedule)
-    moved = [stmt for stmt in kernel.body if isinstance(stmt, Advance)]
+    kernel = driver.lower(BATCHED, candidates.load("naive").schedule)
+    moved = [stmt for stmt in kernel.body if isinstance(stmt, PointerIncrement)]
     assert [stmt.view.name for stmt in moved] == ["a", "b", "c"]
     assert {str(stmt.by.dtype) for stmt in moved} == {"int64"}
 
 
 def test_an_image_holds_no_batch() -> None:
     with pytest.raises(ScheduleError, match="an image holds one matrix, not a batch: use a preset that reads buffers"):
-        driver.emit(BATCHED, presets.load("block_read_32x1_1x8").schedule)
+        driver.emit(BATCHED, candidates.load("block_read_32x1_1x8").schedule)

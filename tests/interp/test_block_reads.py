@@ -8,26 +8,33 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import LoweringError, SpecError
+from gemmgen.errors import KernelFault, LoweringError, ScheduleError, SpecError
+from gemmgen.ir.affine import conjunction
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.interp import run
+from gemmgen.ir.dtypes import BF16, F16, I8, DType
+from gemmgen.ir.expr import Bin, Const, Select, Var, all_of, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, For, If, Move, Stmt, Store
+from gemmgen.ir.stmt import Body, For, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.options import build_schedule
-from gemmgen.passes.unswitch import unswitch
+from gemmgen.passes.guard import unswitch
+from gemmgen.positions import K_MAIN
 from gemmgen.runtime.views import View, check_spans
 from gemmgen.schedule import Schedule
+from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, interpret
 
-SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", k_step=16)
+SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", block_k=16)
 #: B in parts of a step.
-PARTS = build_schedule("simd", tile="4x2", group="2x8", k_step=16, sets=["b_step=8"])
+PARTS = build_schedule("simd", tile="4x2", group="2x8", block_k=16, sets=["b_sub_step=8"])
+#: Rows of A for two reads.
+TALL = build_schedule("simd", tile="16x2", group="1x8", block_k=8)
 #: Block reads of B only: their guard stands in the main loop, which is written twice.
-ONE = build_schedule("slm", tile="4x2", group="2x8", sub_group=8, sets=["run=4x1", "b.block=true", "b.width=2"])
+ONE = build_schedule(
+    "slm", tile="4x2", group="2x8", sub_group=8, sets=["thread_vector=4x1", "b.block_read=true", "b.width=2"]
+)
 
 
 def multiply(kernel: Kernel, m: int, n: int, k: int) -> None:
@@ -52,7 +59,7 @@ def test_products(schedule: Schedule, size: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(("multiple_of", "order"), [((1, 1, 16), "row"), ((4, 1, 16), "col"), ((1, 16, 1), "col")])
 def test_products_where_something_is_promised(multiple_of: tuple[int, int, int], order: Order) -> None:
-    schedule = build_schedule("simd", tile="8x2", group="1x8", k_step=16, sets=["a.width=1", "b_step=8"])
+    schedule = build_schedule("simd", tile="8x2", group="1x8", block_k=16, sets=["a.width=1", "b_sub_step=8"])
     spec = GemmSpec(multiple_of=multiple_of, a_order=order)
     m, n, k = (-(-size // unit) * unit for size, unit in zip((13, 21, 47), multiple_of, strict=True))
     problem = Problem.random(np.random.default_rng(3), m, n, k, 1.0, 0.5)
@@ -65,27 +72,26 @@ def test_the_main_loop_has_no_guard_and_does_not_run_at_the_edge(schedule: Sched
     fast, rest = main_loops(kernel)
     assert not [s for s in walk(kernel.body) if isinstance(s, If) and fast in walk(s.then)]
     assert not [s for s in walk(fast.body) if isinstance(s, If)]
-    assert [s.atom.name for s in walk(fast.body) if isinstance(s, Move)] == ["block_read", "block_read"]
-    assert not [s for s in walk(rest.body) if isinstance(s, Move) and s.atom.name == "block_read"]
-    assert "const int k_main = col0 + 16 <= n ? k - k % 16 : 0;" in driver.emit(GemmSpec(), schedule).text
+    assert [s.atom.name for s in walk(fast.body) if isinstance(s, VectorCopy)] == ["block_read", "block_read"]
+    assert not [s for s in walk(rest.body) if isinstance(s, VectorCopy) and s.atom.name == "block_read"]
+    assert "const int k_main = col0 + BN <= n ? k - k % 16 : 0;" in driver.emit(GemmSpec(), schedule).text
 
 
 def test_a_main_loop_of_other_loads_stands_twice_and_once_without_a_guard() -> None:
     fast, *others = main_loops(driver.lower(GemmSpec(), ONE))
     assert not [s for s in walk(fast.body) if isinstance(s, If)]
-    assert [s for s in walk(fast.body) if isinstance(s, Move) and s.atom.name == "block_read"]
-    by_blocks = [[s for s in walk(x.body) if isinstance(s, Move) and s.atom.name == "block_read"] for x in others]
+    assert [s for s in walk(fast.body) if isinstance(s, VectorCopy) and s.atom.name == "block_read"]
+    by_blocks = [[s for s in walk(x.body) if isinstance(s, VectorCopy) and s.atom.name == "block_read"] for x in others]
     assert [] in by_blocks
 
 
 def test_parts_that_no_step_has_are_refused() -> None:
-    odd, none = build_schedule(tile="8x4", sets=["b_step=5"]), build_schedule("slm", sets=["b_step=4"])
+    odd = build_schedule(tile="8x4", sets=["b_sub_step=5"])
     assert driver.refusals(GemmSpec(), odd) == (
-        "b_step = 5 does not divide k_step = 32: use one of 1, 2, 4, 8, 16, 32",
+        "b_sub_step = 5 does not divide block_k = 32: use one of 1, 2, 4, 8, 16, 32",
     )
-    assert driver.refusals(GemmSpec(), none) == (
-        "b_step = 4 deals out B's block reads from a buffer, but there are none: use 0, or method simd",
-    )
+    with pytest.raises(ScheduleError, match="b_sub_step = 4 means nothing to mainloop SharedMemory: leave it out"):
+        build_schedule("slm", sets=["b_sub_step=4"])
 
 
 def test_there_is_no_rest_where_sizes_are_promised() -> None:
@@ -101,7 +107,7 @@ def test_what_single_work_items_load_keeps_its_guard() -> None:
 
 def test_no_address_arithmetic_in_the_loop_but_one_step_of_all_lanes() -> None:
     fast = main_loops(driver.lower(GemmSpec(), SCHEDULE))[0]
-    reads = [s for s in walk(fast.body) if isinstance(s, Move)]
+    reads = [s for s in walk(fast.body) if isinstance(s, VectorCopy)]
     assert all(read.byte_place is not None for read in reads)
     kept = [s for s in walk(fast.body) if isinstance(s, Store) and s.buffer.name.endswith("_at")]
     assert [s.buffer.name for s in kept] == ["b_at", "a_at"]
@@ -111,13 +117,15 @@ def test_no_address_arithmetic_in_the_loop_but_one_step_of_all_lanes() -> None:
 def test_many_addresses_along_rows_count_from_the_loops_variable() -> None:
     kernel = driver.lower(GemmSpec(), build_schedule("simd", tile="32x2"))
     fast = main_loops(kernel)[0]
-    reads = [s for s in walk(fast.body) if isinstance(s, Move)]
+    reads = [s for s in walk(fast.body) if isinstance(s, VectorCopy)]
     assert [(read.src.name, read.from_element) for read in reads] == [("b", None), ("a", Var("k0"))]
     assert {s.buffer.name for s in walk(fast.body) if isinstance(s, Store)} == {"b_at", "acc"}
     multiply(kernel, 33, 17, 40)
 
     def elsewhere(stmt: Stmt) -> Body:
-        return (replace(stmt, from_element=Const(16)),) if isinstance(stmt, Move) and stmt.from_element else (stmt,)
+        return (
+            (replace(stmt, from_element=Const(16)),) if isinstance(stmt, VectorCopy) and stmt.from_element else (stmt,)
+        )
 
     with pytest.raises(LoweringError, match="place in bytes"):
         multiply(replace(kernel, body=map_body(kernel.body, elsewhere)), 33, 17, 40)
@@ -157,3 +165,50 @@ def test_matrices_span_what_bytes_in_32_bits_reach() -> None:
     check_spans({"a": long, "c": long}, {"a": 2**29 + 1})
     with pytest.raises(SpecError, match=r"a spans 536870912 elements .* 536870911"):
         check_spans({"a": long, "c": long}, {"a": 2**29})
+
+
+# --- elements of less than a word -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", [SCHEDULE, PARTS, ONE], ids=["whole", "parts", "one"])
+@pytest.mark.parametrize("dtype", [BF16, F16, I8], ids=str)
+def test_narrow_elements(dtype: DType, schedule: Schedule, rng: np.random.Generator) -> None:
+    """In lines that begin on multiples of a word, and in others, which lanes read one by one."""
+    for order in ("row", "col"):
+        # Of a column-major A a read brings rows, of which a tile must have more.
+        schedule = TALL if order == "col" and schedule != ONE else schedule
+        spec = GemmSpec(dtype=dtype, a_order=order)
+        program = driver.lower_program(spec, schedule, TARGETS["intel"])
+        assert any(isinstance(s, VectorCopy) and s.atom.name == "block_read" for s in walk(program.main.body))
+        for pad, size in ((0, (8, 32, 32)), (3, (5, 17, 33)), (1, (9, 32, 15)), (4, (4, 16, 48))):
+            problem = Problem.of(rng, spec, *size, 2.0, -1.0)
+            problem.check(interpret(program, spec, problem, pad))
+
+
+def test_narrow_elements_between_words_are_found(rng: np.random.Generator) -> None:
+    """Where the question of where lines begin is left out."""
+    spec = GemmSpec(dtype=BF16)
+    program = driver.lower_program(spec, SCHEDULE, TARGETS["intel"])
+
+    def unasked(stmt: Stmt) -> Body:
+        match stmt:
+            case Let(var, Select(condition, whole, none)) if var == K_MAIN:
+                asked = [x for x in conjunction(condition) if not (isinstance(x, Bin) and x.op == "==")]
+                assert len(asked) < len([*conjunction(condition)])
+                return (Let(var, select(all_of(asked), whole, none)),)
+        return (stmt,)
+
+    broken = replace(program, kernels=(replace(program.main, body=map_body(program.main.body, unasked)),))
+    problem = Problem.of(rng, spec, 8, 33, 33, 1.0, 0.0)
+    with pytest.raises(KernelFault, match="1 past a multiple of 2"):
+        interpret(broken, spec, problem, 0)
+
+
+def test_narrow_elements_have_functions_of_their_own() -> None:
+    for dtype, kind, extension in ((BF16, "_us", "short"), (I8, "_uc", "char")):
+        text = driver.emit(GemmSpec(dtype=dtype), SCHEDULE).text
+        assert f"intel_sub_group_block_read{kind}2(" in text and f"cl_intel_subgroups_{extension} : enable" in text
+        assert "matrices that begin on multiples of 4 bytes" in text
+    assert "_us" not in driver.emit(GemmSpec(), SCHEDULE).text
+    # Whole lines of promised lengths need no question.
+    assert "ldb %" not in driver.emit(GemmSpec(dtype=BF16, ld_multiple=8), SCHEDULE).text

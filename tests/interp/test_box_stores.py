@@ -1,4 +1,4 @@
-"""C of warpgroups stored by boxes: any size and width, functions on elements; and one thing wrong each, which shows."""
+"""C of warpgroups stored by TMA: any size and width, functions on elements; and one thing wrong each, which shows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
-from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier, StoreGroup
-from gemmgen.ir.stmt import Body, BoxCopy, Comment, For, If, Move, Stmt
+from gemmgen.ir.operands import PUT_MATRICES, PUT_TURNED
+from gemmgen.ir.stmt import Body, Comment, For, If, Stmt, TmaCopy, VectorCopy
+from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body, walk
-from gemmgen.ir.warpgroup_matrix import PUT_MATRICES, PUT_TURNED
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -34,10 +34,10 @@ ORDERS = pytest.mark.parametrize("order", ["row", "col"])
 
 def small(**changes: object) -> Schedule:
     """64x128 of C a block, by one warpgroup: a warp stores two boxes by one slot."""
-    base = replace(
-        defaults("wgmma", (2, 32), (32, 4)), stages=2, raster=0, producers=32, registers=(0, 0), c_width=1, c_stages=1
+    base = defaults("wgmma", (2, 32), (32, 4)).but(
+        stages=2, threadblock_swizzle=0, producer_threads=32, setmaxnreg=(0, 0), c_width=1, epilogue_stages=1
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return base.but(**changes)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
@@ -51,11 +51,20 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: 
 @ORDERS
 @pytest.mark.parametrize(("dtype", "cols"), [(BF16, 32), (F32, 20)], ids=str)
 def test_any_size(dtype: DType, cols: int, order: Order, rng: np.random.Generator) -> None:
-    """Boxes that C cuts, along one axis and both, and boxes with nothing of it inside; nothing past it is touched. Of
+    """TMA tiles that C cuts, along one axis and both, and tiles outside C; nothing past C is touched. Of
     float32 the last box of a block's 80 columns has half a line, or all five have as many columns.
     """
     spec = replace(SPEC, c_dtype=dtype, c_order=order)
     check(spec, small(tile=(2, cols)), rng, (1, 1, 1), (63, 129, 70), (80, 65, 64))
+
+
+@pytest.mark.parametrize("changes", [{"tile": (2, 64)}, {"tile": (4, 32), "group": (32, 8)}], ids=str)
+def test_an_old_c_is_read_by_whole_sectors(changes: dict[str, object], rng: np.random.Generator) -> None:
+    """Lanes read four neighbours, and exchange two: inside of C, where it ends among them, and outside."""
+    check(SPEC, small(**changes), rng, (63, 251, 64), (64, 256, 32), (65, 70, 40))
+    kernel = driver.lower(SPEC, small(**changes), SM_90A)
+    reads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.src.name == "c"]
+    assert [read.width * read.src.dtype.size for read in reads] == [8]
 
 
 @ORDERS
@@ -63,19 +72,19 @@ def test_any_size(dtype: DType, cols: int, order: Order, rng: np.random.Generato
     "changes",
     [
         {"tile": (4, 16)},
-        {"group": (64, 4), "c_stages": 2},
-        {"tile": (2, 64), "c_stages": 3},
-        {"c_stages": 4},
-        {"tile": (4, 20), "c_stages": 3},
+        {"group": (64, 4), "epilogue_stages": 2},
+        {"tile": (2, 64), "epilogue_stages": 3},
+        {"epilogue_stages": 4},
+        {"tile": (4, 20), "epilogue_stages": 3},
         {"tile": (2, 12)},
-        {"tile": (2, 16), "group": (32, 8), "c_stages": 2},
+        {"tile": (2, 16), "group": (32, 8), "epilogue_stages": 2},
         {
             "tile": (4, 4),
             "group": (64, 8),
-            "producers": 128,
-            "registers": (96, 24),
+            "producer_threads": 128,
+            "setmaxnreg": (96, 24),
             "persistent": True,
-            "c_turns": True,
+            "ordered_epilogue": True,
         },
     ],
     ids=[
@@ -96,7 +105,7 @@ def test_slots_and_turns(changes: dict[str, object], order: Order, rng: np.rando
 def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
     """As those of an A in bytes do that is turned on its way to registers: one by one, in either order."""
     held = small(tile=(2, 16))
-    held = replace(held, atom="wgmma_s8", k_step=128, a=replace(held.a, memory="private"))
+    held = held.but(atom="wgmma_s8", block_k=128, a=replace(held.a, memory="private"))
     for order in ("row", "col"):
         spec = GemmSpec(dtype=I8, ld_multiple=16, a_order="col", b_order="col", c_order=order)
         problem = Problem.of(rng, spec, 70, 68, 130, -2, 3)
@@ -108,7 +117,9 @@ def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
 def test_operands_swapped(order_of_b: Order, order: Order, rng: np.random.Generator) -> None:
     """The sums of C^T: of a row-major C, which is that by columns, they are turned."""
     spec = replace(SPEC, b_order=order_of_b, c_order=order)
-    base = replace(defaults("wgmma", (4, 4), (4, 32)), stages=2, producers=32, registers=(0, 0), c_width=1, c_stages=1)
+    base = defaults("wgmma", (4, 4), (4, 32)).but(
+        stages=2, producer_threads=32, setmaxnreg=(0, 0), c_width=1, epilogue_stages=1
+    )
     check(spec, base, rng, (17, 140, 70), (33, 65, 64))
 
 
@@ -130,7 +141,7 @@ def test_slots_that_go_on_from_block_to_block(
 ) -> None:
     """By groups that compute one block after the other; copies for the next begin while C is stored."""
     spec = replace(SPEC, c_order=order)
-    kernel = driver.lower(spec, small(persistent=True, tile=(2, 64), c_width=1, c_stages=slots), SM_90A)
+    kernel = driver.lower(spec, small(persistent=True, tile=(2, 64), c_width=1, epilogue_stages=slots), SM_90A)
     problem = Problem.random(rng, 130, 200, 130, -2.0, 3.0, spec)
     problem.check(interpret(kernel, spec, problem, 8, resident=resident))
 
@@ -183,7 +194,7 @@ def in_loop(change: Callable[[Sequence[Stmt]], Sequence[Stmt]]) -> Callable[[Stm
     """The loop over boxes with other statements."""
 
     def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, For) and stmt.var.name == "box":
+        if isinstance(stmt, For) and stmt.var.name == "tma_tile":
             said = [s for s in stmt.body if not isinstance(s, Comment)]
             return (replace(stmt, body=tuple(change(said))),)
         return (stmt,)
@@ -217,7 +228,7 @@ def test_slots_written_to_while_a_store_reads_them() -> None:
 
 def test_slots_of_the_block_before() -> None:
     """As many slots as a block has boxes: it is the next block that needs the wait."""
-    kernel = driver.lower(WHOLE, small(persistent=True, c_width=1, c_stages=2), SM_90A)
+    kernel = driver.lower(WHOLE, small(persistent=True, c_width=1, epilogue_stages=2), SM_90A)
     waits = [s for s in walk(kernel.body) if isinstance(s, StoreGroup) and s.verb == "wait"]
     seen: list[Stmt] = []
 
@@ -260,20 +271,20 @@ def test_kernels_that_end_before_their_stores() -> None:
             return () if len(seen) == 2 else (stmt,)
         return (stmt,)
 
-    expect(rewrite, "race", "local memory ends while stores of boxes read it")
+    expect(rewrite, "race", "local memory ends while TMA stores read it")
 
 
 def test_boxes_that_two_lanes_store() -> None:
     def rewrite(stmt: Stmt) -> Body:
-        alone = isinstance(stmt, If) and isinstance(stmt.then[0], BoxCopy) and stmt.then[0].tells is None
+        alone = isinstance(stmt, If) and isinstance(stmt.then[0], TmaCopy) and stmt.then[0].mbarrier is None
         return stmt.then if isinstance(stmt, If) and alone else (stmt,)
 
-    expect(rewrite, "race", "a store reads what|the store of a box writes")
+    expect(rewrite, "race", "a store reads what|the TMA store writes")
 
 
 def test_boxes_that_begin_between_lines_that_swizzle_together() -> None:
     def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, BoxCopy) and stmt.tells is None:
+        if isinstance(stmt, TmaCopy) and stmt.mbarrier is None:
             line, element = stmt.src_index
             return (replace(stmt, src_index=(line - line % 16 + 1, element)),)
         return (stmt,)
@@ -303,7 +314,9 @@ def test_matrices_put_down_as_they_lie_where_they_have_to_be_turned() -> None:
     """What shows where the two forms of the instruction are mistaken for each other."""
 
     def rewrite(stmt: Stmt) -> Body:
-        return (replace(stmt, atom=PUT_MATRICES),) if isinstance(stmt, Move) and stmt.atom == PUT_TURNED else (stmt,)
+        return (
+            (replace(stmt, atom=PUT_MATRICES),) if isinstance(stmt, VectorCopy) and stmt.atom == PUT_TURNED else (stmt,)
+        )
 
     spec = replace(COLUMNS, multiple_of=(8, 1, 1))
     kernel = driver.lower(spec, small(), SM_90A)
@@ -315,7 +328,7 @@ def test_matrices_put_down_as_they_lie_where_they_have_to_be_turned() -> None:
 
 def test_parts_of_a_warp_do_not_meet() -> None:
     def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, If) and isinstance(stmt.then[0], BoxCopy) and stmt.then[0].tells is None:
+        if isinstance(stmt, If) and isinstance(stmt.then[0], TmaCopy) and stmt.then[0].mbarrier is None:
             return (replace(stmt, then=(Barrier(of_sub_group=True), *stmt.then)),)
         return (stmt,)
 

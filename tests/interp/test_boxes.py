@@ -1,30 +1,32 @@
-"""Rings that a warpgroup of its own fills by boxes: right for any size, and with one thing wrong each."""
+"""Rings that a warpgroup of its own fills by TMA: right for any size, and with one thing wrong each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.meetings import Mbarrier
-from gemmgen.ir.stmt import Body, BoxCopy, Stmt
+from gemmgen.ir.stmt import Body, Stmt, TmaCopy
+from gemmgen.ir.synchronization import Mbarrier
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.interp.test_broken_rings import RING, mbarrier
 from tests.support.problems import Problem, interpret
+from tests.support.refusals import Made, refusals
 
 SM_90A = TARGETS["sm_90a"]
 A, B = replace(RING.a, pad=0, width=1), replace(RING.b, width=1)
-BOXES = replace(RING, group=(8, 8), boxes=True, producers=128, registers=(232, 40), a=A, b=B)
-PACKED = replace(BOXES, a=replace(BOXES.a, packed=True))
-BOTH = replace(PACKED, b=replace(PACKED.b, packed=True))
+BOXES = RING.but(group=(8, 8), tma=True, producer_threads=128, setmaxnreg=(232, 40), a=A, b=B)
+PACKED = BOXES.but(a=replace(BOXES.a, prepacked=True))
+BOTH = PACKED.but(b=replace(PACKED.b, prepacked=True))
 COLUMNS, LINES = GemmSpec(a_order="col", ld_multiple=4), GemmSpec(ld_multiple=4)
 
 
@@ -32,10 +34,10 @@ COLUMNS, LINES = GemmSpec(a_order="col", ld_multiple=4), GemmSpec(ld_multiple=4)
     ("schedule", "spec"),
     [
         (BOXES, COLUMNS),
-        (replace(PACKED, stream=True), LINES),
-        (replace(BOTH, stream=True, raster=2), GemmSpec(b_order="col")),
-        (replace(PACKED, split=3), LINES),
-        (replace(BOXES, across=False, register_stages=1, stream=True), COLUMNS),
+        (PACKED.but(stream_k=True), LINES),
+        (BOTH.but(stream_k=True, threadblock_swizzle=2), GemmSpec(b_order="col")),
+        (PACKED.but(split_k=3), LINES),
+        (BOXES.but(across_tiles=False, register_stages=1, stream_k=True), COLUMNS),
     ],
     ids=["as it lies", "packed", "both packed", "parts", "plain"],
 )
@@ -80,24 +82,28 @@ def test_other_bytes_than_come() -> None:
 
 def test_boxes_of_a_batch() -> None:
     main = driver.lower(COLUMNS, BOXES, SM_90A)
-    assert [matrix.box for matrix in main.matrices] == [(8, 32), (8, 32), None]
-    assert len([s for s in walk(main.body) if isinstance(s, BoxCopy)]) == 2
+    assert [matrix.tma_tile for matrix in main.matrices] == [(8, 32), (8, 32), None]
+    assert len([s for s in walk(main.body) if isinstance(s, TmaCopy)]) == 2
     source = driver.emit(COLUMNS, BOXES, "cuda", SM_90A)
     assert [x.swizzle for x in source.entry_points[0].maps] == [0, 0]
     assert "CU_TENSOR_MAP_SWIZZLE_NONE" in source.text
 
 
-def refused(schedule: Schedule, spec: GemmSpec = COLUMNS, target: Target = SM_90A) -> str:
-    return "\n".join(driver.refusals(spec, schedule, "cuda", target))
+def refused(schedule: Made, spec: GemmSpec = COLUMNS, target: Target = SM_90A) -> str:
+    return "\n".join(refusals(spec, schedule, "cuda", target))
 
 
 def test_refusals() -> None:
     assert refused(BOXES) == ""
     assert "lacks tensor_maps, wgmma: use target sm_90a" in refused(BOXES, target=TARGETS["sm_90"])
-    assert "but producers = 0: use 128" in refused(replace(BOXES, producers=0, registers=(0, 0)))
-    assert "but mbarrier = 0: use mbarrier 4 with stages 16" in refused(replace(BOXES, mbarrier=0))
-    assert "use slices 1" in refused(replace(BOXES, k_step=8, slices=2))
-    assert "a.pad = 4, but a box has no gaps between its lines: use 0" in refused(replace(BOXES, a=RING.a))
-    assert "A is row-major: store it by columns, or set a.packed" in refused(BOXES, LINES)
-    assert "promise --ld-multiple 4, or set b.packed" in refused(BOXES, GemmSpec(a_order="col"))
+    assert "producer_threads = 0 < 1: give 1 to 128" in refused(
+        partial(BOXES.but, producer_threads=0, setmaxnreg=(0, 0))
+    )
+    assert "mbarrier = 0 < 1: give 1 to 32" in refused(partial(BOXES.but, mbarrier=0))
+    assert "use sliced_k 1" in refused(partial(BOXES.but, block_k=8, sliced_k=2))
+    assert "a.pad = 4 means nothing to mainloop TmaRing: leave it out, or use a.pad 0" in refused(
+        partial(BOXES.but, a=RING.a)
+    )
+    assert "A is row-major: store it by columns, or set a.prepacked" in refused(BOXES, LINES)
+    assert "promise --ld-multiple 4, or set b.prepacked" in refused(BOXES, GemmSpec(a_order="col"))
     assert "not of a batch" in refused(BOXES, replace(COLUMNS, batched=True))

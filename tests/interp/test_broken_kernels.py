@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen.ir.atoms import IMAGE_BLOCK_READ, SCALAR, VECTOR, block_read
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, SCALAR, VECTOR, block_read
 from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, compare
-from gemmgen.ir.fault import FaultKind, KernelFault
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.stmt import Alloc, Body, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Body, For, If, Let, Stmt, Store, VectorCopy
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
+from gemmgen.simulator.execute import run
 
 INTEL = TARGETS["intel"]
 TILE = 4
@@ -49,7 +49,7 @@ def fill_slot(stages: int, slot: Expr, k0: Expr) -> Body:
     """Each work-item brings one element of A and one of B."""
     return (
         Store(shared("a_shared", stages), (slot, LROW, LCOL), Load(A, (ROW, k0 + LCOL))),
-        Move(shared("b_shared", stages), (slot, LROW, LCOL), B, (k0 + LROW, COL), SCALAR, 1),
+        VectorCopy(shared("b_shared", stages), (slot, LROW, LCOL), B, (k0 + LROW, COL), SCALAR, 1),
     )
 
 
@@ -130,7 +130,7 @@ def test_right_kernels_multiply(kernel: Kernel) -> None:
 
 def test_groups_in_several_turns_are_the_same_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once, _ = product(ring(2, 1))
-    monkeypatch.setattr("gemmgen.ir.interp.MOST_LANES", 2 * TILE * TILE)
+    monkeypatch.setattr("gemmgen.simulator.execute.MOST_LANES", 2 * TILE * TILE)
     np.testing.assert_array_equal(product(ring(2, 1))[0], at_once)
 
 
@@ -190,7 +190,7 @@ def test_a_block_read_deals_neighbours_out_to_lanes() -> None:
     frag = Buffer("frag", F32, Space.PRIVATE, Layout.packed(2))
     kernel = tiny(
         Alloc(frag),
-        Move(frag, (ZERO,), A, (group_id(0), ZERO), block_read(8), 2),
+        VectorCopy(frag, (ZERO,), A, (group_id(0), ZERO), block_read(8), 2),
         Store(C, (group_id(0), LCOL), Load(frag, (ZERO,))),
         Store(C, (group_id(0), LCOL + 8), Load(frag, (Const(1),))),
         sub_group=8,
@@ -205,7 +205,7 @@ def test_an_image_reads_as_nan_outside() -> None:
     frag = Buffer("frag", F32, Space.PRIVATE, Layout.packed(2))
     body = (
         Alloc(frag),
-        Move(frag, (ZERO,), image, (Const(1), Const(-1)), IMAGE_BLOCK_READ, 2),
+        VectorCopy(frag, (ZERO,), image, (Const(1), Const(-1)), IMAGE_BLOCK_READ, 2),
         Store(C, (ZERO, LCOL), Load(frag, (ZERO,))),
         Store(C, (Const(1), LCOL), Load(frag, (Const(1),))),
     )
@@ -234,6 +234,26 @@ def test_a_slot_too_few(stages: int, ahead: int) -> None:
     expect("race", "acc[0] = fma(a_shared[k0 / 4 % ", ring(stages, ahead))
 
 
+@pytest.mark.parametrize("apart", [1, 4], ids=["neighbours", "of another sub-group"])
+def test_a_barrier_of_sub_groups_orders_memory_in_each_of_them(apart: int) -> None:
+    """Work-items exchange what they put down, of sub-groups of four in a group of eight."""
+    line = Buffer("line", F32, Space.LOCAL, Layout.packed(8))
+
+    def exchanged(*between: Stmt) -> Kernel:
+        put = Store(line, (LCOL,), Load(A, (ZERO, LCOL)))
+        take = Store(C, (ZERO, group_id(0)), Load(ACC, (ZERO,)))
+        taken = Store(ACC, (ZERO,), Load(line, (Bin("^", LCOL, Const(apart)),)))
+        return tiny(Alloc(line), Alloc(ACC), put, *between, taken, If(LCOL < 1, (take,)), sub_group=4)
+
+    expect("race", "acc[0] = line", exchanged())
+    product(exchanged(Barrier()))
+    weaker = exchanged(Barrier(of_sub_group=True))
+    if apart == 1:
+        product(weaker)
+    else:
+        expect("race", "acc[0] = line", weaker)
+
+
 def test_a_barrier_without_memory_orders_nothing() -> None:
     loop = (Barrier(), *fill_slot(1, ZERO, K0), Barrier("none"), *multiply(1, ZERO))
     expect("race", "acc[0] = fma(", tiled_gemm(loop))
@@ -252,7 +272,7 @@ def test_two_groups_write_one_element_of_c() -> None:
 
 
 def test_groups_of_different_turns_race_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemmgen.ir.interp.MOST_LANES", 8)
+    monkeypatch.setattr("gemmgen.simulator.execute.MOST_LANES", 8)
     fault = expect("race", "c[0, local_id(0)] = 1.0", tiny(Store(C, (ZERO, LCOL), Const(1.0, F32))))
     assert "group (0, 0)" in fault.detail
     assert "group (0, 1)" in fault.detail
@@ -287,8 +307,8 @@ def test_a_register_too_far() -> None:
 
 def test_a_vector_past_the_end_of_a_row() -> None:
     frag = Buffer("frag", F32, Space.PRIVATE, Layout.packed(4))
-    kernel = tiny(Alloc(frag), Move(frag, (ZERO,), A, (ZERO, Const(13)), VECTOR, 4))
-    expect("out-of-bounds", "frag[0] <- move vector x4 a[0, 13]", kernel)
+    kernel = tiny(Alloc(frag), VectorCopy(frag, (ZERO,), A, (ZERO, Const(13)), VECTOR, 4))
+    expect("out-of-bounds", "frag[0] <- vector_copy vector x4 a[0, 13]", kernel)
 
 
 def test_an_array_smaller_than_its_shape() -> None:
@@ -365,8 +385,8 @@ def test_a_broadcast_from_a_lane_too_far() -> None:
 
 
 def test_a_block_read_with_a_lane_in_its_address() -> None:
-    kernel = tiny(Alloc(ACC), Move(ACC, (ZERO,), A, (ZERO, LANE), block_read(4), 1), sub_group=4)
-    expect("divergent sub-group operation", "acc[0] <- move block_read x1 a[0, lane_id()]", kernel)
+    kernel = tiny(Alloc(ACC), VectorCopy(ACC, (ZERO,), A, (ZERO, LANE), block_read(4), 1), sub_group=4)
+    expect("divergent sub-group operation", "acc[0] <- vector_copy block_read x1 a[0, lane_id()]", kernel)
 
 
 # --- the rest -------------------------------------------------------------------------------------

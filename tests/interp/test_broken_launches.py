@@ -9,13 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen import presets
+from gemmgen import candidates
+from gemmgen.errors import KernelFault
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, compare
-from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Program, awaits_others
-from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Body, If, Stmt
+from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.spec import GemmSpec
@@ -41,7 +41,7 @@ WITH_A_FIRST_KERNEL_THAT_FOLLOWS = [name for name in NAMES if not name.startswit
 
 
 def is_await(stmt: Stmt) -> bool:
-    return isinstance(stmt, Handover) and stmt.verb == "await"
+    return isinstance(stmt, DependentLaunch) and stmt.verb == "await"
 
 
 def without(body: Body) -> Body:
@@ -66,9 +66,9 @@ PLANTS: tuple[Callable[[Body], Body], ...] = (without, at_the_end, not_by_the_fi
 @cache
 def right(name: str) -> tuple[Program, GemmSpec, Problem]:
     """A program that is right, and a product for it."""
-    preset = presets.load(name)
-    split = min(3, preset.schedule.split)
-    program = lowered(preset.spec, replace(preset.schedule, split=split), SM_90A)
+    preset = candidates.load(name)
+    split = min(3, preset.schedule.split_k)
+    program = lowered(preset.spec, preset.schedule.but(split_k=split), SM_90A)
     problem = Problem.random(np.random.default_rng(11), 40, 72, 160, 1.5, -0.5, preset.spec)
     return program, preset.spec, problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.stmt import Body, For, Stmt
+from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.walk import map_body
 from tests.interp.test_broken_rings import PLAIN, SLICED, expect, lowered, product, without
 

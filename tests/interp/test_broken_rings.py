@@ -9,38 +9,38 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.build import build
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Const, Select, as_int
-from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier, Mbarrier
-from gemmgen.ir.stmt import Advance, Alloc, Body, If, Let, Move, Point, Stmt
+from gemmgen.ir.stmt import Alloc, Body, If, Let, PointerIncrement, PointerInit, Stmt, VectorCopy
+from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body, walk
-from gemmgen.passes.build import build
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
 
 SM_90 = TARGETS["sm_90"]
 TILED = Operand("local", 4, async_copy=True)
-RING = Schedule(
+RING = Schedule.of(
     tile=(4, 4),
     group=(4, 8),
-    run=(4, 4),
-    k_step=4,
+    thread_vector=(4, 4),
+    block_k=4,
     a=replace(TILED, transposed=True, pad=4),
     b=TILED,
     stages=8,
     mbarrier=2,
     register_stages=2,
-    across=True,
+    across_tiles=True,
     c_width=4,
 )
 #: The same without pointers around the ring; and with two slices of each step.
-PLAIN = replace(RING, across=False, register_stages=1)
-SLICED = replace(RING, k_step=8, slices=2)
+PLAIN = RING.but(across_tiles=False, register_stages=1)
+SLICED = RING.but(block_k=8, sliced_k=2)
 #: Eleven batches in a ring of four: every barrier has three phases or more, and the last round is not a whole one.
 SIZE = (16, 32, 88)
 
@@ -78,7 +78,7 @@ def mbarrier(stmt: Stmt, verb: str, which: str) -> bool:
     return isinstance(stmt, Mbarrier) and (stmt.verb, stmt.name) == (verb, f"tiles_{which}")
 
 
-@pytest.mark.parametrize("schedule", [RING, PLAIN, SLICED], ids=["across", "plain", "slices"])
+@pytest.mark.parametrize("schedule", [RING, PLAIN, SLICED], ids=["across", "plain", "sliced_k"])
 def test_whole_ones_are_right(schedule: Schedule) -> None:
     for k in (1, 8, 16, 17, 88, 90):
         problem, ours = product(lowered(schedule), (*SIZE[:2], k))
@@ -88,7 +88,7 @@ def test_whole_ones_are_right(schedule: Schedule) -> None:
 # --- arrivals and waits ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", [RING, PLAIN, SLICED], ids=["across", "plain", "slices"])
+@pytest.mark.parametrize("schedule", [RING, PLAIN, SLICED], ids=["across", "plain", "sliced_k"])
 @pytest.mark.parametrize(
     ("verb", "which", "kind", "detail"),
     [
@@ -177,18 +177,18 @@ def built(schedule: Schedule) -> Kernel:
 @pytest.mark.parametrize("schedule", [RING, PLAIN], ids=["across", "plain"])
 def test_a_ring_of_two_batches(schedule: Schedule) -> None:
     """Refused, since nothing would be under way while a batch is in use; lowered all the same, it never goes on."""
-    short = replace(schedule, stages=4)
+    short = schedule.but(stages=4)
     assert any("three batches or more" in problem for problem in driver.refusals(GemmSpec(), short, "cuda", SM_90))
-    if schedule.across:
+    if schedule.across_tiles:
         expect(built(short), "pipe", "that never ends")
-    product(built(replace(schedule, stages=6)))
+    product(built(schedule.but(stages=6)))
 
 
 def test_a_ring_smaller_than_the_barriers_think() -> None:
     """Copies go around a ring that lacks the last batch's place, and meet what is still to be read."""
 
     def smaller(stmt: Stmt) -> Body:
-        if not isinstance(stmt, Move) or not stmt.atom.is_async:
+        if not isinstance(stmt, VectorCopy) or not stmt.atom.is_async:
             return (stmt,)
         slot, *rest = stmt.dst_index
         return (replace(stmt, dst_index=(slot % 6, *rest)),)
@@ -201,14 +201,14 @@ def test_a_ring_smaller_than_the_barriers_think() -> None:
 # --- views ----------------------------------------------------------------------------------------
 
 
-def advance(by: Callable[[Advance], Body]) -> Kernel:
-    return changed(lowered(RING), lambda s: by(s) if isinstance(s, Advance) else (s,))
+def advance(by: Callable[[PointerIncrement], Body]) -> Kernel:
+    return changed(lowered(RING), lambda s: by(s) if isinstance(s, PointerIncrement) else (s,))
 
 
 def test_a_view_that_never_turns_back() -> None:
     """Past the ring's end lies no local memory."""
 
-    def onward(stmt: Advance) -> Body:
+    def onward(stmt: PointerIncrement) -> Body:
         assert isinstance(stmt.by, Select)
         return (replace(stmt, by=stmt.by.other),)
 
@@ -220,7 +220,7 @@ def test_a_view_that_stays() -> None:
     kernel = advance(lambda _: ())
     with pytest.raises(KernelFault, match="race"):
         product(kernel)
-    problem, ours = product(kernel, (*SIZE[:2], 2 * RING.k_step))
+    problem, ours = product(kernel, (*SIZE[:2], 2 * RING.block_k))
     with pytest.raises(AssertionError, match="elements off"):
         problem.check(ours)
 
@@ -228,7 +228,7 @@ def test_a_view_that_stays() -> None:
 def test_a_view_two_slots_ahead() -> None:
     """Of a batch that is under way."""
 
-    def twice(stmt: Advance) -> Body:
+    def twice(stmt: PointerIncrement) -> Body:
         assert isinstance(stmt.by, Select)
         size = as_int(stmt.by.other)
         assert size is not None
@@ -240,7 +240,7 @@ def test_a_view_two_slots_ahead() -> None:
 def test_a_view_that_begins_a_row_too_far() -> None:
     def shifted(stmt: Stmt) -> Body:
         match stmt:
-            case Point(_, _, (slot, row, col)):
+            case PointerInit(_, _, (slot, row, col)):
                 return (replace(stmt, index=(slot, row + 1, col)),)
         return (stmt,)
 
@@ -252,7 +252,7 @@ def test_a_view_that_begins_a_row_too_far() -> None:
 def test_a_view_that_begins_outside() -> None:
     def outside(stmt: Stmt) -> Body:
         match stmt:
-            case Point(_, _, (_, row, col)):
+            case PointerInit(_, _, (_, row, col)):
                 return (replace(stmt, index=(Const(RING.stages), row, col)),)
         return (stmt,)
 
@@ -266,7 +266,7 @@ def test_what_is_read_ahead_must_not_be_used() -> None:
     """A read ahead of what nothing wrote is no fault, but a NaN: whoever uses it has a wrong product."""
 
     def ahead(stmt: Stmt) -> Body:
-        if isinstance(stmt, Move) and stmt.src.space is Space.VIEW:
+        if isinstance(stmt, VectorCopy) and stmt.src.space is Space.VIEW:
             return (replace(stmt, ahead=True),)
         return () if mbarrier(stmt, "wait", "full") else (stmt,)
 
@@ -281,7 +281,7 @@ def test_the_last_read_ahead_is_of_nothing() -> None:
     """It goes to a slot that no copy filled, and is allowed by its mark alone."""
 
     def unmarked(stmt: Stmt) -> Body:
-        return (replace(stmt, ahead=False),) if isinstance(stmt, Move) else (stmt,)
+        return (replace(stmt, ahead=False),) if isinstance(stmt, VectorCopy) else (stmt,)
 
     kernel, batch = lowered(RING), (*SIZE[:2], RING.round_depth)
     problem, ours = product(kernel, batch)
@@ -294,7 +294,7 @@ def test_a_read_ahead_of_what_is_written_may_still_race() -> None:
     """Where there is something to read, a mark excuses nothing."""
 
     def ahead(stmt: Stmt) -> Body:
-        if isinstance(stmt, Move) and stmt.src.space is Space.LOCAL:
+        if isinstance(stmt, VectorCopy) and stmt.src.space is Space.LOCAL:
             return (replace(stmt, ahead=True),)
         return () if mbarrier(stmt, "wait", "empty") else (stmt,)
 
@@ -320,7 +320,7 @@ def test_partial_sums_with_both_barriers() -> None:
 
 def test_partial_sums_over_tiles_that_are_still_read() -> None:
     fault = expect(barriers_after_the_loop((False, True)), "race", "the local memory below it may still be in use")
-    assert fault.statement.endswith("where local memory was")
+    assert fault.statement.endswith("reusing local memory")
 
 
 def test_partial_sums_that_are_not_there_yet() -> None:
@@ -332,7 +332,7 @@ def test_local_memory_below_keeps_nothing() -> None:
     """What lay there is gone once it is reused."""
     kernel = lowered(SLICED)
     reused = next(i for i, stmt in enumerate(kernel.body) if isinstance(stmt, Alloc) and stmt.reuses)
-    read = next(s for s in walk(kernel.body) if isinstance(s, Move) and s.src.name == "a_tile")
+    read = next(s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.src.name == "a_tile")
     late = replace(read, ahead=False)
     body = (
         *kernel.body[: reused + 1],

@@ -10,8 +10,8 @@ import pytest
 from gemmgen import driver
 from gemmgen.choose import choose
 from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F32, F64, I8
+from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.warp_matrix import cut_sums, product_error
 from gemmgen.methods import slug
 from gemmgen.oracle import answer
 from gemmgen.spec import GemmSpec

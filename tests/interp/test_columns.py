@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.explain import explain
+from gemmgen.ir.constants import TRANSPOSED as CONSTANTS
 from gemmgen.ir.dtypes import F16, F32, F64, I8, DType
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.module import render_module
@@ -22,6 +22,7 @@ from gemmgen.names import transposed
 from gemmgen.passes.validate import is_transposed
 from gemmgen.runtime.variants import promises
 from gemmgen.schedule import Schedule
+from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, interpret, layouts, stored
 
@@ -30,8 +31,8 @@ COLUMNS = GemmSpec(a_order="col", b_order="col", c_order="col")
 #: Those that read blocks, from buffers or from images.
 BLOCKS = tuple(
     name
-    for name in presets.names()
-    if presets.load(name).schedule.sub_group is not None and presets.load(name).schedule.atom == "fma"
+    for name in candidates.names()
+    if candidates.load(name).schedule.sub_group is not None and candidates.load(name).schedule.atom == "fma"
 )
 #: One of each that stores C by rows alone: local memory filled by copies, slices, a ring of boxes, parts dealt out,
 #: packed before, matrix instructions.
@@ -56,9 +57,9 @@ SIZES = ((1, 1, 1), (7, 11, 15), (33, 70, 17), (64, 64, 32))
 @cache
 def short(name: str) -> Schedule:
     """A preset with few parts of K."""
-    s = presets.load(name).schedule
-    s = replace(s, split=min(s.split, 2 * s.joined))
-    return s if s.vector == 1 else replace(s, tile=(3, 8), vector=4, sweep=(2, 1), k_block=16)
+    s = candidates.load(name).schedule
+    s = s.but(split_k=min(s.split_k, 2 * s.cluster_reduction))
+    return s if s.vector == 1 else s.but(tile=(3, 8), vector=4, macro_kernel=(2, 1), kc=16)
 
 
 def by_columns(spec: GemmSpec) -> GemmSpec:
@@ -68,13 +69,13 @@ def by_columns(spec: GemmSpec) -> GemmSpec:
 def in_words_of_c(text: str) -> str:
     """A kernel of C^T = B^T A^T in the words of C = A B, without comments."""
     text = re.sub(r" *//.*\n", "", text)
-    return re.sub(r"\w+", lambda word: transposed(word[0]), text)
+    return re.sub(r"\w+", lambda word: CONSTANTS.get(word[0]) or transposed(word[0]), text)
 
 
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_any_size(name: str, rng: np.random.Generator) -> None:
     """NaN lies in C where beta is zero, canaries between its columns."""
-    preset, target = presets.load(name), TARGETS[TRANSPOSED[name]]
+    preset, target = candidates.load(name), TARGETS[TRANSPOSED[name]]
     spec = by_columns(preset.spec)
     assert is_transposed(spec, short(name), target)
     program = driver.lower_program(spec, short(name), target)
@@ -86,24 +87,26 @@ def test_any_size(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("name", [*BLOCKS, "cpu_6x64_prefetched"])
 def test_is_the_row_major_kernel_with_a_and_b_exchanged(name: str) -> None:
-    schedule, target = presets.load(name).schedule, TARGETS[TRANSPOSED[name]]
+    schedule, target = candidates.load(name).schedule, TARGETS[TRANSPOSED[name]]
     rows, columns = (driver.emit(spec, schedule, target=target).text for spec in (GemmSpec(), COLUMNS))
-    # Arguments stand in the order of the product that was asked for.
+    # Arguments, and the definitions of constants, stand in the order of the product that was asked for.
     bodies = [in_words_of_c(rows), re.sub(r" *//.*\n", "", columns)]
-    bodies = [re.sub(r"__kernel void \w+\(.*?\)", "", body, flags=re.DOTALL) for body in bodies]
+    bodies = [body[body.index("__kernel void") : body.index("#undef")] for body in bodies]
+    bodies = [re.sub(r"__kernel void\s\w+\(.*?\)", "", body, flags=re.DOTALL) for body in bodies]
     words = [re.findall(r"\w+|[^\w\s]", body) for body in bodies]
     assert words[0] == words[1]
 
 
 def test_arguments_and_the_launch_are_those_of_c() -> None:
-    source = driver.emit(COLUMNS, presets.load("L3_SIMD_32x2_1x8").schedule)
+    source = driver.emit(COLUMNS, candidates.load("L3_SIMD_32x2_1x8").schedule)
     (entry,) = source.entry_points
     assert [x.name for x in entry.arguments] == "m n k alpha a lda b ldb beta c ldc".split()
     # 32 of C^T's rows and 16 of its columns are 16 of C's rows and 32 of its columns.
     assert entry.groups({"m": 160, "n": 64, "k": 9}) == (1, 2, 10)
     head = source.text.split("#pragma")[0]
     assert "C = alpha * A * B + beta * C; float32; A col-major, B col-major, C col-major" in head
-    assert "as C^T = B^T * A^T: 32x2 of C^T per work-item" in head
+    said = " ".join(head.replace("//", "").split())
+    assert "16x32 of C per group, 2x32 per work-item" in said and "computed as C^T = B^T * A^T" in said
     assert re.search(r"// A +buffer, block reads of 2 segments\n", head)
     assert re.search(r"// B +buffer, block reads of 2 segments, passed around", head)
     assert "C^T = alpha * B^T * A^T + beta * C^T; C is not read where beta is zero." in source.text
@@ -111,7 +114,7 @@ def test_arguments_and_the_launch_are_those_of_c() -> None:
 
 
 def test_the_picture_is_of_the_transposes() -> None:
-    picture = explain(COLUMNS, presets.load("L3_SIMD_32x2_1x8").schedule, INTEL)
+    picture = explain(COLUMNS, candidates.load("L3_SIMD_32x2_1x8").schedule, INTEL)
     assert "computed as C^T = B^T * A^T" in picture and "group: 32x16 of C^T" in picture
     shared = picture.split("  B  global b")[1]
     assert "passed around the sub-group" in shared and "b_frag in passing" in picture
@@ -119,7 +122,7 @@ def test_the_picture_is_of_the_transposes() -> None:
 
 @pytest.mark.parametrize("name", ["L3_SIMD_16x2_4x8", "block_read_16x2_4x8", "sg16_block_16x1_split4", "mma_4x8_16x8"])
 def test_epilogues_go_by_rows_and_columns_of_c(name: str, rng: np.random.Generator) -> None:
-    preset, (m, n) = presets.load(name), (37, 70)
+    preset, (m, n) = candidates.load(name), (37, 70)
     functions = ("bias", "row_bias", "row_scale", "expr: acc + 3 * row - col", "residual", "expr: max(acc, c)")
     spec = replace(by_columns(preset.spec), epilogue=functions, c_dtype=F32)
     target = TARGETS[TRANSPOSED[name]]
@@ -142,7 +145,7 @@ def test_epilogues_go_by_rows_and_columns_of_c(name: str, rng: np.random.Generat
 @pytest.mark.parametrize("name", ["mbarrier_8x16_8x8_slices4_packed"])
 def test_prologues_name_what_they_take_as_a_and_b_have_it(name: str, rng: np.random.Generator) -> None:
     s, m, n, k = short(name), 33, 21, 19
-    s = replace(s, a=replace(s.a, packed=True), b=replace(s.b, packed=True))
+    s = s.but(a=replace(s.a, prepacked=True), b=replace(s.b, prepacked=True))
     formulas = {"prologue_a": "(a - a_shift) * a_scale_k + row", "prologue_b": "b * b_scale + k - col"}
     target = TARGETS[TRANSPOSED.get(name, "intel")]
     spec = replace(COLUMNS, a_dtype=I8, epilogue=("bias",), **formulas)  # type: ignore[arg-type]
@@ -171,7 +174,7 @@ def test_other_types(name: str, dtype: DType, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("name", ["L3_SIMD_16x2_4x8", "mma_4x8_16x8", "mbarrier_8x8_2x16_atomic8"])
 def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
-    spec, target = replace(by_columns(presets.load(name).spec), batched=True), TARGETS[TRANSPOSED[name]]
+    spec, target = replace(by_columns(candidates.load(name).spec), batched=True), TARGETS[TRANSPOSED[name]]
     assert is_transposed(spec, short(name), target)
     program = driver.lower_program(spec, short(name), target)
     m, n, k, pad, count = 21, 37, 19, 3, 3
@@ -192,25 +195,25 @@ def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
 def test_promises_and_folded_sizes_are_those_of_c(name: str, rng: np.random.Generator) -> None:
     schedule, target = short(name), TARGETS[TRANSPOSED[name]]
     rows, cols = schedule.block_tile
-    spec = by_columns(presets.load(name).spec)
-    promised = replace(spec, multiple_of=(cols, rows, schedule.k_step), ld_multiple=8)
+    spec = by_columns(candidates.load(name).spec)
+    promised = replace(spec, multiple_of=(cols, rows, schedule.block_k), ld_multiple=8)
     folded = replace(spec, m=cols + 3, n=rows, k=40, alpha=2.0, beta=0.0)
-    for own, size in ((promised, (2 * cols, rows, schedule.k_step)), (folded, (cols + 3, rows, 40))):
+    for own, size in ((promised, (2 * cols, rows, schedule.block_k)), (folded, (cols + 3, rows, 40))):
         assert is_transposed(own, schedule, target)
         problem = Problem.random(rng, *size, 2.0, 0.0, own)
         problem.check(interpret(driver.lower_program(own, schedule, target), own, problem, 0))
 
 
 def test_aligned_twins_are_promised_whole_tiles_of_c() -> None:
-    schedule = presets.load("async_8x8_8x16").schedule
-    assert promises(COLUMNS, schedule, transposed=True)[0].multiple_of == (128, 64, schedule.k_step)
+    schedule = candidates.load("async_8x8_8x16").schedule
+    assert promises(COLUMNS, schedule, transposed=True)[0].multiple_of == (128, 64, schedule.block_k)
 
 
 @pytest.mark.parametrize("backend", ["opencl", "cuda", "sycl"])
 def test_what_takes_rows_takes_columns(backend: str) -> None:
     """Every preset."""
-    for name in presets.names():
-        preset = presets.load(name)
+    for name in candidates.names():
+        preset = candidates.load(name)
         rows = replace(preset.spec, a_order="row", b_order="row", c_order="row")
         target = driver.default_target(rows, preset.schedule, backend)
         if not driver.refusals(rows, preset.schedule, backend, target):
@@ -220,12 +223,12 @@ def test_what_takes_rows_takes_columns(backend: str) -> None:
 def test_a_product_that_is_possible_as_asked_is_computed_so() -> None:
     """And one with a row-major C is never turned."""
     for name, spec in (("naive", COLUMNS), ("L3_SIMD_32x2_1x8", GemmSpec(c_order="col"))):
-        schedule = presets.load(name).schedule
+        schedule = candidates.load(name).schedule
         assert not is_transposed(spec, schedule, INTEL)
         assert "C^T" not in driver.emit(spec, schedule).text
     spec = replace(COLUMNS, c_order="row")
     with pytest.raises(ScheduleError, match="b is column-major"):
-        driver.emit(spec, presets.load("L3_SIMD_32x2_1x8").schedule)
+        driver.emit(spec, candidates.load("L3_SIMD_32x2_1x8").schedule)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_packed_for_block_reads(name: str, rng: np.random.Generator) -> None:
     s = short(name)
     own = TARGETS[TRANSPOSED[name]]
     for packed, target in (("b", own), ("a", own), ("ab", own), ("b", replace(own, features=own.features - READS))):
-        schedule = replace(s, a=replace(s.a, packed="a" in packed), b=replace(s.b, packed="b" in packed), name=None)
+        schedule = s.but(a=replace(s.a, prepacked="a" in packed), b=replace(s.b, prepacked="b" in packed), name=None)
         for spec in layouts(GemmSpec()):
             if {"a": spec.b_order, "b": spec.a_order, "ab": "row"}[packed] == "col":
                 continue
@@ -266,8 +269,8 @@ def lowered(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
 
 
 def test_a_packed_matrix_is_counted_in_bytes_where_block_reads_are() -> None:
-    s = presets.load("L3_SIMD_32x2_1x8").schedule
-    spec, schedule = GemmSpec(b_order="col"), replace(s, b=replace(s.b, packed=True), name=None)
+    s = candidates.load("L3_SIMD_32x2_1x8").schedule
+    spec, schedule = GemmSpec(b_order="col"), s.but(b=replace(s.b, prepacked=True), name=None)
     source = driver.emit(spec, schedule)
     assert [x.reach for x in source.workspaces] == [2**29]
     assert "packed matrices less than 2^29 elements" in re.sub(r"\s*\n//\s*", " ", source.text)
@@ -282,7 +285,7 @@ def remedied(schedule: Schedule, message: str) -> Schedule:
     from gemmgen.options import build_schedule
 
     if "--preset" in message:
-        return presets.load(re.findall(r"--preset (\w+)", message)[0]).schedule
+        return candidates.load(re.findall(r"--preset (\w+)", message)[0]).schedule
     if "--method" in message:
         method, tile, group = re.findall(r"--method (\w+) --tile (\w+) --group (\w+)", message)[0]
         sets = re.findall(r"--set (\S+)", message)
@@ -305,13 +308,13 @@ def remedied(schedule: Schedule, message: str) -> Schedule:
 )
 def test_each_remedy_is_one(name: str, target: str, rng: np.random.Generator) -> None:
     """What is refused is accepted after what its messages say, and right."""
-    for spec in layouts(presets.load(name).spec):
-        schedule = presets.load(name).schedule
+    for spec in layouts(candidates.load(name).spec):
+        schedule = candidates.load(name).schedule
         for _ in range(3):
             for refusal in driver.refusals(spec, schedule, target=TARGETS[target]):
                 schedule = remedied(schedule, refusal)
         assert not driver.refusals(spec, schedule, target=TARGETS[target])
         if schedule.vector == 1:
             problem = Problem.random(rng, 33, 21, 27, 1.5, 0.0, spec)
-            few = replace(schedule, split=min(schedule.split, 2))
+            few = schedule.but(split_k=min(schedule.split_k, 2))
             problem.check(interpret(driver.lower_program(spec, few, TARGETS[target]), spec, problem))

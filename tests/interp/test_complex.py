@@ -17,17 +17,17 @@ from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Matrix, Problem, interpret
 
 ALPHA, BETA = -2 + 0.5j, 3 - 1j
-SMALL = replace(
-    defaults("slm", (4, 4), (4, 4), 4), a=Operand("local", 2, transposed=True, pad=2), b=Operand("local", 4), stages=2
+SMALL = defaults("slm", (4, 4), (4, 4), 4).but(
+    a=Operand("local", 2, transposed=True, pad=2), b=Operand("local", 4), stages=2
 )
 #: Single elements; vectors from global memory; local memory through registers; parts of K in groups and beside them.
 SCHEDULES: dict[str, Schedule] = {
     "naive": presets.load("naive").schedule,
     "vec4_4x4": presets.load("vec4_4x4").schedule,
-    "prefetch": replace(SMALL, prefetch=True, register_stages=2, c_width=2, run=(4, 2)),
-    "slices": replace(SMALL, slices=2, c_width=4),
-    "split": replace(SMALL, split=3, c_width=2),
-    "packed": replace(SMALL, a=replace(SMALL.a, packed=True), b=replace(SMALL.b, packed=True)),
+    "prefetch": SMALL.but(prefetch=True, register_stages=2, c_width=2, thread_vector=(4, 2)),
+    "sliced_k": SMALL.but(sliced_k=2, c_width=4),
+    "split_k": SMALL.but(split_k=3, c_width=2),
+    "packed": SMALL.but(a=replace(SMALL.a, prepacked=True), b=replace(SMALL.b, prepacked=True)),
 }
 
 
@@ -64,7 +64,7 @@ def test_asynchronous_copies_and_batched_rings(rng: np.random.Generator) -> None
         spec = GemmSpec(dtype=dtype, a_order="col", conj_b=True)
         a, b = (replace(Operand("local", width), transposed=x, async_copy=True) for x in (True, False))
         ring = {"stages": 6, "mbarrier": 2} if target == "sm_90" else {"stages": 3}
-        schedule = replace(defaults("slm", (4, 4), (4, 8), 4), a=a, b=b, **ring)  # type: ignore[arg-type]
+        schedule = defaults("slm", (4, 4), (4, 8), 4).but(a=a, b=b, **ring)
         problem = Problem.of(rng, spec, 17, 35, 23, ALPHA, BETA)
         problem.check(interpret(driver.lower_program(spec, schedule, TARGETS[target]), spec, problem))
 

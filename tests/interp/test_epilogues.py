@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.epilogue import FUNCTIONS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
@@ -41,8 +41,8 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, size: tu
 
 def small(**changes: int) -> Schedule:
     """Two rows and columns of C for each of four by four work-items."""
-    base = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(2, 2), run=(2, 2), group=(4, 4), name=None)
-    return replace(base, **changes)  # type: ignore[arg-type]
+    base = candidates.load("lds_8x8_16x16_k8").schedule.but(tile=(2, 2), thread_vector=(2, 2), group=(4, 4), name=None)
+    return base.but(**changes)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -55,7 +55,7 @@ def test_each_function(function: str, rng: np.random.Generator) -> None:
     [*((name, "row") for name in STORES), ("naive", "col"), ("lds_8x8_16x16_k8", "col"), ("L3_SIMD_16x2_1x8", "col")],
 )
 def test_each_store(name: str, order: Order, rng: np.random.Generator) -> None:
-    schedule = replace(presets.load(name).schedule, name=None, split=STORES[name])
+    schedule = candidates.load(name).schedule.but(name=None, split_k=STORES[name])
     check(GemmSpec(epilogue=LONG, c_order=order), schedule, rng, (37, 22, 11))
 
 
@@ -84,7 +84,7 @@ def test_each_type(dtype: DType, width: int, rng: np.random.Generator) -> None:
 )
 @pytest.mark.parametrize("stored", [{"a_dtype": I8}, {"b_dtype": BF16}, {"a_dtype": F16, "b_dtype": F16}], ids=str)
 def test_operands_stored_in_another_type(name: str, stored: dict[str, DType], rng: np.random.Generator) -> None:
-    schedule = replace(presets.load(name).schedule, name=None)
+    schedule = replace(candidates.load(name).schedule, name=None)
     spec = GemmSpec(epilogue=("scale", "row_scale"), **stored)  # type: ignore[arg-type]
     if schedule.asynchronous:
         with pytest.raises(ScheduleError, match="async_copy moves 4, 8, 16 bytes at a time"):
@@ -111,9 +111,9 @@ def test_what_is_not_converted() -> None:
             GemmSpec(dtype=dtype, **stored)  # type: ignore[arg-type]
     for name in ("L3_SIMD_16x2_1x8", "sg16_block_16x2"):
         with pytest.raises(ScheduleError, match="a_dtype int8 is converted by single work-items"):
-            driver.emit(GemmSpec(a_dtype=I8), presets.load(name).schedule)
+            driver.emit(GemmSpec(a_dtype=I8), candidates.load(name).schedule)
 
 
 def test_matrix_instructions(rng: np.random.Generator) -> None:
-    preset = presets.load("dpas_32x2_1x8")
+    preset = candidates.load("dpas_32x2_1x8")
     check(replace(preset.spec, epilogue=LONG), preset.schedule, rng, (35, 20, 17))

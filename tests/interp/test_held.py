@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.errors import KernelFault
+from gemmgen.inspect.bounds import local_accesses
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
 from gemmgen.ir.expr import Bin, Expr
-from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
-from gemmgen.ir.stmt import Body, If, Move, Stmt
+from gemmgen.ir.stmt import Body, For, If, Stmt, VectorCopy
+from gemmgen.ir.synchronization import Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, map_body_exprs, walk
-from gemmgen.ir.warp_matrix import cut_sums, product_error
 from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.schedule import Schedule
@@ -30,9 +31,9 @@ PAIR, ONE, SWAPPED = ((4, 8), (64, 4)), ((2, 8), (32, 4)), ((4, 2), (4, 32))
 
 def held(method: str, shape: tuple[tuple[int, int], tuple[int, int]], **changes: object) -> Schedule:
     """With A in registers, or B where operands are swapped."""
-    base = replace(defaults(method, *shape), stages=2, producers=32, registers=(0, 0))
-    operand = {name: replace(getattr(base, name), memory="private") for name in ("b" if base.swapped else "a")}
-    return replace(base, **operand, **changes)  # type: ignore[arg-type]
+    base = defaults(method, *shape).but(stages=2, producer_threads=32, setmaxnreg=(0, 0))
+    operand = {name: replace(getattr(base, name), memory="private") for name in ("b" if base.operands_swapped else "a")}
+    return base.but(**operand, **changes)
 
 
 @pytest.mark.parametrize("order", ["row", "col"])
@@ -57,7 +58,7 @@ def test_either_order(
     rng: np.random.Generator,
 ) -> None:
     schedule = held(method, shape)
-    mine, its = ("b", "a") if schedule.swapped else ("a", "b")
+    mine, its = ("b", "a") if schedule.operands_swapped else ("a", "b")
     spec = GemmSpec(dtype=dtype, c_dtype=accumulator(dtype), ld_multiple=16)
     spec = replace(spec, **{f"{mine}_order": order, f"{its}_order": other})  # type: ignore[arg-type]
     rows, cols = schedule.block_tile
@@ -71,8 +72,8 @@ def test_either_order(
 @pytest.mark.parametrize("shape", [ONE, SWAPPED])
 def test_a_step_of_one_instruction(shape: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> None:
     """Of whose fragments there is one, and which bytes that are turned don't fill; found by `gemmgen fuzz`."""
-    schedule, spec = held("wgmma", shape, k_step=16), GemmSpec(dtype=BF16, ld_multiple=16)
-    mine, order = ("b", "row") if schedule.swapped else ("a", "col")
+    schedule, spec = held("wgmma", shape, block_k=16), GemmSpec(dtype=BF16, ld_multiple=16)
+    mine, order = ("b", "row") if schedule.operands_swapped else ("a", "col")
     for changes in ({}, {f"{mine}_dtype": I8, f"{mine}_order": order}):
         spec = replace(spec, **changes)  # type: ignore[arg-type]
         problem = Problem.of(rng, spec, 70, 67, 72, -2, 3)
@@ -100,7 +101,7 @@ def test_stored_otherwise_and_made(
 ) -> None:
     """Past K is zero, whatever the formula makes of that."""
     schedule = held("wgmma", shape)
-    mine = "b" if schedule.swapped else "a"
+    mine = "b" if schedule.operands_swapped else "a"
     place = "col + k" if mine == "b" else "row + k"
     text = None if formula is None else formula.replace("X", mine).format(place)
     spec = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=16)
@@ -117,6 +118,46 @@ def test_stored_otherwise_and_made(
     a, b = ((a + more) * along[:, None], b) if mine == "a" else (a, (b + more) * along)
     expected = a @ b
     assert np.allclose(found, expected, rtol=1e-2, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("shape", "orders"), [(PAIR, ("col", "col")), (SWAPPED, ("row", "row"))])
+def test_words_across_k_are_read_without_bank_conflicts(
+    shape: tuple[tuple[int, int], tuple[int, int]], orders: tuple[Order, Order]
+) -> None:
+    spec = GemmSpec(dtype=F32, a_order=orders[0], b_order=orders[1], ld_multiple=4)
+    reads = local_accesses(driver.lower(spec, held("wgmma_tf32", shape), SM_90A), 32, 32)
+    assert [access for access in reads if not access.is_store]
+    assert all(access.clocks == access.least == 1 for access in reads), reads
+
+
+@pytest.mark.parametrize(("dtype", "pending"), [(None, 3), (I8, 1)])
+def test_registers_are_filled_while_other_instructions_are_under_way(dtype: DType | None, pending: int) -> None:
+    spec = GemmSpec(dtype=BF16, c_dtype=F32, a_order="col", a_dtype=dtype, ld_multiple=16)
+    kernel = driver.lower(spec, held("wgmma", ONE), SM_90A)
+    waits = [s.pending for s in walk(kernel.body) if isinstance(s, MultiplyGroup) and s.verb == "wait"]
+    assert waits == [pending, 0]
+
+
+def test_registers_filled_before_what_takes_them_is_complete() -> None:
+    def later(stmt: Stmt) -> Body:
+        if isinstance(stmt, MultiplyGroup) and stmt.verb == "wait" and stmt.sums is None:
+            return (replace(stmt, pending=stmt.pending + 1),)
+        return (stmt,)
+
+    with pytest.raises(KernelFault) as fault:
+        run(broken(later))
+    assert fault.value.kind == "race"
+
+
+def test_what_stays_the_same_along_k_is_read_in_front_of_the_loop() -> None:
+    spec = GemmSpec(dtype=BF16, b_dtype=I8, prologue_b="b * b_scale - b_shift * b_factor", ld_multiple=16)
+    text = driver.emit(spec, held("wgmma", SWAPPED), "cuda", SM_90A).text
+    before, _, rest = text.partition('extern "C" __global__')[2].partition("for (int k0")
+    loop = rest.partition("wgmma_fence")[0]
+    for name in ("b_scale", "b_shift"):
+        assert f"own_{name}[i] = {name}[min(" in before
+        assert f"own_{name}[" in loop and f" {name}[" not in loop
+    assert "own_b_factor = b_factor[0];" in before and "b_factor[0]" not in loop
 
 
 # --- one thing wrong ------------------------------------------------------------------------------
@@ -151,7 +192,7 @@ def test_registers_written_behind_the_fence() -> None:
     def rewrite(stmt: Stmt) -> Body:
         if isinstance(stmt, MultiplyGroup) and stmt.verb == "fence":
             return ()
-        return (MultiplyGroup("fence"), stmt) if isinstance(stmt, Move) and stmt.atom.matrices else (stmt,)
+        return (MultiplyGroup("fence"), stmt) if isinstance(stmt, VectorCopy) and stmt.atom.matrices else (stmt,)
 
     with pytest.raises(KernelFault, match="written after the fence") as fault:
         run(broken(rewrite))
@@ -172,8 +213,8 @@ def test_a_slot_given_back_before_it_is_read() -> None:
     kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
 
     def early(stmt: Stmt) -> Body:
-        told = isinstance(stmt, MultiplyGroup) and stmt.verb == "fence"
-        return (stmt, *arrivals) if told else () if stmt in arrivals else (stmt,)
+        told = isinstance(stmt, For) and any(isinstance(s, MultiplyGroup) for s in stmt.body)
+        return (*arrivals, stmt) if told else () if stmt in arrivals else (stmt,)
 
     arrivals = [stmt for stmt in walk(kernel.body) if _arrives(stmt)]
     body = map_body(kernel.body, early)

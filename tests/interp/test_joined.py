@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import KernelFault, ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const
-from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.meetings import Barrier, Handover
-from gemmgen.ir.stmt import Body, Move, Stmt
+from gemmgen.ir.stmt import Body, Stmt, VectorCopy
+from gemmgen.ir.synchronization import Barrier, DependentLaunch
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body, walk
@@ -30,8 +29,8 @@ SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 def joined(swapped: bool = False, **changes: object) -> Schedule:
     """64x64 of C a block, or 16x64 by swapped operands; K in two parts, one for each group of a cluster."""
     tile, group = ((4, 2), (4, 32)) if swapped else ((2, 16), (32, 4))
-    base = replace(defaults("wgmma", tile, group), stages=2, producers=32, registers=(0, 0), c_width=4)
-    return replace(base, **{"split": 2, "joined": 2, **changes})  # type: ignore[arg-type]
+    base = defaults("wgmma", tile, group).but(stages=2, producer_threads=32, setmaxnreg=(0, 0), c_width=4)
+    return base.but(**{"split_k": 2, "cluster_reduction": 2, **changes})
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
@@ -50,15 +49,19 @@ def test_any_size_and_order(order: Order, swapped: bool, rng: np.random.Generato
 
 @pytest.mark.parametrize(
     ("swapped", "changes"),
-    [(False, {"split": 8, "joined": 4}), (True, {"split": 6}), (True, {"group": (4, 64), "tile": (8, 2), "raster": 2})],
+    [
+        (False, {"split_k": 8, "cluster_reduction": 4}),
+        (True, {"split_k": 6}),
+        (True, {"group": (4, 64), "tile": (8, 2), "threadblock_swizzle": 2}),
+    ],
     ids=["two clusters of four", "three clusters, swapped", "two warpgroups"],
 )
 def test_more_parts_and_groups(swapped: bool, changes: dict[str, object], rng: np.random.Generator) -> None:
     """Where there are more parts than groups in a cluster, a second kernel adds up the rest."""
     program = driver.lower_program(SPEC, joined(swapped, **changes), SM_90A)
-    assert len(program.kernels) == (2 if "split" in changes else 1)
+    assert len(program.kernels) == (2 if "split_k" in changes else 1)
     # Who adds up lets the next kernel in before it waits itself: that one waits, too.
-    handed = [s.verb for kernel in program.kernels[1:] for s in walk(kernel.body) if isinstance(s, Handover)]
+    handed = [s.verb for kernel in program.kernels[1:] for s in walk(kernel.body) if isinstance(s, DependentLaunch)]
     assert handed == ["release", "await"][: 2 * (len(program.kernels) - 1)]
     check(SPEC, joined(swapped, **changes), rng, (30, 130, 500))
 
@@ -105,8 +108,12 @@ def meeting(part: str, instead: Body) -> Callable[[Stmt], Body]:
 
 def from_first(stmt: Stmt) -> Body:
     """Sums that the first group's memory holds."""
-    reads = isinstance(stmt, Move) and stmt.src.spread > 1
-    return (replace(stmt, src_index=(Const(0), *stmt.src_index[1:])),) if isinstance(stmt, Move) and reads else (stmt,)
+    reads = isinstance(stmt, VectorCopy) and stmt.src.distributed > 1
+    return (
+        (replace(stmt, src_index=(Const(0), *stmt.src_index[1:])),)
+        if isinstance(stmt, VectorCopy) and reads
+        else (stmt,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,11 +140,14 @@ def test_what_is_wrong_shows(rewrite: Callable[[Stmt], Body], detail: str) -> No
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"split": 3}, "joined = 2 of split = 3 parts"),
-        ({"split": 16, "joined": 16}, "use a divisor of those up to 8"),
-        ({"cluster": (2, 1)}, "joined = 2 makes clusters of parts of K"),
-        ({"c_stages": 1}, "c_stages = 1 stores boxes of C"),
-        ({"c_width": 8, "split": 8, "joined": 8}, "64 lines of 64 for 8 groups of a cluster, in runs of 8 to 128"),
+        ({"split_k": 3}, "cluster_reduction = 2 of split_k = 3 parts"),
+        ({"split_k": 16, "cluster_reduction": 16}, "none of their divisors up to 8"),
+        ({"cluster": (2, 1)}, "cluster_reduction = 2 makes clusters of parts of K"),
+        ({"epilogue_stages": 1}, "epilogue_stages = 1 stores C by TMA"),
+        (
+            {"c_width": 8, "split_k": 8, "cluster_reduction": 8},
+            "64 lines of 64 for 8 groups of a cluster, in runs of 8 to 128",
+        ),
     ],
 )
 def test_refusals(changes: dict[str, object], said: str) -> None:
@@ -146,14 +156,14 @@ def test_refusals(changes: dict[str, object], said: str) -> None:
 
 
 def test_other_methods_have_none() -> None:
-    with pytest.raises(ScheduleError, match="joined = 2 adds up parts of K within clusters"):
-        driver.lower(GemmSpec(), replace(defaults("slm"), split=2, joined=2), TARGETS["sm_90"])
+    with pytest.raises(ScheduleError, match="cluster_reduction = 2 means nothing to mainloop SharedMemory"):
+        driver.lower(GemmSpec(), defaults("slm").but(split_k=2, cluster_reduction=2), TARGETS["sm_90"])
 
 
 @pytest.mark.parametrize("method", ["mma_3xtf32", "wgmma_3xtf32"])
 def test_sums_of_steps_and_of_parts(method: str, rng: np.random.Generator) -> None:
     """K in parts, whose products of TF32 are added up step by step: both have sums of their own."""
     spec = GemmSpec(ld_multiple=4, b_order="col")
-    schedule = replace(defaults(method), split=2)
+    schedule = defaults(method).but(split_k=2)
     problem = Problem.of(rng, spec, 9, 70, 150, 1.0, 0.5)
     problem.check(interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 4))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from gemmgen import driver
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.expr import Bin, Const, Var
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
@@ -29,7 +29,7 @@ def test_any_size_and_layout(dtype: DType, result: DType | None, lanes: int, rng
 @pytest.mark.parametrize("dtype", [F16, I8], ids=str)
 def test_several_instructions_along_k_in_a_step(dtype: DType, lanes: int, rng: np.random.Generator) -> None:
     depth = 32 // dtype.size
-    schedule = replace(defaults("dpas", (24, 3), (1, lanes), 3 * depth, lanes), large_registers=True)
+    schedule = defaults("dpas", (24, 3), (1, lanes), 3 * depth, lanes).but(large_grf=True)
     spec = GemmSpec(dtype=dtype, a_order="col")
     for size in ((25, 3 * lanes + 1, 3 * depth + 1), (24, 5, 2 * depth)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
@@ -46,3 +46,19 @@ def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
     result = interpret(program, spec, Problem(a, problem.b, problem.c, 1.0, 0.0, spec), pad=0)
     assert np.isnan(result[1]).all()
     assert not np.isnan(np.delete(result, 1, axis=0)).any()
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_packing_divides_by_constants_alone(dtype: DType, lanes: int) -> None:
+    """And only sizes, to round them up: each element's place is a sum."""
+    schedule = defaults("dpas", (24, 3), (1, lanes), 64 // dtype.size, lanes).but(large_grf=True)
+    program = driver.lower_program(GemmSpec(dtype=dtype), schedule, TARGETS["intel"])
+    for kernel in program.kernels[:2]:
+        nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+        divided = [node for node in nodes if isinstance(node, Bin) and node.op in ("/", "%")]
+        assert {str(node.op) for node in divided} == {"/"}
+        assert all(isinstance(node.b, Const) for node in divided)
+        assert not {"local_row", "local_col", "i", "j", "p"} & {
+            x.name for node in divided for x in walk_expr(node) if isinstance(x, Var)
+        }

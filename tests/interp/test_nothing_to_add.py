@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
+from gemmgen.build import build
 from gemmgen.ir.dtypes import C64, F16, I8, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
-from gemmgen.passes.build import build
 from gemmgen.spec import GemmSpec
 from tests.interp.test_presets import light, target_of
 from tests.support.problems import Problem, interpret
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", candidates.names())
 def test_every_preset_without_depth(name: str, rng: np.random.Generator) -> None:
     """An access to A or B would be outside of them; where beta is zero, C holds NaN that nobody may read."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     program = driver.lower_program(preset.spec, light(preset), target_of(preset))
     for beta in (0.0, -2.0):
         alpha = -1.5 if preset.spec.accumulator.is_float else -3
@@ -31,7 +31,7 @@ def test_every_preset_without_depth(name: str, rng: np.random.Generator) -> None
 @pytest.mark.parametrize("name", ["mbarrier_8x16_16x16_boxes_packed", "smem_8x8_double_packed", "dpas_32x2_1x8"])
 def test_where_k_is_folded_alpha_says_so(name: str, rng: np.random.Generator) -> None:
     """A and B are NaN, which those that pack may pass on, and nobody adds up."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(preset.spec, k=32)
     program = driver.lower_program(spec, light(preset), target_of(preset))
     problem = Problem.random(rng, 5, 7, 32, 0.0, -2.0, spec)
@@ -42,7 +42,7 @@ def test_where_k_is_folded_alpha_says_so(name: str, rng: np.random.Generator) ->
 def test_the_sum_of_no_parts_is_zero() -> None:
     """Not what lay in the workspace between two kernels."""
     spec = GemmSpec(k=None, beta=None)
-    program = driver.lower_program(spec, replace(presets.load("naive_16x16").schedule, split=3), TARGETS["intel"])
+    program = driver.lower_program(spec, candidates.load("naive_16x16").schedule.but(split_k=3), TARGETS["intel"])
     problem = Problem(np.zeros((3, 0), np.float32), np.zeros((0, 4), np.float32), np.ones((3, 4), np.float32), 1, 3)
     assert (interpret(program, spec, problem) == 3).all()
 
@@ -53,9 +53,9 @@ def test_alpha_of_zero_leaves_a_kernel_of_c_alone(
     dtype: DType | None, beta: float | None, rng: np.random.Generator
 ) -> None:
     spec = GemmSpec(alpha=0.0, beta=beta) if dtype is None else GemmSpec(dtype=dtype, alpha=0.0, beta=beta)
-    schedule = presets.load("smem_8x8_double_packed").schedule
+    schedule = candidates.load("smem_8x8_double_packed").schedule
     if dtype is None:
-        spec, schedule = replace(spec, c_order="col"), replace(schedule, c_width=1)
+        spec, schedule = replace(spec, c_order="col"), schedule.but(c_width=1)
     program = driver.lower_program(spec, schedule, TARGETS["intel"])
     assert [p.name for p in program.main.matrices] == ["c"]
     assert len(program.kernels) == 1
@@ -68,6 +68,6 @@ def test_alpha_of_zero_leaves_a_kernel_of_c_alone(
 
 def test_its_name_is_the_schedules() -> None:
     for name in ("block_read_32x2_1x8", "dpas_32x2_1x8"):
-        preset = presets.load(name)
+        preset = candidates.load(name)
         program = build(replace(preset.spec, alpha=0.0), preset.schedule, TARGETS["intel"])
         assert [kernel.name for kernel in program.kernels] == [name]

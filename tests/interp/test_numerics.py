@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.checks import interpreted
 from gemmgen.fuzz.data import Numbers, same_bits
@@ -20,12 +18,14 @@ F = NDArray[np.float32]
 #: Whose parts of K are dealt out by the number of blocks has a test of its own (`test_stream.py`).
 FLOAT32 = [
     name
-    for name in presets.names()
-    if presets.load(name).spec.dtype == F32
-    and "tf32" not in presets.load(name).schedule.atom
-    and not presets.load(name).schedule.stream
+    for name in candidates.names()
+    if candidates.load(name).spec.dtype == F32
+    and "tf32" not in candidates.load(name).schedule.atom
+    and not candidates.load(name).schedule.stream_k
 ]
-IN_PARTS = [name for name in FLOAT32 if presets.load(name).schedule.split * presets.load(name).schedule.slices > 1]
+IN_PARTS = [
+    name for name in FLOAT32 if candidates.load(name).schedule.split_k * candidates.load(name).schedule.sliced_k > 1
+]
 #: All of them were run on 2026-11-21.
 SOME = [*dict.fromkeys([*IN_PARTS, *FLOAT32[::4]])]
 SIZE, ALPHA, BETA = (9, 10, 203), np.float32(1.1), np.float32(0.3)
@@ -41,13 +41,13 @@ def chain(a: F, b: F, ks: list[int]) -> F:
 
 def shares(schedule: Schedule, a: F, b: F) -> list[F]:
     """alpha times the sum of each part of K: of its slices' sums, in order."""
-    step, k = schedule.k_step, a.shape[1]
-    piece = -(-k // (schedule.split * schedule.round_depth)) * schedule.round_depth
-    own = step // schedule.slices
+    step, k = schedule.block_k, a.shape[1]
+    piece = -(-k // (schedule.split_k * schedule.round_depth)) * schedule.round_depth
+    own = step // schedule.sliced_k
     out = []
-    for part in range(schedule.split):
+    for part in range(schedule.split_k):
         ks = list(range(k))[part * piece : (part + 1) * piece]
-        sums = [ALPHA * chain(a, b, [i for i in ks if i % step // own == x]) for x in range(schedule.slices)]
+        sums = [ALPHA * chain(a, b, [i for i in ks if i % step // own == x]) for x in range(schedule.sliced_k)]
         out.append(added(sums))
     return out
 
@@ -61,8 +61,8 @@ def added(terms: list[F]) -> F:
 
 @pytest.mark.parametrize("name", SOME)
 def test_order_of_summation(name: str) -> None:
-    preset = presets.load(name)
-    schedule = replace(preset.schedule, split=min(preset.schedule.split, 3))
+    preset = candidates.load(name)
+    schedule = preset.schedule.but(split_k=min(preset.schedule.split_k, 3))
     backend = "cuda" if driver.refusals(preset.spec, schedule) else "opencl"
     target = driver.default_target(preset.spec, schedule, backend)
     case = Case(preset.spec, schedule, SIZE, alpha=float(ALPHA), beta=float(BETA))
@@ -80,7 +80,7 @@ def test_order_of_summation(name: str) -> None:
 def test_no_flag_lets_a_compiler_forget_what_a_float_is(backend: str) -> None:
     """Neither in what the runtime passes on nor in the line that a file's head says to build it by."""
     name = "lds_8x8_16x16_k8"
-    source = driver.emit(GemmSpec(), presets.load(name).schedule, backend)
+    source = driver.emit(GemmSpec(), candidates.load(name).schedule, backend)
     said = " ".join((*source.build_options, source.text.split("\n\n", 1)[0])).replace("-fp-model=precise", "")
     for flag in ("fast", "unsafe", "mad-enable", "denorms", "finite-math", "signed-zeros", "ftz", "prec-", "fp-model"):
         assert flag not in said

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.stmt import Alloc, Body, For, If, Stmt
+from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk, walk_expr
@@ -29,19 +29,19 @@ SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
 
 def staying(**changes: object) -> Schedule:
     """64x64 of C at a time, by one warpgroup."""
-    base = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), persistent=True)
-    return replace(base, **{"stages": 3, "raster": 2, "c_width": 2, **changes})  # type: ignore[arg-type]
+    base = defaults("wgmma", (2, 16), (32, 4)).but(producer_threads=32, setmaxnreg=(0, 0), persistent=True)
+    return base.but(**{"stages": 3, "threadblock_swizzle": 2, "c_width": 2, **changes})
 
 
 #: Two warpgroups that store one after the other.
 TURNS: dict[str, object] = {
     "group": (64, 4),
-    "producers": 128,
-    "registers": (232, 40),
+    "producer_threads": 128,
+    "setmaxnreg": (232, 40),
     "tile": (2, 32),
     "c_width": 1,
-    "c_stages": 1,
-    "c_turns": True,
+    "epilogue_stages": 1,
+    "ordered_epilogue": True,
 }
 
 
@@ -58,12 +58,12 @@ def test_every_ring_and_number_of_groups(stages: int, resident: int, rng: np.ran
 @pytest.mark.parametrize(
     ("changes", "resident"),
     [
-        ({"c_width": 4, "raster": 0}, 1),
+        ({"c_width": 4, "threadblock_swizzle": 0}, 1),
         ({"c_width": 8, "stages": 2}, 2),
-        ({"group": (64, 4), "producers": 128, "registers": (232, 40)}, 2),
+        ({"group": (64, 4), "producer_threads": 128, "setmaxnreg": (232, 40)}, 2),
         ({"tile": (4, 16)}, 1),
         ({**TURNS, "cluster": (2, 1)}, 1),
-        ({**TURNS, "group": (96, 4), "registers": (160, 32)}, 2),
+        ({**TURNS, "group": (96, 4), "setmaxnreg": (160, 32)}, 2),
     ],
     ids=["sums put down", "in eights", "two warpgroups", "two turns of rows", "one after the other", "three so"],
 )

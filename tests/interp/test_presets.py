@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
+from gemmgen.presets import Preset
 from gemmgen.schedule import Schedule
 from tests.support.problems import Problem, interpret, layouts, lowered
+from tests.unit.test_free_constants import values_in
 
 #: Those that round elements before they multiply have a bound of their own: `test_warps.py`.
-NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.atom in ("fma", "dpas", "mma", "mma_f64"))
+NAMES = tuple(
+    name for name in candidates.names() if candidates.load(name).schedule.atom in ("fma", "dpas", "mma", "mma_f64")
+)
 
 
-def light(preset: presets.Preset) -> Schedule:
+def light(preset: Preset) -> Schedule:
     """The preset with K in a few parts where it has many: groups of different parts run one after the other here."""
-    return replace(shorter(preset.schedule), split=min(preset.schedule.split, 3))
+    return shorter(preset.schedule).but(split_k=min(preset.schedule.split_k, 3))
 
 
 def shorter(schedule: Schedule) -> Schedule:
     """A schedule with vectors in small: what one work-item does with a large block of C takes the interpreter long."""
     if schedule.vector == 1:
         return schedule
-    return replace(schedule, tile=(3, 8), vector=4, sweep=(2, 1), k_block=min(schedule.k_block, 16))
+    return schedule.but(tile=(3, 8), vector=4, macro_kernel=(2, 1), kc=min(schedule.kc, 16))
 
 
 @cache
-def target_of(preset: presets.Preset) -> Target:
+def target_of(preset: Preset) -> Target:
     """A target that can take the preset: OpenCL's default, or else CUDA's."""
     on_opencl = not driver.refusals(preset.spec, preset.schedule)
     return driver.default_target(preset.spec, preset.schedule, "opencl" if on_opencl else "cuda")
@@ -46,7 +51,7 @@ SIZES = ((1, 1, 1), (1, 131, 9), (129, 1, 8), (7, 11, 15), (33, 65, 17), (130, 1
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize("name", NAMES)
 def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = lowered(preset.spec, light(preset), target_of(preset))
     # The largest are many groups of what smaller ones have: C is read at one of them, and not at the other.
     factors = ((1.0, 0.0), (-1.5, 0.25))
@@ -57,7 +62,7 @@ def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generato
 
 @pytest.mark.parametrize("name", NAMES)
 def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     problem = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
     result = interpret(lowered(preset.spec, shorter(preset.schedule), target_of(preset)), preset.spec, problem)
     assert np.array_equal(result, problem.expected.astype(result.dtype))
@@ -65,7 +70,7 @@ def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_layouts(name: str, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5, preset.spec)
     refused = 0
     for spec in layouts(preset.spec):
@@ -93,7 +98,7 @@ def test_layouts(name: str, rng: np.random.Generator) -> None:
 def test_folded_sizes_and_factors(
     name: str, size: tuple[int, int, int], factors: tuple[tuple[float, float], ...], rng: np.random.Generator
 ) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     m, n, k = size
     for alpha, beta in factors:
         spec = replace(preset.spec, m=m, n=n, k=k, alpha=alpha, beta=beta)
@@ -103,7 +108,7 @@ def test_folded_sizes_and_factors(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     rows, cols = preset.schedule.block_tile
     depth = preset.schedule.round_depth
     spec = replace(preset.spec, multiple_of=(rows, cols, depth))
@@ -113,8 +118,8 @@ def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
 
 def look_ahead(schedule: Schedule) -> set[str]:
     """The conditions by which a ring asks whether there is a tile, or a batch of tiles, to begin."""
-    step, depth, places = schedule.k_step, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
-    first, stop = ("k_begin", "k_end") if schedule.split > 1 or schedule.stream else ("0", "k")
+    step, depth, places = schedule.block_k, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
+    first, stop = ("k_begin", "k_end") if schedule.split_k > 1 or schedule.stream_k else ("0", "k")
     if schedule.mbarrier:
         begun = (places - 2) * depth
         return {
@@ -124,15 +129,23 @@ def look_ahead(schedule: Schedule) -> set[str]:
             f"k_batch + {depth} < {stop}",
         }
     begin = {f"{i * step} <= {stop}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
-    across = {f"{first} < {stop}", f"k0 + {step} < {stop}"} if schedule.across else set()
+    across = {f"{first} < {stop}", f"k0 + {step} < {stop}"} if schedule.across_tiles else set()
     # A single slot that is filled through registers is filled a step ahead, too.
     return begin | across | ({f"k0 + {2 * step} <= {stop}"} if schedule.prefetch else set())
+
+
+def in_numbers(line: str, values: Mapping[str, int]) -> str:
+    """A line of text with the values of its constants, as far as they are whole numbers."""
+    line = re.sub(r"\b[A-Z][A-Z_]*\b", lambda name: str(values.get(name[0], name[0])), line)
+    for _ in range(4):
+        line = re.sub(r"\((\d+ [-+] \d+)\)|(?<![/%*] )\b(\d+ \* \d+)", lambda x: str(eval(x[1] or x[2])), line)
+    return line
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_promised_multiples_leave_no_guard(name: str) -> None:
     """Where the sizes are promised to fit the tiles, nothing in the text compares or clamps a coordinate."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     rows, cols = preset.schedule.block_tile
     whole = (rows, cols, preset.schedule.round_depth)
     spec = replace(preset.spec, multiple_of=whole, beta=0.0, ld_multiple=8)
@@ -142,18 +155,23 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     parts = text.split("__launch_bounds__" if backend == "cuda" else "__kernel")[1:]
     (own,) = (part for part in parts if re.search(rf"\b{name}\(", part.split("{", 1)[0]))
     body = own.split("\n}\n", 1)[0].split("{", 1)[1]
+    body = re.sub(r"\n +(?=[?:] )", " ", body)  # a choice in one line
     allowed = {f"if ({condition}) {{" for condition in look_ahead(preset.schedule)}
     shares = ("if (kk + 1 < ", "if (local_index + i * ", "if (local_index < ")
-    lines = [line.strip() for line in body.splitlines()]
+    lines = [in_numbers(line.strip(), values_in(text)) for line in body.splitlines()]
+    # The load of a tile asks by the name of its step.
+    allowed |= {f"if (k_load {condition}) {{" for condition in ("< k", "< k_end", f"+ {whole[2]} <= k")}
     # Where K goes in blocks, sums wait in C, and the first block may have nothing to add to.
     allowed |= {"if (k0 % 64 == 0 && k0 < 384) {"} if preset.schedule.c_prefetch else set()
+    # Whether there are tiles to prefetch before the first step.
+    allowed |= {"if (0 < k_main) {"} if preset.schedule.prefetch_distance else set()
     # Of blocks that are dealt out, whether one is whole.
-    allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream else set()
-    if preset.schedule.boxes:
+    allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream_k else set()
+    if preset.schedule.tma:
         # Who has which role; and that those who multiply have no more rows than the block is not seen.
         asked = ("local_row < 16", "local_index == 0", "local_index == 256", "c_row < m", "workspace_row < 128")
         allowed |= {f"if ({condition}) {{" for condition in asked}
-    allowed |= {f"if (beta_now != 0.0{suffix}) {{" for suffix in ("", "f") if preset.schedule.k_block}
+    allowed |= {f"if (beta_now != 0.0{suffix}) {{" for suffix in ("", "f") if preset.schedule.kc}
     guards = {line for line in lines if "if (" in line and not line.startswith(shares)}
     assert guards <= allowed, "only a pipe's look-ahead and uneven shares may stay"
     assert "_inside" not in body, "copies that bring zeros past an edge"
@@ -166,7 +184,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     )
     # The block of C of a work-item that sweeps it, and a block of K.
     named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop", "k_depth"))
-    if preset.schedule.stream:
+    if preset.schedule.stream_k:
         # How much of that a group has.
         named += tuple(f"const int {x} = " for x in ("whole_blocks", "first_batch", "last_batch"))
         lines = body[body.index("for (int segment") :].splitlines()
@@ -176,10 +194,13 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
             if not re.search(r"segment < own|const int share = |last_batch - |whole_blocks + ", line)
         ]
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
-    # Which way a row of multiply-adds goes, and around the ring.
+    # Which way a row of multiply-adds goes, around the ring, and which sums a lane gives another.
     turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
+    turns += r"|.*\bis_low \? "
     turns += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
-    if preset.schedule.k_step == 1 and any(line.startswith("if (local_index < ") for line in lines):
+    # How far 2D block reads go, which ask of matrices how they lie.
+    turns += r"|.* \? k : 0;" if preset.schedule.block_2d else ""
+    if preset.schedule.block_k == 1 and any(line.startswith("if (local_index < ") for line in lines):
         # That a share of half the group ends within a step of one is not seen.
         turns += r"|b_shared\[b_col\] = k0 \+ b_k < k \? "
     assert not [line for line in lines if "?" in line and not re.match(turns, line)]
@@ -187,17 +208,17 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
 
 def rings(schedule: Schedule) -> list[Schedule]:
     """The schedule with rings of other lengths, and K in few parts, so that each has steps enough."""
-    schedule = replace(schedule, split=min(schedule.split, 3))
+    schedule = schedule.but(split_k=min(schedule.split_k, 3))
     if "local" not in (schedule.a.memory, schedule.b.memory):
         return [schedule]
     if schedule.mbarrier:
         return [
-            replace(schedule, stages=places * schedule.mbarrier) for places in ((3,) if schedule.stream else (3, 4, 5))
+            schedule.but(stages=places * schedule.mbarrier) for places in ((3,) if schedule.stream_k else (3, 4, 5))
         ]
-    return [replace(schedule, stages=stages) for stages in ((2, 3, 4) if schedule.across else (1, 2, 3, 4))]
+    return [schedule.but(stages=stages) for stages in ((2, 3, 4) if schedule.across_tiles else (1, 2, 3, 4))]
 
 
-def too_long(preset: presets.Preset, schedule: Schedule) -> bool:
+def too_long(preset: Preset, schedule: Schedule) -> bool:
     """Whether a ring is too long for the device; any other refusal is a failure."""
     asynchronous = schedule.mbarrier or schedule.by_warps
     problems = driver.refusals(preset.spec, schedule, "cuda", target_of(preset)) if asynchronous else ()
@@ -208,7 +229,7 @@ def too_long(preset: presets.Preset, schedule: Schedule) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None:
     """Loops shorter than a ring has slots, and lengths that no number of slots divides."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     for schedule in rings(light(preset)):
         if too_long(preset, schedule):
             continue
@@ -217,26 +238,26 @@ def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in NAMES if rings(light(presets.load(n)))[1:] and not presets.load(n).schedule.mbarrier]
+    "name", [n for n in NAMES if rings(light(candidates.load(n)))[1:] and not candidates.load(n).schedule.mbarrier]
 )
 def test_each_ring_goes_around_twice(name: str, rng: np.random.Generator) -> None:
     """Steps may be long: lengths above are few of them. Here no ring's length divides the loop's; a tail is left."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     for schedule in rings(light(preset)):
         if too_long(preset, schedule):
             continue
-        k = schedule.split * (2 * schedule.stages + 1) * schedule.k_step + 1
+        k = schedule.split_k * (2 * schedule.stages + 1) * schedule.block_k + 1
         problem = Problem.random(rng, 9, 10, k, spec=preset.spec)
         problem.check(interpret(lowered(preset.spec, schedule, target_of(preset)), preset.spec, problem))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if presets.load(name).schedule.mbarrier])
+@pytest.mark.parametrize("name", [name for name in NAMES if candidates.load(name).schedule.mbarrier])
 @pytest.mark.parametrize("promised", [False, True])
 def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Generator) -> None:
     """Every barrier's parity turns more than once; the last batch is whole, ragged, or of a single step's element."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     ran = 0
-    in_two = replace(preset.schedule, split=min(preset.schedule.split, 2))
+    in_two = preset.schedule.but(split_k=min(preset.schedule.split_k, 2))
     for schedule in rings(in_two)[::2]:
         if too_long(preset, schedule):
             continue
@@ -244,7 +265,7 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
         spec = replace(preset.spec, multiple_of=(1, 1, depth) if promised else (1, 1, 1))
         program = driver.lower_program(spec, schedule, target_of(preset))
         for beyond in (0,) if promised else (1, depth - 3):
-            k = schedule.split * (2 * places + 1) * depth + beyond
+            k = schedule.split_k * (2 * places + 1) * depth + beyond
             problem = Problem.random(rng, 33, 37, k)
             problem.check(interpret(program, spec, problem))
             ran += 1
@@ -254,7 +275,7 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
 def test_interpreter_is_quick(rng: np.random.Generator) -> None:
     """Not a benchmark: a minute's work would be a bug of the interpreter (it takes about 0.05 s)."""
     for name in ("naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "mbarrier_8x16_16x16_stream"):
-        preset = presets.load(name)
+        preset = candidates.load(name)
         problem = Problem.random(rng, 64, 64, 64, spec=preset.spec)
         start = time.perf_counter()
         problem.check(interpret(lowered(preset.spec, light(preset), target_of(preset)), preset.spec, problem))
@@ -264,7 +285,7 @@ def test_interpreter_is_quick(rng: np.random.Generator) -> None:
 def test_infinities_and_nans_propagate(rng: np.random.Generator) -> None:
     """What IEEE arithmetic makes of them, in their row and column only, also in the last steps of K."""
     for name in NAMES:
-        preset = presets.load(name)
+        preset = candidates.load(name)
         problem = Problem.random(rng, 40, 24, 13, spec=preset.spec)
         problem.a[3, 12], problem.b[5, 7] = np.inf, np.nan
         with np.errstate(invalid="ignore"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -21,24 +21,24 @@ B = "b_factor * (b - b_shift_k) * b_scale / (1 + exp(-abs(b))) + b_scale_k - b_s
 
 def small(name: str, **changes: object) -> Schedule:
     """Few elements of C for each of few work-items, otherwise as the preset."""
-    base = presets.load(name).schedule
-    return replace(base, tile=(4, 4), run=(4, 4), group=(2, 2), name=None, **changes)  # type: ignore[arg-type]
+    base = candidates.load(name).schedule
+    return base.but(tile=(4, 4), thread_vector=(4, 4), group=(2, 2), name=None, **changes)
 
 
 def packed(schedule: Schedule) -> Schedule:
-    return replace(schedule, a=replace(schedule.a, packed=True), b=replace(schedule.b, packed=True))
+    return schedule.but(a=replace(schedule.a, prepacked=True), b=replace(schedule.b, prepacked=True))
 
 
 #: A way into registers each: from global memory element by element and by vectors, through local memory, from there by
 #: registers, laid out by a kernel before; the same for asynchronous copies and for matrix instructions.
 WAYS = {
-    "naive": presets.load("naive").schedule,
+    "naive": candidates.load("naive").schedule,
     "vectors": small("vec4_4x4"),
     "local": small("lds_8x8_16x16_k8"),
     "prefetch": small("smem_8x8_double"),
     "packed": small("smem_8x8_double_packed"),
-    "split": small("lds_8x8_16x16_k8", split=2),
-    "packed_async": packed(presets.load("async_4x4_8x16").schedule),
+    "split_k": small("lds_8x8_16x16_k8", split_k=2),
+    "packed_async": packed(candidates.load("async_4x4_8x16").schedule),
 }
 
 
@@ -74,7 +74,7 @@ def test_each_type(dtype: DType, way: str, rng: np.random.Generator) -> None:
 
 def test_matrix_instructions(rng: np.random.Generator) -> None:
     """Their operands are packed anyway, in float16; A may then be stored as it likes."""
-    preset = presets.load("dpas_32x2_1x8")
+    preset = candidates.load("dpas_32x2_1x8")
     check(replace(preset.spec, prologue_a=A, prologue_b=B), preset.schedule, rng, (35, 20, 17))
 
 

@@ -33,10 +33,10 @@ def test_rings(drawn: tuple[Case, Place]) -> None:
     check(*drawn)
 
 
-@given(strategies.cases(SM_90A, kinds=(strategies.of_warpgroups,)))
+@given(strategies.cases(SM_90A, kinds=(strategies.warpgroups,)))
 @budget(40)
 def test_warpgroups(drawn: tuple[Case, Place]) -> None:
-    """Boxes of every width, A in registers, C by boxes, by work-items and as parts of K."""
+    """TMA tiles of every width, A in registers, C by TMA, by work-items and as parts of K."""
     check(*drawn)
 
 
@@ -88,8 +88,8 @@ def test_what_is_drawn_of_sweeps() -> None:
     @budget(150)
     def look(drawn: tuple[Case, Place]) -> None:
         s, spec = drawn[0].schedule, drawn[0].spec
-        way = f"{'along K, ' * s.along_k}B {'turned' if spec.b_order == 'col' else 'as it is'}"
-        waits = s.k_block > 0 and s.split == 1 and bool(spec.epilogue)
+        way = f"{'along K, ' * s.dot_product}B {'turned' if spec.b_order == 'col' else 'as it is'}"
+        waits = s.kc > 0 and s.split_k == 1 and bool(spec.epilogue)
         seen.update({str(spec.dtype), f"{way}, {s.b.memory}", *(["sums wait"] if waits else [])})
 
     look()
@@ -102,25 +102,25 @@ def test_what_is_drawn_of_sweeps() -> None:
 def test_what_is_drawn_of_warpgroups() -> None:
     seen: set[str] = set()
 
-    @given(strategies.cases(SM_90A, kinds=(strategies.of_warpgroups,)))
+    @given(strategies.cases(SM_90A, kinds=(strategies.warpgroups,)))
     @budget(250)
     def look(drawn: tuple[Case, Place]) -> None:
         s, spec = drawn[0].schedule, drawn[0].spec
         found = {
             "in registers": "private" in (s.a.memory, s.b.memory),
             "made there": bool(spec.prologue_a or spec.prologue_b),
-            "swapped": s.swapped,
-            "by boxes": s.c_stages > 0,
-            "turned": s.c_stages > 0 and (spec.c_order == "col") != s.swapped,
-            "in turns": s.c_turns,
-            "joined": s.joined > 1,
-            "parts": s.planes > 1,
+            "swapped": s.operands_swapped,
+            "by TMA": s.epilogue_stages > 0,
+            "turned": s.epilogue_stages > 0 and (spec.c_order == "col") != s.operands_swapped,
+            "in turns": s.ordered_epilogue,
+            "cluster_reduction": s.cluster_reduction > 1,
+            "parts": s.partial_sums > 1,
             "clusters": s.cluster != (1, 1),
         }
         seen.update({str(spec.dtype), *(name for name, there in found.items() if there)})
 
     look()
     assert seen == {
-        *("bfloat16", "float16", "float32", "int8", "in registers", "made there", "swapped", "by boxes", "turned"),
-        *("in turns", "joined", "parts", "clusters"),
+        *("bfloat16", "float16", "float32", "int8", "in registers", "made there", "swapped", "by TMA", "turned"),
+        *("in turns", "cluster_reduction", "parts", "clusters"),
     }

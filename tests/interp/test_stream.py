@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import FaultKind, KernelFault, ScheduleError
 from gemmgen.ir.expr import Const
-from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Body, For, Let, Stmt
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import evaluate, map_body
-from gemmgen.passes.stream import BEFORE, SEGMENT
 from gemmgen.schedule import Schedule
+from gemmgen.schedulers import BEFORE, SEGMENT
 from gemmgen.spec import GemmSpec
 from tests.interp.test_broken_rings import PLAIN, RING
 from tests.support.problems import Problem, interpret
+from tests.support.refusals import Made, made
 
 SM_90 = TARGETS["sm_90"]
-STREAM = replace(RING, stream=True)
-PACKED = replace(STREAM, raster=2, a=replace(RING.a, packed=True), b=replace(RING.b, packed=True))
-PLAIN_STREAM = replace(PLAIN, stream=True)
+STREAM = RING.but(stream_k=True)
+PACKED = STREAM.but(threadblock_swizzle=2, a=replace(RING.a, prepacked=True), b=replace(RING.b, prepacked=True))
+PLAIN_STREAM = PLAIN.but(stream_k=True)
 #: Blocks are 16x32, batches eight deep. Fewer blocks than groups, and batches as well; seven, of which three groups
 #: compute one each; twelve, none of which is shared; no K.
 SIZES = ((16, 32, 90), (5, 7, 9), (33, 70, 41), (64, 96, 20), (20, 40, 0))
@@ -40,12 +41,22 @@ def test_products(schedule: Schedule, groups: int, rng: np.random.Generator) -> 
         problem.check(interpret(program, GemmSpec(), problem, groups=groups))
 
 
+@pytest.mark.parametrize("alpha", [1.5, 0.0])
+@pytest.mark.parametrize("groups", [3, 1])
+def test_sizes_that_are_folded(groups: int, alpha: float, rng: np.random.Generator) -> None:
+    """The kernel itself asks for alpha then, once for each part; mbarriers count on from one part to the next."""
+    spec = GemmSpec(m=34, n=70, k=42)
+    program = driver.lower_program(spec, STREAM, SM_90)
+    problem = Problem.random(rng, 34, 70, 42, alpha, -0.5)
+    problem.check(interpret(program, spec, problem, groups=groups))
+
+
 def test_what_is_stored_late_is_finished_as_all_is(rng: np.random.Generator) -> None:
     """Shares are added up by whole blocks, so that an epilogue and a C by columns see whole sums."""
     spec = GemmSpec(epilogue=("relu",), c_order="col")
     problem = Problem.integers(rng, 20, 40, 33)
     expected = np.maximum(problem.expected, 0)
-    schedule = replace(STREAM, c_width=1)
+    schedule = STREAM.but(c_width=1)
     assert np.array_equal(interpret(driver.lower_program(spec, schedule, SM_90), spec, problem), expected)
 
 
@@ -91,16 +102,22 @@ def test_phases_that_are_counted_from_the_start_each_time() -> None:
     ("schedule", "message"),
     [
         (
-            replace(STREAM, mbarrier=0),
-            "stream needs tiles handed over by mbarriers, but mbarrier = 0: use mbarrier 4 with stages 16, say",
+            STREAM.but(mbarrier=0),
+            (
+                "stream_k needs tiles handed over by mbarriers, but mbarrier = 0: "
+                "use mbarrier 4 with stages 16, say, or leave stream_k out"
+            ),
         ),
-        (replace(STREAM, split=2), "stream deals out K already, but split = 2: use split 1"),
-        (replace(STREAM, k_step=8, slices=2), "stream deals out K already, but slices = 2: use slices 1"),
+        (
+            partial(STREAM.but, split_k=2),
+            "split_k = 2 means nothing to scheduler StreamK: leave it out, or use split_k 1",
+        ),
+        (STREAM.but(block_k=8, sliced_k=2), "stream_k deals out K already, but sliced_k = 2: use sliced_k 1"),
     ],
 )
-def test_refusals(schedule: Schedule, message: str) -> None:
+def test_refusals(schedule: Made, message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        driver.emit(GemmSpec(), schedule, "cuda", SM_90)
+        driver.emit(GemmSpec(), made(schedule), "cuda", SM_90)
     assert message in caught.value.problems
 
 
@@ -112,7 +129,7 @@ def test_batches_are_refused() -> None:
 def test_the_text_says_how() -> None:
     source = driver.emit(GemmSpec(), STREAM, "cuda", SM_90)
     head = " ".join(source.text.partition("#ifndef")[0].replace("//", "").split())
-    assert "a block for each multiprocessor of the device, with whole blocks of C and equal pieces of the rest" in head
+    assert "stream-K: a block per multiprocessor, parts of blocks added up by a second kernel" in head
     (workspace,) = source.workspaces
     assert evaluate(workspace.elements, {"groups": 132}) == 2 * 132 * 16 * 32
     assert "132" not in source.text

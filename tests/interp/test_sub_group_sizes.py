@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError
-from gemmgen.ir.arguments import Argument
 from gemmgen.ir.dtypes import F64, I32, DType
 from gemmgen.ir.expr import Call, Const, compare
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import If, Return
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.methods import defaults
+from gemmgen.simulator.execute import Argument, run
 from gemmgen.spec import GemmSpec, Order
 
 KHR = TARGETS["khr"]
@@ -62,7 +59,7 @@ def test_its_own_size_computes() -> None:
 
 def test_parts_of_k_are_filled_too() -> None:
     """What the second kernel then adds up is not a number."""
-    program = driver.lower_program(GemmSpec(), replace(presets.load("L3_SIMD_8x4_1x8").schedule, split=2), KHR)
+    program = driver.lower_program(GemmSpec(), presets.load("L3_SIMD_8x4_1x8").schedule.but(split_k=2), KHR)
     given = {**arguments(GemmSpec().dtype), "workspace": np.zeros(2 * M * N, np.float32)}
     for kernel in program.kernels:
         run(kernel, {p.name: given[p.name] for p in kernel.params}, sub_group_size=32)

@@ -23,8 +23,8 @@ SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 
 def small(**changes: object) -> Schedule:
     """16x64 of C a block, by one warpgroup."""
-    base = replace(defaults("wgmma", (4, 2), (4, 32)), stages=3, producers=32, registers=(0, 0))
-    return replace(base, **changes)  # type: ignore[arg-type]
+    base = defaults("wgmma", (4, 2), (4, 32)).but(stages=3, producer_threads=32, setmaxnreg=(0, 0))
+    return base.but(**changes)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
@@ -43,11 +43,11 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("tile", "group", "changes"),
     [
-        ((2, 2), (4, 32), {"split": 3}),
-        ((6, 4), (4, 32), {"raster": 2}),
-        ((16, 2), (4, 64), {"producers": 128, "registers": (160, 40)}),
-        ((4, 2), (4, 32), {"split": 2, "c_order": "col"}),
-        ((4, 2), (8, 32), {"producers": 128}),
+        ((2, 2), (4, 32), {"split_k": 3}),
+        ((6, 4), (4, 32), {"threadblock_swizzle": 2}),
+        ((16, 2), (4, 64), {"producer_threads": 128, "setmaxnreg": (160, 40)}),
+        ((4, 2), (4, 32), {"split_k": 2, "c_order": "col"}),
+        ((4, 2), (8, 32), {"producer_threads": 128}),
     ],
     ids=[
         "8 rows, parts of K",
@@ -61,21 +61,21 @@ def test_tiles_and_roles(
     tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], rng: np.random.Generator
 ) -> None:
     spec = replace(SPEC, c_order=changes.pop("c_order", "row"), dtype=F16)  # type: ignore[arg-type]
-    base = replace(defaults("wgmma", tile, group), stages=2, producers=32, registers=(0, 0))
-    check(spec, replace(base, **changes), rng, (26, 140, 200))  # type: ignore[arg-type]
+    base = defaults("wgmma", tile, group).but(stages=2, producer_threads=32, setmaxnreg=(0, 0))
+    check(spec, base.but(**changes), rng, (26, 140, 200))
 
 
 def test_other_types(rng: np.random.Generator) -> None:
     """Whose lines lie along K, both."""
     spec = GemmSpec(dtype=I8, ld_multiple=16, b_order="col")
-    base = replace(defaults("wgmma_s8", (4, 2), (4, 32)), stages=2, producers=32, registers=(0, 0))
+    base = defaults("wgmma_s8", (4, 2), (4, 32)).but(stages=2, producer_threads=32, setmaxnreg=(0, 0))
     check(spec, base, rng, (9, 70, 150))
 
 
 def test_packed_and_a_prologue(rng: np.random.Generator) -> None:
     """Kernels before and behind know C alone."""
-    schedule = small(split=2)
-    schedule = replace(schedule, a=replace(schedule.a, packed=True), b=replace(schedule.b, packed=True))
+    schedule = small(split_k=2)
+    schedule = schedule.but(a=replace(schedule.a, prepacked=True), b=replace(schedule.b, prepacked=True))
     spec = replace(SPEC, ld_multiple=1, prologue_b="b * b_scale", c_dtype=F32)
     problem = Problem.of(rng, spec, 5, 70, 130, 1.0, 0.0)
     scale = np.float32(2) ** (np.arange(70, dtype=np.float32) % 4)
@@ -92,8 +92,8 @@ def test_bytes_become_elements_on_their_way_to_registers(
     method: str, dtype: DType, order: Order, packed: bool, formula: str | None, rng: np.random.Generator
 ) -> None:
     """Read as they are stored, packed or not: the interpreter saw reads past what was packed, and past registers."""
-    base = replace(defaults(method, (4, 2), (4, 32)), stages=2, producers=32, registers=(0, 0))
-    schedule = replace(base, b=replace(base.b, memory="private", packed=packed))
+    base = defaults(method, (4, 2), (4, 32)).but(stages=2, producer_threads=32, setmaxnreg=(0, 0))
+    schedule = base.but(b=replace(base.b, memory="private", prepacked=packed))
     spec = GemmSpec(dtype=dtype, c_dtype=F32, b_dtype=I8, b_order=order, prologue_b=formula, ld_multiple=16)
     problem = Problem.of(rng, replace(spec, prologue_b=None), 9, 70, 130, 1.0, 0.0)
     problem = replace(problem, a=np.rint(4 * problem.a))
@@ -114,7 +114,7 @@ def test_functions_on_elements(order: Order, split: int, rng: np.random.Generato
     residual = rng.standard_normal((m, n)).astype(np.float32)
     lines = np.ascontiguousarray(residual if order == "row" else residual.T)
     given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
-    found = interpret(driver.lower_program(spec, small(split=split), SM_90A), spec, problem, 8, given)
+    found = interpret(driver.lower_program(spec, small(split_k=split), SM_90A), spec, problem, 8, given)
     rows, cols = np.indices((m, n))
     a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
     expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
@@ -137,12 +137,12 @@ def test_names_are_those_of_c() -> None:
         (SPEC, {"c_width": 2}, "stores neighbouring rows, but C is row-major"),
         (
             replace(SPEC, c_order="col"),
-            {"c_width": 2, "split": 2},
+            {"c_width": 2, "split_k": 2},
             "c_width = 2 stores neighbouring rows, but a second kernel adds up rows: use c_width 1",
         ),
         (
             replace(SPEC, c_order="col"),
-            {"tile": (2, 2), "c_stages": 1},
+            {"tile": (2, 2), "epilogue_stages": 1},
             "a block's 8 rows of C, put down 16 at a time",
         ),
         (SPEC, {"group": (8, 48)}, "not made of warpgroups of 32x4: use group 64x4, say, two above one another, 32x8,"),

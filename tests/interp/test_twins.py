@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.target import Target
+from gemmgen.presets import Preset
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.schedule import Schedule
 from tests.support.cuda import with_vectors
@@ -20,16 +21,16 @@ NAMES = with_vectors()
 SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
 
 
-def light(preset: presets.Preset) -> Schedule:
+def light(preset: Preset) -> Schedule:
     """The preset with K in a few parts, or dealt out to a few groups: they run one after the other here."""
     own = preset.schedule
-    return replace(own, split=min(own.split, 3))
+    return own.but(split_k=min(own.split_k, 3))
 
 
 @cache
 def target_of(name: str) -> Target:
     """CUDA's first target that can take the preset."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     return driver.default_target(preset.spec, preset.schedule, "cuda")
 
 
@@ -37,7 +38,7 @@ def target_of(name: str) -> Target:
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize("name", NAMES)
 def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     kernel = lowered(spec, light(preset), target_of(name))
     # C is read and not, at every size.
@@ -48,7 +49,7 @@ def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) -> None:
     """Its leading dimension is never used, so that nothing is promised of it."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     problem = Problem.random(rng, 1, 64, 9)
     kernel = lowered(spec, light(preset), target_of(name))

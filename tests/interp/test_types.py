@@ -49,7 +49,7 @@ def test_ways_to_memory(name: str, types: tuple[DType, DType], rng: np.random.Ge
 def test_vectors_of_c_and_parts_of_k(target: str, types: tuple[DType, DType], rng: np.random.Generator) -> None:
     """Vector stores change the type, too; the parts of K meet in the type of sums."""
     spec = spec_of(types)
-    schedule = replace(presets.load("smem_8x8_double").schedule, name=None, c_width=4, split=2)
+    schedule = presets.load("smem_8x8_double").schedule.but(name=None, c_width=4, split_k=2)
     program = driver.lower_program(spec, schedule, TARGETS[target])
     problem = Problem.of(rng, spec, 37, 44, 29, 2.0, -1.0)
     problem.check(interpret(program, spec, problem))
@@ -58,7 +58,7 @@ def test_vectors_of_c_and_parts_of_k(target: str, types: tuple[DType, DType], rn
 def test_asynchronous_copies(types: tuple[DType, DType], rng: np.random.Generator) -> None:
     """They move 4, 8 or 16 bytes: lines of small elements must be promised to begin where those may."""
     spec = replace(spec_of(types), a_order="col", ld_multiple=4)
-    schedule = replace(presets.load("async_8x8_16x16").schedule, stages=2)
+    schedule = presets.load("async_8x8_16x16").schedule.but(stages=2)
     problem = Problem.of(rng, spec, 41, 37, 35, 1.0, 0.0)
     problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["sm_90"]), spec, problem, pad=3))
 

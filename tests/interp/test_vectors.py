@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.build import build
 from gemmgen.driver import run_passes
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import KernelFault, ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F16, F32, F64
 from gemmgen.ir.expr import Const, Load, Var, number
-from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.stmt import Body, For, Point, Prefetch, Stmt, Store, Update
+from gemmgen.ir.stmt import Body, EpilogueStore, For, PointerInit, Prefetch, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import loop_problem
 from gemmgen.ir.walk import evaluate, map_body, walk
 from gemmgen.methods import defaults
-from gemmgen.passes.build import build
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, interpret
+from tests.support.refusals import Made, made
 
 CPU = TARGETS["cpu"]
-IN_PLACE = replace(defaults("vector", (3, 8)), vector=4, sweep=(2, 2))
-COPIED = replace(IN_PLACE, b=Operand(memory="private"), k_block=4, sweep=(3, 2))
+IN_PLACE = defaults("vector", (3, 8)).but(vector=4, macro_kernel=(2, 2))
+COPIED = IN_PLACE.but(b=Operand(memory="private"), kc=4, macro_kernel=(3, 2))
 FORMS = {
     "in place": IN_PLACE,
-    "in place, K in blocks": replace(IN_PLACE, k_block=3),
-    "in place, K in parts": replace(IN_PLACE, split=3, even=(2, 1)),
+    "in place, K in blocks": IN_PLACE.but(kc=3),
+    "in place, K in parts": IN_PLACE.but(split_k=3, grid_multiple=(2, 1)),
     "copied": COPIED,
-    "copied, rows in blocks": replace(COPIED, m_block=2),
-    "copied, even": replace(COPIED, even=(1, 3)),
-    "copied, K in parts": replace(COPIED, split=2),
-    "copied, C prefetched": replace(COPIED, c_prefetch=True),
-    "copied, C prefetched, K in parts": replace(COPIED, split=2, c_prefetch=True),
-    "copied, steps written out": replace(COPIED, k_block=8, k_step=4),
-    "copied, B prefetched": replace(COPIED, k_step=2, b_prefetch=3),
-    "copied, a panel prefetched": replace(COPIED, sweep=(3, 1), tile=(1, 4), b_prefetch=1),
+    "copied, rows in blocks": COPIED.but(mc=2),
+    "copied, even": COPIED.but(grid_multiple=(1, 3)),
+    "copied, K in parts": COPIED.but(split_k=2),
+    "copied, C prefetched": COPIED.but(c_prefetch=True),
+    "copied, C prefetched, K in parts": COPIED.but(split_k=2, c_prefetch=True),
+    "copied, steps written out": COPIED.but(kc=8, block_k=4),
+    "copied, B prefetched": COPIED.but(block_k=2, b_prefetch=3),
+    "copied, a panel prefetched": COPIED.but(macro_kernel=(3, 1), tile=(1, 4), b_prefetch=1),
 }
 #: Whole tiles, ragged ones, narrower and shorter than a tile, more groups than tiles.
 SIZES = ((6, 16, 8), (7, 21, 9), (2, 5, 3), (13, 9, 1), (1, 1, 1))
@@ -97,29 +98,33 @@ def test_float64_and_sizes_that_are_known(form: str, rng: np.random.Generator) -
 def test_whole_tiles_ask_nothing_of_sizes() -> None:
     text = driver.emit(GemmSpec(multiple_of=(3, 8, 1)), IN_PLACE, target=CPU).text
     assert "if (row0" not in text
-    assert "col0 + 8 <= n" not in text
-    assert "col0 + 8 <= n" in driver.emit(GemmSpec(), IN_PLACE, target=CPU).text
+    assert "col0 + NR <= n" not in text
+    assert "col0 + NR <= n" in driver.emit(GemmSpec(), IN_PLACE, target=CPU).text
 
 
 def test_the_same_bits_however_c_is_shared_out(rng: np.random.Generator) -> None:
     problem = Problem.random(rng, 25, 43, 11)
     for schedule in (IN_PLACE, COPIED):
-        others = [replace(schedule, sweep=sweep, even=even) for sweep in ((1, 1), (4, 3)) for even in ((1, 1), (3, 2))]
+        others = [
+            schedule.but(macro_kernel=sweep, grid_multiple=even)
+            for sweep in ((1, 1), (4, 3))
+            for even in ((1, 1), (3, 2))
+        ]
         results = [interpret(driver.lower(GemmSpec(), s, CPU), GemmSpec(), problem) for s in others]
         assert all(np.array_equal(results[0], result) for result in results)
 
 
 def test_groups_are_shared_out_evenly() -> None:
-    kernel = driver.lower(GemmSpec(), replace(IN_PLACE, sweep=(4, 3), even=(4, 1)), CPU)
+    kernel = driver.lower(GemmSpec(), IN_PLACE.but(macro_kernel=(4, 3), grid_multiple=(4, 1)), CPU)
     down, across = (evaluate(extent, {"m": 100, "n": 100}) for extent in kernel.grid)
     assert (down, across) == (12, 5)  # of 34 tiles, 9 groups of 4 are 12 of 3; of 13 tiles, 5 groups of 3
 
 
 def test_a_tile_that_begins_early_writes_its_own_columns_only(rng: np.random.Generator) -> None:
-    """Without `Update.first` two groups write the same element, which the interpreter reports."""
-    kernel = build(GemmSpec(), replace(IN_PLACE, sweep=(1, 1)), CPU).main
+    """Without `EpilogueStore.first` two groups write the same element, which the interpreter reports."""
+    kernel = build(GemmSpec(), IN_PLACE.but(macro_kernel=(1, 1)), CPU).main
     broken = replace(
-        kernel, body=map_body(kernel.body, lambda s: (replace(s, first=None) if isinstance(s, Update) else s,))
+        kernel, body=map_body(kernel.body, lambda s: (replace(s, first=None) if isinstance(s, EpilogueStore) else s,))
     )
     problem = Problem.random(rng, 3, 21, 4)
     problem.check(interpret(run_passes(kernel, CPU), GemmSpec(), problem))
@@ -150,61 +155,66 @@ def test_what_one_instruction_can_do(store: Store, width: int, problem: str | No
     assert (found is None) if problem is None else (found is not None and problem in found)
 
 
-REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
+REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
     "no vectors": (IN_PLACE, GemmSpec(), "intel", r"vector = 4, but target 'intel' has none .*--target cpu"),
-    "width": (replace(IN_PLACE, vector=3, tile=(3, 6)), GemmSpec(), "cpu", "vector = 3 is no vector of OpenCL C"),
+    "width": (IN_PLACE.but(vector=3, tile=(3, 6)), GemmSpec(), "cpu", "vector = 3 is no vector of OpenCL C"),
     "doubles": (
-        replace(IN_PLACE, vector=16, tile=(3, 16)),
+        IN_PLACE.but(vector=16, tile=(3, 16)),
         GemmSpec(dtype=F64),
         "cpu",
         "vector = 16 of float64 is 128 B > 64 B on target 'cpu': use vector 8",
     ),
-    "columns": (replace(IN_PLACE, tile=(3, 6)), GemmSpec(), "cpu", "6 columns are no whole vectors of 4"),
+    "columns": (IN_PLACE.but(tile=(3, 6)), GemmSpec(), "cpu", "6 columns are no whole vectors of 4"),
     "type": (IN_PLACE, GemmSpec(dtype=F16), "cpu", "vectors hold float32 or float64, not float16"),
     "B": (IN_PLACE, GemmSpec(b_order="col"), "cpu", "set b.memory = 'private', which turns it"),
-    "group": (replace(IN_PLACE, group=(2, 1)), GemmSpec(), "cpu", "group 2x1, but .* use group 1x1"),
-    "others": (replace(IN_PLACE, stages=2), GemmSpec(), "cpu", "stages = 2 means nothing to a work-item with vectors"),
+    "group": (IN_PLACE.but(group=(2, 1)), GemmSpec(), "cpu", "group 2x1, but .* use group 1x1"),
+    "others": (partial(IN_PLACE.but, stages=2), GemmSpec(), "cpu", "stages = 2 means nothing to mainloop CpuPanel"),
     "local": (
-        replace(IN_PLACE, b=Operand(memory="local")),
+        partial(IN_PLACE.but, b=Operand(memory="local")),
         GemmSpec(),
         "cpu",
-        "b.memory = 'local' is shared by a group",
+        "b.memory = local, but mainloop CpuPanel reads b from global or private: use",
     ),
-    "prefetched in place": (replace(IN_PLACE, c_prefetch=True), GemmSpec(), "cpu", "c_prefetch is for a copy of B"),
+    "prefetched in place": (IN_PLACE.but(c_prefetch=True), GemmSpec(), "cpu", "c_prefetch is for a copy of B"),
     "written out in place": (
-        replace(IN_PLACE, k_step=4, b_prefetch=8),
+        IN_PLACE.but(block_k=4, b_prefetch=8),
         GemmSpec(),
         "cpu",
-        "k_step, b_prefetch are for a copy of B by vectors of columns: set b.memory = 'private', or leave it out",
+        "block_k, b_prefetch are for a copy of B by vectors of columns: set b.memory = 'private', or leave it out",
     ),
     "rows of C between iterations": (
-        replace(COPIED, k_block=6, k_step=3, c_prefetch=True),
+        COPIED.but(kc=6, block_k=3, c_prefetch=True),
         GemmSpec(),
         "cpu",
-        "a row of C in 64 steps, no multiple of k_step 3: use 4",
+        "a row of C in 64 steps, no multiple of block_k 3: use 4",
     ),
-    "no whole iterations": (replace(COPIED, k_step=3), GemmSpec(), "cpu", "k_block = 4 .* of k_step 3: use a multiple"),
+    "no whole iterations": (COPIED.but(block_k=3), GemmSpec(), "cpu", "kc = 4 .* of block_k 3: use a multiple"),
     "prefetched columns": (
-        replace(COPIED, c_prefetch=True, k_step=3),  # alone it is computed as C^T by rows
+        COPIED.but(c_prefetch=True, block_k=3),  # alone it is computed as C^T by rows
         GemmSpec(c_order="col"),
         "cpu",
         "c_prefetch asks for rows of C, but C is column-major: leave it out",
     ),
-    "rows": (replace(IN_PLACE, m_block=2), GemmSpec(), "cpu", "m_block = 2 is for a copy of B.* or use sweep 2x2"),
-    "depth": (replace(COPIED, k_block=0), GemmSpec(), "cpu", "k_block = 0 gives no depth"),
+    "rows": (IN_PLACE.but(mc=2), GemmSpec(), "cpu", "mc = 2 is for a copy of B.* or use macro_kernel 2x2"),
+    "depth": (COPIED.but(kc=0), GemmSpec(), "cpu", "kc = 0 gives no depth"),
     "stack": (
-        replace(COPIED, tile=(6, 64), sweep=(1, 16), k_block=1024),
+        COPIED.but(tile=(6, 64), macro_kernel=(1, 16), kc=1024),
         GemmSpec(),
         "cpu",
-        r"the block of B, 1024 x 1024, takes 4,194,304 B > 2,097,152 B of a thread's stack .*: use k_block 512",
+        r"the block of B, 1024 x 1024, takes 4,194,304 B > 2,097,152 B of a thread's stack .*: use kc 512",
     ),
-    "registers": (replace(IN_PLACE, tile=(14, 64)), GemmSpec(), "cpu", "registers 3,840 B per work-item > 2,048 B"),
-    "sweep": (Schedule(sweep=(2, 2)), GemmSpec(), "cpu", "sweep 2x2 is for work-items with vectors: set vector to 16"),
-    "private": (
-        Schedule(b=Operand(memory="private")),
+    "registers": (IN_PLACE.but(tile=(14, 64)), GemmSpec(), "cpu", "registers 3,840 B per work-item > 2,048 B"),
+    "macro_kernel": (
+        partial(Schedule.of, macro_kernel=(2, 2)),
         GemmSpec(),
         "cpu",
-        "b.memory = 'private' is for work-items with",
+        "macro_kernel = 2x2 means nothing to mainloop Direct: leave it out",
+    ),
+    "private": (
+        partial(Schedule.of, b=Operand(memory="private")),
+        GemmSpec(),
+        "cpu",
+        "b.memory = private means nothing to mainloop Direct",
     ),
 }
 
@@ -213,7 +223,7 @@ REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
 def test_refused_with_a_remedy(name: str) -> None:
     schedule, spec, target, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
-        driver.emit(spec, schedule, target=TARGETS[target])
+        driver.emit(spec, made(schedule), target=TARGETS[target])
 
 
 def test_languages_without_vectors_say_so() -> None:
@@ -221,13 +231,13 @@ def test_languages_without_vectors_say_so() -> None:
     assert "use --target cpu, or method slm" in problem
 
 
-PREFETCHED = replace(COPIED, k_block=256, c_prefetch=True)
+PREFETCHED = COPIED.but(kc=256, c_prefetch=True)
 
 
 def test_each_row_of_c_is_asked_for_once_and_only_those_that_are_there(rng: np.random.Generator) -> None:
     """The interpreter looks at each address: 4 rows are one and a third tiles, 13 columns no whole number of them."""
     for spec, split in product((GemmSpec(), GemmSpec(a_order="col"), GemmSpec(dtype=F64, beta=0.0)), (1, 2)):
-        program = driver.lower_program(spec, replace(PREFETCHED, split=split), CPU)
+        program = driver.lower_program(spec, PREFETCHED.but(split_k=split), CPU)
         problem = Problem.of(rng, spec, 4, 13, 300, 1.5, 0.0 if spec.beta == 0 else -0.5)
         problem.check(interpret(program, spec, problem))
         asked = [s for s in walk(program.kernels[0].body) if isinstance(s, Prefetch)]
@@ -238,7 +248,7 @@ def test_pointers_reach_no_further_than_their_matrix(rng: np.random.Generator) -
     program, spec = driver.lower_program(GemmSpec(), PREFETCHED, CPU), GemmSpec()
 
     def further(stmt: Stmt) -> Body:
-        if isinstance(stmt, Point):
+        if isinstance(stmt, PointerInit):
             return (replace(stmt, index=(stmt.index[0], stmt.index[1] + 1)),)
         return (stmt,)
 
@@ -260,7 +270,7 @@ def test_pointers_keep_loads_of_a_short() -> None:
 
 
 def test_what_is_left_of_k_needs_no_loop_where_k_is_known() -> None:
-    written_out = replace(COPIED, k_block=8, k_step=4)
+    written_out = COPIED.but(kc=8, block_k=4)
     for spec, loops in (
         (GemmSpec(k=24), 1),
         (GemmSpec(multiple_of=(1, 1, 4)), 1),
@@ -272,7 +282,7 @@ def test_what_is_left_of_k_needs_no_loop_where_k_is_known() -> None:
 
 def test_parts_of_k_that_are_known_are_not_cut_by_iterations(rng: np.random.Generator) -> None:
     """K of 20 in three parts: 7, 7 and 6 steps, though 20 is five times four."""
-    written_out = replace(COPIED, k_block=8, k_step=4, split=3)
+    written_out = COPIED.but(kc=8, block_k=4, split_k=3)
     for spec in (GemmSpec(k=20), GemmSpec(multiple_of=(1, 1, 4))):
         problem = Problem.of(rng, spec, 7, 21, 20, 1.5, -0.5)
         problem.check(interpret(driver.lower_program(spec, written_out, CPU), spec, problem))
@@ -280,6 +290,6 @@ def test_parts_of_k_that_are_known_are_not_cut_by_iterations(rng: np.random.Gene
 
 def test_what_is_asked_for_ahead_lies_in_the_copy() -> None:
     """Lines past a panel's last one are behind it, where there is room for them."""
-    text = driver.emit(GemmSpec(), replace(COPIED, b_prefetch=3), "opencl", CPU).text
+    text = driver.emit(GemmSpec(), COPIED.but(b_prefetch=3), "opencl", CPU).text
     assert "__builtin_prefetch(&b_block[panel][k0 + 3][0]);" in text
-    assert "float4 b_block[2][7][2];" in text
+    assert "float4 b_block[2][KC + 3][NR / 4];" in text and "#define KC 4\n" in text

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.build import build
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F64
 from gemmgen.ir.stmt import Mma
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
-from gemmgen.passes.along_k import AlongK
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
+from tests.support.refusals import Made, made
 
 CPU = TARGETS["cpu"]
 #: B's columns in lines, so that it is read in place.
-IN_PLACE = Schedule((3, 2), (1, 1), vector=4, along_k=True, sweep=(2, 2))
-TURNED = replace(IN_PLACE, b=Operand(memory="private"), k_block=8)
+IN_PLACE = Schedule.of(tile=(3, 2), group=(1, 1), vector=4, dot_product=True, macro_kernel=(2, 2))
+TURNED = IN_PLACE.but(b=Operand(memory="private"), kc=8)
 BY_COLUMNS = GemmSpec(b_order="col")
 FORMS: dict[str, tuple[Schedule, GemmSpec]] = {
     "in place": (IN_PLACE, BY_COLUMNS),
-    "in place, K in blocks, rows first": (replace(IN_PLACE, k_block=5, m_block=1), BY_COLUMNS),
-    "in place, K in parts": (replace(IN_PLACE, split=3, even=(2, 1)), BY_COLUMNS),
+    "in place, K in blocks, rows first": (IN_PLACE.but(kc=5, mc=1), BY_COLUMNS),
+    "in place, K in parts": (IN_PLACE.but(split_k=3, grid_multiple=(2, 1)), BY_COLUMNS),
     "turned": (TURNED, GemmSpec()),
-    "turned, one column": (replace(TURNED, tile=(4, 1), m_block=1, even=(2, 1)), GemmSpec()),
-    "turned, K in parts": (replace(TURNED, split=2), GemmSpec(c_order="col")),
-    "copied, rows in blocks": (replace(TURNED, m_block=2), replace(BY_COLUMNS, dtype=F64, c_order="col")),
+    "turned, one column": (TURNED.but(tile=(4, 1), mc=1, grid_multiple=(2, 1)), GemmSpec()),
+    "turned, K in parts": (TURNED.but(split_k=2), GemmSpec(c_order="col")),
+    "copied, rows in blocks": (TURNED.but(mc=2), replace(BY_COLUMNS, dtype=F64, c_order="col")),
 }
 #: Whole tiles and vectors, ragged ones, less than a vector, a single element, nothing to add up.
 SIZES = ((6, 4, 8), (7, 5, 21), (13, 1, 3), (1, 9, 16), (1, 1, 1), (2, 3, 0))
@@ -47,7 +49,7 @@ def test_every_form(form: str, rng: np.random.Generator) -> None:
 
 def test_every_element_of_a_vector_counts(rng: np.random.Generator) -> None:
     """Without the multiply-adds of vectors only the rest of K is summed, which the check of a product sees."""
-    kernel = AlongK(BY_COLUMNS, IN_PLACE, CPU).kernel()
+    kernel = build(BY_COLUMNS, IN_PLACE, CPU).main
     broken = replace(
         kernel,
         body=map_body(kernel.body, lambda s: () if isinstance(s, Mma) and s.acc.buffer.vector > 1 else (s,)),
@@ -58,16 +60,20 @@ def test_every_element_of_a_vector_counts(rng: np.random.Generator) -> None:
         problem.check(interpret(driver.run_passes(broken, CPU), BY_COLUMNS, problem))
 
 
-REFUSED: dict[str, tuple[Schedule, GemmSpec, str]] = {
+REFUSED: dict[str, tuple[Made, GemmSpec, str]] = {
     "A by columns": (
         IN_PLACE,
         replace(BY_COLUMNS, a_order="col"),
-        "A is column-major, but along_k .* --preset cpu_6x64_copied",
+        "A is column-major, but dot_product .* --preset cpu_6x64_copied",
     ),
-    "B by rows": (IN_PLACE, GemmSpec(), "B is row-major, but along_k .* set b.memory = 'private', which turns it"),
-    "no whole vectors": (replace(TURNED, k_block=6), GemmSpec(), "k_block = 6 is no multiple of vector = 4"),
-    "registers": (replace(IN_PLACE, tile=(8, 8), vector=16), BY_COLUMNS, "registers 4,672 B per work-item > 2,048 B"),
-    "no vectors": (Schedule(along_k=True), BY_COLUMNS, "along_k is for work-items with vectors: set vector to 16"),
+    "B by rows": (IN_PLACE, GemmSpec(), "B is row-major, but dot_product .* set b.memory = 'private', which turns it"),
+    "no whole vectors": (TURNED.but(kc=6), GemmSpec(), "kc = 6 is no multiple of vector = 4"),
+    "registers": (IN_PLACE.but(tile=(8, 8), vector=16), BY_COLUMNS, "registers 4,672 B per work-item > 2,048 B"),
+    "no vectors": (
+        partial(Schedule.of, dot_product=True),
+        BY_COLUMNS,
+        "dot_product = true means nothing to mainloop Direct: leave it out",
+    ),
 }
 
 
@@ -75,4 +81,4 @@ REFUSED: dict[str, tuple[Schedule, GemmSpec, str]] = {
 def test_refused_with_a_remedy(name: str) -> None:
     schedule, spec, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
-        driver.emit(spec, schedule, target=CPU)
+        driver.emit(spec, made(schedule), target=CPU)

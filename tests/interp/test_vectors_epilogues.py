@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.build import build
 from gemmgen.choose import choose
 from gemmgen.epilogue import FUNCTIONS
 from gemmgen.errors import ScheduleError
@@ -16,11 +17,10 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F32, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, compare, convert, number
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.stmt import Update
+from gemmgen.ir.stmt import EpilogueStore
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import value_problem
 from gemmgen.ir.walk import map_body
-from gemmgen.passes.columns import Columns
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.interp.test_epilogues import LONG, WRITTEN
@@ -45,8 +45,8 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, size: tu
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form(form: str, functions: tuple[str, ...], rng: np.random.Generator) -> None:
     schedule = FORMS[form]
-    if functions == LONG and schedule.k_block and schedule.split == 1:
-        with pytest.raises(ScheduleError, match=r"a formula in the epilogue reads what C held.*k_block = 0"):
+    if functions == LONG and schedule.kc and schedule.split_k == 1:
+        with pytest.raises(ScheduleError, match=r"a formula in the epilogue reads what C held.*kc = 0"):
             driver.emit(GemmSpec(epilogue=LONG), schedule, target=CPU)
         return
     orders = (("row", F32), ("row", F64), *([] if schedule.c_prefetch else [("col", F32)]))
@@ -74,8 +74,8 @@ def test_each_function(function: str, rng: np.random.Generator) -> None:
 def test_sums_that_wait_do_not_go_through_it(rng: np.random.Generator) -> None:
     """A negative sum of the first block of K would be lost in relu."""
     spec = GemmSpec(epilogue=("relu",))
-    kernel = Columns(spec, COPIED, CPU).kernel()
-    always = map_body(kernel.body, lambda s: (replace(s, last=None) if isinstance(s, Update) else s,))
+    kernel = build(spec, COPIED, CPU).main
+    always = map_body(kernel.body, lambda s: (replace(s, last=None) if isinstance(s, EpilogueStore) else s,))
     problem = Finished.random(rng, spec, 6, 16, 9)
     problem.check(problem.interpret(Program((driver.run_passes(kernel, CPU),))))
     broken = driver.run_passes(replace(kernel, body=always), CPU)
@@ -102,7 +102,7 @@ def test_a_schedule_with_vectors_is_chosen() -> None:
         spec = GemmSpec(epilogue=("bias", "gelu"), c_order=order)
         assert choose(spec, (1000, 1000, 1000), TARGETS["cpu"]).vector > 1
     spec = GemmSpec(epilogue=("expr: acc + c",))
-    assert choose(spec, (1000, 1000, 1000), TARGETS["cpu"]).k_block == 0
+    assert choose(spec, (1000, 1000, 1000), TARGETS["cpu"]).kc == 0
 
 
 E, ROUND = Var("e"), Var("i")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
-from gemmgen.runtime.cuda_maps import TYPES
+from gemmgen.runtime.cuda_launch import MAP_TYPES
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
@@ -24,8 +24,8 @@ ATOMS = ((F8_E4M3, "f8"), (F8_E5M2, "f8"), (I8, "s8"))
 def schedule(kind: str, short: str) -> Schedule:
     """128x64 of C a block by warpgroups, 32x32 by warps."""
     if kind == "wgmma":
-        return replace(defaults(f"wgmma_{short}", (2, 16), (64, 4)), stages=3)
-    return replace(defaults(f"mma_{short}", (4, 8), (8, 4)), k_step=64, stages=2)
+        return defaults(f"wgmma_{short}", (2, 16), (64, 4)).but(stages=3)
+    return defaults(f"mma_{short}", (4, 8), (8, 4)).but(block_k=64, stages=2)
 
 
 def check(spec: GemmSpec, s: Schedule, rng: np.random.Generator, whole: bool = False) -> None:
@@ -60,20 +60,20 @@ def test_whole_numbers_are_exact(kind: str, rng: np.random.Generator) -> None:
 def test_other_orders_are_packed(rng: np.random.Generator) -> None:
     """Of bytes, and with lines that begin anywhere."""
     base = schedule("wgmma", "s8")
-    packed = replace(base, a=replace(base.a, packed=True), b=replace(base.b, packed=True, transposed=True))
+    packed = base.but(a=replace(base.a, prepacked=True), b=replace(base.b, prepacked=True, transposed=True))
     check(GemmSpec(dtype=I8, a_order="col"), packed, rng)
-    check(GemmSpec(dtype=F8_E5M2, a_order="col"), replace(packed, atom="wgmma_f8"), rng)
+    check(GemmSpec(dtype=F8_E5M2, a_order="col"), packed.but(atom="wgmma_f8"), rng)
 
 
 def test_lines_that_begin_anywhere_go_through_registers(rng: np.random.Generator) -> None:
     check(GemmSpec(dtype=F8_E4M3), schedule("mma", "f8"), rng)
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+@pytest.mark.parametrize("name", [x for x in candidates.names() if candidates.load(x).schedule.by_warpgroups])
 def test_hosts_make_maps_of_every_type(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     maps = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"]).entry_points
-    assert {x.dtype.name for entry in maps for x in entry.maps} <= TYPES.keys()
+    assert {x.dtype.name for entry in maps for x in entry.maps} <= MAP_TYPES.keys()
 
 
 def test_scales_of_rows_and_columns(rng: np.random.Generator) -> None:

@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var, compare
-from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup
-from gemmgen.ir.stmt import Body, BoxCopy, For, If, Multiply, Point, Stmt
+from gemmgen.ir.stmt import Body, For, If, Multiply, PointerInit, Stmt, TmaCopy
+from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Matrix, Problem, interpret, layouts
 
 SM_90A = TARGETS["sm_90a"]
@@ -31,8 +31,8 @@ SIZES = ((1, 1, 1), (65, 70, 200), (130, 64, 64), (200, 136, 330))
 
 def small(**changes: object) -> Schedule:
     """128x64 of C a block, by two warpgroups."""
-    base = replace(defaults("wgmma", (2, 16), (64, 4)), stages=3, raster=2)
-    return replace(base, **changes)  # type: ignore[arg-type]
+    base = defaults("wgmma", (2, 16), (64, 4)).but(stages=3, threadblock_swizzle=2)
+    return base.but(**changes)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, sizes: object = SIZES) -> None:
@@ -47,16 +47,30 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
     check(spec, small(c_width=8 if spec.c_order == "row" else 1), rng, SIZES[:2])
 
 
+@pytest.mark.parametrize("order", [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")], ids="-".join)
+def test_steps_of_several_lines(order: tuple[Order, Order], rng: np.random.Generator) -> None:
+    """Lines along K lie side by side, those across it below one another."""
+    spec = replace(SPEC, a_order=order[0], b_order=order[1])
+    check(spec, small(block_k=128, stages=2), rng, SIZES[1:2])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"split_k": 2}, {"tile": (16, 2), "group": (4, 64), "c_width": 1, "thread_vector": (2, 1)}], ids=str
+)
+def test_several_lines_of_parts_and_of_swapped_operands(changes: dict[str, object], rng: np.random.Generator) -> None:
+    check(SPEC, small(block_k=192, stages=2, **changes), rng, SIZES[1:2])
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"stages": 2, "c_width": 2},
         {"stages": 5, "c_width": 8},
-        {"group": (32, 4), "producers": 32, "registers": (0, 0)},
+        {"group": (32, 4), "producer_threads": 32, "setmaxnreg": (0, 0)},
         {"tile": (4, 16), "group": (32, 4)},
         {"tile": (4, 32)},
-        {"split": 3},
-        {"group": (96, 4), "registers": (160, 32), "raster": 0},
+        {"split_k": 3},
+        {"group": (96, 4), "setmaxnreg": (160, 32), "threadblock_swizzle": 0},
         {"tile": (2, 26), "c_width": 2},
         {"group": (32, 8)},
         {"group": (32, 8), "tile": (4, 8), "c_width": 8},
@@ -69,9 +83,9 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
         "two turns of two",
         "parts of K",
         "three warpgroups",
-        "half a box",
+        "half a TMA tile",
         "beside one another",
-        "within a box",
+        "within a TMA tile",
     ],
 )
 def test_rings_and_roles(changes: dict[str, object], rng: np.random.Generator) -> None:
@@ -99,7 +113,7 @@ def test_parts_of_a_folded_k(alpha: float, rng: np.random.Generator) -> None:
     """Of which one has nothing, and all may have: kernels ask for alpha themselves. Found by `gemmgen fuzz`."""
     spec = replace(SPEC, k=70)
     problem = Problem.of(rng, spec, 20, 24, 70, alpha, 0.5)
-    problem.check(interpret(driver.lower_program(spec, small(split=3), SM_90A), spec, problem, 8))
+    problem.check(interpret(driver.lower_program(spec, small(split_k=3), SM_90A), spec, problem, 8))
 
 
 def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
@@ -108,11 +122,11 @@ def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
     problem.check(interpret(program, SPEC, problem, 8))
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warpgroups])
+@pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warpgroups])
 def test_presets(name: str, rng: np.random.Generator) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     program = driver.lower_program(preset.spec, preset.schedule, SM_90A)
-    few = preset.schedule.split > 8  # parts of K, most of which have nothing to add
+    few = preset.schedule.split_k > 8  # parts of K, most of which have nothing to add
     problem = Problem.of(rng, preset.spec, *((33, 60, 200) if few else (70, 264, 328)), 1.5, -0.5)
     problem = problem if preset.spec.accumulator.is_float else replace(problem, alpha=3, beta=-2)
     result = interpret(program, preset.spec, problem, 8)
@@ -186,7 +200,7 @@ def test_slots_given_back_a_step_too_early() -> None:
         match stmt:
             case If(_, (Mbarrier("arrive") as arrive,)):
                 first_of_warp = compare("==", Var("local_index") % 32, 0)
-                return (If(first_of_warp, (replace(arrive, index=Var("slot")),)),)
+                return (If(first_of_warp, (replace(arrive, index=Var("stage")),)),)
         return (stmt,)
 
     expect(broken(rewrite), "race", "a copy overwrites what .* reads")
@@ -253,7 +267,7 @@ def test_barriers_that_copies_may_not_see() -> None:
 def test_every_thread_copies() -> None:
     def rewrite(stmt: Stmt) -> Body:
         holds = isinstance(stmt, If) and any(
-            isinstance(s, For) and any(isinstance(x, BoxCopy) for x in s.body) for s in stmt.then
+            isinstance(s, For) and any(isinstance(x, TmaCopy) for x in s.body) for s in stmt.then
         )
         return stmt.then if isinstance(stmt, If) and holds else (stmt,)
 
@@ -271,7 +285,7 @@ def test_tiles_that_begin_between_lines() -> None:
     """Sixteen bytes further on is another place where lines swizzle, for a descriptor only along a line."""
 
     def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, Point) and stmt.view.name == "b_tile":
+        if isinstance(stmt, PointerInit) and stmt.view.name == "b_tile":
             *outer, line, element = stmt.index
             return (replace(stmt, index=(*outer, line + 1, element)),)
         return (stmt,)

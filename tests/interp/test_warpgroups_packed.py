@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.ir.atoms import SPANNING_VECTOR
+from gemmgen.errors import KernelFault
+from gemmgen.ir.copy_instructions import SPANNING_VECTOR
 from gemmgen.ir.dtypes import BF16, F32
-from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.stmt import Body, For, If, Move, Stmt
+from gemmgen.ir.stmt import Body, For, If, Stmt, VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
@@ -27,12 +27,12 @@ SPEC = GemmSpec(dtype=BF16, c_dtype=F32)
 
 def packed(method: str, which: str, turned: str = "") -> Schedule:
     """128x64 of C a block; the operands of `which` are packed, those of `turned` in the other order than the usual."""
-    base = replace(defaults(method, (2, 16), (64, 4)), stages=3)
+    base = defaults(method, (2, 16), (64, 4)).but(stages=3)
     a, b = (
-        replace(operand, packed=name in which, transposed=name in turned)
+        replace(operand, prepacked=name in which, transposed=name in turned)
         for name, operand in (("a", base.a), ("b", base.b))
     )
-    return replace(base, a=a, b=b)
+    return base.but(a=a, b=b)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator) -> None:
@@ -54,7 +54,7 @@ def test_one_of_them(which: str, rng: np.random.Generator) -> None:
 
 
 def test_parts_of_k(rng: np.random.Generator) -> None:
-    check(SPEC, replace(packed("wgmma", "ab"), split=3), rng)
+    check(SPEC, packed("wgmma", "ab").but(split_k=3), rng)
 
 
 def test_float32_of_any_order(rng: np.random.Generator) -> None:
@@ -74,7 +74,7 @@ def test_a_prologue_is_applied_where_it_is_packed(rng: np.random.Generator) -> N
 
 @pytest.mark.parametrize(("parts", "packed"), [(1, True), (3, True), (3, False)])
 def test_what_the_chooser_makes_of_a_preset_is_taken(parts: int, packed: bool) -> None:
-    tile = replace(costs().tiles[0], preset="wgmma_128x256_s4")
+    tile = replace(costs().tiles[0], named="wgmma_128x256_s4")
     schedule = changed(tile, parts, packed, packed)
     spec = GemmSpec(dtype=BF16, ld_multiple=1 if packed else 8)
     assert not driver.refusals(spec, schedule, "cuda", SM_90A)
@@ -87,7 +87,7 @@ def test_vectors_are_read_where_there_is_something_around_them(rng: np.random.Ge
 
     def everywhere(stmt: Stmt) -> Body:
         match stmt:
-            case If(_, (For(body=(_, Move() as move, _)),) as vectors) if move.atom == SPANNING_VECTOR:
+            case If(_, (For(body=(_, VectorCopy() as move, _)),) as vectors) if move.atom == SPANNING_VECTOR:
                 return vectors
         return (stmt,)
 
@@ -101,7 +101,7 @@ def test_vectors_are_read_where_there_is_something_around_them(rng: np.random.Ge
 def test_callers_give_matrices_at_any_address() -> None:
     """What the workspaces' maps ask for is nothing that a caller's matrix must keep."""
     spec = replace(SPEC, c_dtype=None)
-    source = driver.emit(spec, replace(packed("wgmma", "ab"), c_width=1), "cuda", SM_90A)
+    source = driver.emit(spec, packed("wgmma", "ab").but(c_width=1), "cuda", SM_90A)
     assert source.alignment == 1
     assert [x.name for x in source.workspaces] == ["a_packed", "b_packed"]
     assert [x.operand for entry in source.entry_points for x in entry.maps] == ["a_packed", "b_packed"]

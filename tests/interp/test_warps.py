@@ -10,19 +10,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gemmgen import driver, presets
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8
+from gemmgen import candidates, driver
+from gemmgen.errors import KernelFault
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Call, Var
-from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.numeric import tf32
 from gemmgen.ir.stmt import Body, If, Multiply, Stmt
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
-from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.schedule import Method, Schedule
+from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Matrix, Problem, interpret, layouts
 
 COARSE = ("mma_tf32", "mma_3xtf32")
@@ -34,8 +34,8 @@ SIZES = ((33, 18, 19), (1, 1, 1), (16, 40, 33), (70, 36, 100), (64, 32, 160))
 
 def small(stages: int = 3, **changes: object) -> Schedule:
     """Two by two warps of 16 x 16."""
-    base = replace(defaults("mma", (2, 4), (16, 8)), stages=stages)
-    return replace(base, **changes)  # type: ignore[arg-type]
+    base = defaults("mma", (2, 4), (16, 8)).but(stages=stages)
+    return base.but(**changes)
 
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, pad: int) -> None:
@@ -53,23 +53,47 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("stages", [2, 3, 5])
 @pytest.mark.parametrize("across", [True, False])
 def test_rings(stages: int, across: bool, rng: np.random.Generator) -> None:
-    check(SPEC, small(stages, across=across, register_stages=1 + across), rng, 3)
+    check(SPEC, small(stages, across_tiles=across, register_stages=1 + across), rng, 3)
 
 
 @pytest.mark.parametrize("result", [F16, F32])
 def test_float16(result: object, rng: np.random.Generator) -> None:
-    check(replace(SPEC, dtype=F16, c_dtype=result), small(tile=(4, 6)), rng, 8)  # type: ignore[arg-type]
+    check(replace(SPEC, dtype=F16, c_dtype=result), small(tile=(4, 6), c_width=2), rng, 8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("changes", [{}, {"split_k": 2}, {"sliced_k": 2, "block_k": 64}], ids=str)
+def test_sums_exchanged_between_lanes(
+    width: int, order: Order, changes: dict[str, object], rng: np.random.Generator
+) -> None:
+    """C of 2-byte elements, its lines where such vectors may stand and where not."""
+    schedule = small(tile=(2, 8), c_width=width, **changes)  # type: ignore[arg-type]
+    for pad in (5, 6):
+        check(GemmSpec(dtype=BF16, b_order=order), schedule, rng, pad)
+
+
+@pytest.mark.parametrize(("method", "dtype"), [("mma", BF16), ("mma_s8", I8), ("mma_3xtf32", F32), ("mma_f64", F64)])
+@pytest.mark.parametrize(("k", "n"), [(40, 37), (39, 40), (38, 36), (36, 38), (37, 44)])
+def test_operands_are_copied_as_wide_as_their_own_lines_allow(
+    method: Method, dtype: DType, k: int, n: int, rng: np.random.Generator
+) -> None:
+    """Lines of A are as long as K, those of B as N, which need not be multiples of the same vectors."""
+    spec = GemmSpec(dtype=dtype)
+    program = driver.lower_program(spec, defaults(method, (2, 2), (16, 8)).but(stages=3), SM_80)
+    problem = Problem.of(rng, spec, 18, n, k, 1.0, 0.0)
+    problem.check(interpret(program, spec, problem, 0))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"split": 2},
-        {"slices": 2, "k_step": 64},
-        {"raster": 2},
-        {"a": replace(small().a, packed=True), "b": replace(small().b, packed=True)},
+        {"split_k": 2},
+        {"sliced_k": 2, "block_k": 64},
+        {"threadblock_swizzle": 2},
+        {"a": replace(small().a, prepacked=True), "b": replace(small().b, prepacked=True)},
     ],
-    ids=["split", "slices", "raster", "packed"],
+    ids=["split_k", "sliced_k", "threadblock_swizzle", "packed"],
 )
 def test_what_goes_with_them(changes: dict[str, object], rng: np.random.Generator) -> None:
     check(SPEC, small(**changes), rng, 3)  # type: ignore[arg-type]
@@ -87,7 +111,7 @@ def test_what_goes_with_them(changes: dict[str, object], rng: np.random.Generato
 )
 def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator) -> None:
     """Filled by lines where the instruction can, else element by element."""
-    schedule = replace(defaults(method, (2, 4), (16, 8)), stages=3, c_width=2 if spec.c_order == "row" else 1)
+    schedule = defaults(method, (2, 4), (16, 8)).but(stages=3, c_width=2 if spec.c_order == "row" else 1)
     check(spec, schedule, rng, 5)
 
 
@@ -105,7 +129,7 @@ def in_tf32(matrix: Matrix) -> Matrix:
 @pytest.mark.parametrize("spec", list(layouts(GemmSpec()))[::2], ids=lambda s: f"{s.a_order}-{s.b_order}")
 def test_tf32_rounds_and_nothing_else(spec: GemmSpec, rng: np.random.Generator) -> None:
     """Every layout, lines on multiples of 16 bytes and not."""
-    schedule = replace(defaults("mma_tf32", (2, 4), (16, 8)), stages=3)
+    schedule = defaults("mma_tf32", (2, 4), (16, 8)).but(stages=3)
     program = driver.lower_program(spec, schedule, SM_80)
     for size, pad in (((33, 18, 19), 3), ((64, 36, 40), 4)):
         problem = Problem.of(rng, spec, *size, 1.0, 0.0)
@@ -152,14 +176,14 @@ def test_half_a_warp_multiplies_nothing(rng: np.random.Generator) -> None:
         interpret(broken, SPEC, Problem.of(rng, SPEC, 32, 32, 32, 1.0, 0.0), 8)
 
 
-THREE = replace(defaults("mma_3xtf32", (2, 4), (16, 8)), stages=3)
+THREE = defaults("mma_3xtf32", (2, 4), (16, 8)).but(stages=3)
 
 
 @pytest.mark.parametrize("spec", list(layouts(GemmSpec()))[::2], ids=lambda s: f"{s.a_order}-{s.b_order}")
 def test_three_products_are_as_good_as_float32(spec: GemmSpec, rng: np.random.Generator) -> None:
     """Within the bound of float32, and nearer than its sums in order."""
     across = spec.a_order == spec.b_order
-    schedule = replace(THREE, across=across, register_stages=1 + across)
+    schedule = THREE.but(across_tiles=across, register_stages=1 + across)
     program = driver.lower_program(spec, schedule, SM_80)
     for size, pad in (((33, 18, 19), 3), ((32, 36, 512), 4)):
         problem = Problem.of(rng, spec, *size, 1.0, 0.0)
@@ -201,10 +225,10 @@ def test_all_of_a_group_ask_whether_any_has_nan(rng: np.random.Generator) -> Non
         interpret(broken, GemmSpec(), Problem.random(rng, 32, 32, 32), 8)
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.atom in COARSE])
+@pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.atom in COARSE])
 def test_presets_of_tf32(name: str, rng: np.random.Generator) -> None:
     """Whole and ragged, lines on multiples of 16 bytes and not; their elements are TF32's."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     program = driver.lower_program(preset.spec, preset.schedule, SM_80)
     for size, pad in (((130, 140, 45), 3), ((128, 128, 64), 4), ((1, 1, 1), 0)):
         problem = Problem.of(rng, preset.spec, *size, -1.5, 0.25)
@@ -230,17 +254,17 @@ def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int],
         ld_multiple=one_of(draw, 1, 8),
         multiple_of=one_of(draw, (1, 1, 1), (1, 1, 32)),
     )
-    a, b = (replace(small().a, packed=one_of(draw, False, False, True), pad=one_of(draw, 0, 8)) for _ in "ab")
+    a, b = (replace(small().a, prepacked=one_of(draw, False, False, True), pad=one_of(draw, 0, 8)) for _ in "ab")
     schedule = small(
         one_of(draw, 2, 3, 4),
         tile=(one_of(draw, 2, 4), one_of(draw, 2, 4, 6)),
         group=(one_of(draw, 8, 16), one_of(draw, 4, 8)),
-        k_step=one_of(draw, 32, 64),
-        across=draw(st.booleans()),
+        block_k=one_of(draw, 32, 64),
+        across_tiles=draw(st.booleans()),
         register_stages=2,
-        raster=one_of(draw, 0, 2),
-        split=one_of(draw, 1, 1, 3),
-        slices=one_of(draw, 1, 1, 2),
+        threadblock_swizzle=one_of(draw, 0, 2),
+        split_k=one_of(draw, 1, 1, 3),
+        sliced_k=one_of(draw, 1, 1, 2),
         c_width=one_of(draw, 1, 2),
         a=a,
         b=b,

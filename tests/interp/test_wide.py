@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
-from gemmgen.errors import ScheduleError
+from gemmgen import candidates, driver
+from gemmgen.errors import KernelFault, ScheduleError
 from gemmgen.ir.dtypes import I8
-from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.interp import run
 from gemmgen.ir.target import TARGETS
 from gemmgen.module import render_module
 from gemmgen.options import read_document
-from gemmgen.runtime.between import Between
+from gemmgen.runtime.call import WorkspaceSizes
 from gemmgen.runtime.views import SpanError
+from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
 from tests.support.cli import printed
 from tests.support.problems import Problem, interpret
@@ -29,7 +28,7 @@ NAMES = {"naive": "portable", "lds_8x8_16x16_k16_double": "portable", "smem_8x8_
 def product(name: str, wide: bool) -> None:
     """A of three lines, far apart, times a small B: exact."""
     spec = GemmSpec(dtype=I8, wide=wide)
-    kernel = driver.lower(spec, presets.load(name).schedule, TARGETS[NAMES[name]])
+    kernel = driver.lower(spec, candidates.load(name).schedule, TARGETS[NAMES[name]])
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((3, 5), (5, 4)))
     memory = np.zeros(2 * FAR + 5, np.int8)
@@ -62,7 +61,7 @@ def test_int32_offsets_past_2_31_elements(name: str) -> None:
 )
 @pytest.mark.parametrize("backend", ["opencl", "sycl", "cuda"])
 def test_chosen_only_where_sizes_need_it(spec: GemmSpec, wide: bool, backend: str) -> None:
-    source = driver.emit(spec, presets.load("lds_8x8_16x16_k8").schedule, backend)
+    source = driver.emit(spec, candidates.load("lds_8x8_16x16_k8").schedule, backend)
     pitches = {a.dtype for e in source.entry_points for a in e.arguments if a.name.startswith("ld")}
     assert pitches == {"int64" if wide else "int32"}
     assert source.span == (2**63 if wide else 2**31)
@@ -70,10 +69,14 @@ def test_chosen_only_where_sizes_need_it(spec: GemmSpec, wide: bool, backend: st
     assert ("every matrix spans less than 2^31 elements" in source.text) != wide
 
 
-@pytest.mark.parametrize("name", presets.names()[::3])
+@pytest.mark.parametrize("name", candidates.names()[::3])
 def test_every_preset_can_be_wide(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
+    if preset.schedule.block_2d:
+        with pytest.raises(ScheduleError, match="block_2d counts by 32 bits"):
+            driver.emit(replace(preset.spec, wide=True), preset.schedule, backend)
+        return
     source = driver.emit(replace(preset.spec, wide=True), preset.schedule, backend)
     # Read by blocks at addresses that lanes hold, A and B must else span less than 2^29 elements.
     assert source.span == 2**63
@@ -86,7 +89,7 @@ PASSED_ON = ["smem_8x8_double_packed", "mbarrier_8x8_2x16_split8", "mbarrier_8x1
 @pytest.mark.parametrize("batched", [False, True])
 def test_memory_between_kernels(name: str, batched: bool) -> None:
     """Packed matrices and sums of parts are reached as far as A, B and C are; vectors stand where they did."""
-    schedule, target = presets.load(name).schedule, TARGETS["sm_90"]
+    schedule, target = candidates.load(name).schedule, TARGETS["sm_90"]
     spec = GemmSpec(wide=True, batched=batched)
     program = driver.lower_program(spec, schedule, target)
     assert program.workspaces
@@ -100,7 +103,7 @@ def test_memory_between_kernels(name: str, batched: bool) -> None:
 
 
 def test_the_workspaces_of_dpas_stay_narrow() -> None:
-    preset = presets.load("dpas_32x2_1x8")
+    preset = candidates.load("dpas_32x2_1x8")
     program = driver.lower_program(replace(preset.spec, wide=True), preset.schedule, TARGETS["intel"])
     said = [w.problem(2**31) for w in program.workspaces]
     assert said[0] == (
@@ -114,20 +117,20 @@ def test_the_workspaces_of_dpas_stay_narrow() -> None:
 def test_where_it_is_said() -> None:
     assert "long lda" in printed("emit", "--preset", "naive", "--wide")
     assert "int lda" in printed("emit", "--preset", "naive")
-    text = 'tile = "1x1"\ngroup = "8x8"\nk_step = 1\n[spec]\nwide = '
+    text = 'tile = "1x1"\ngroup = "8x8"\nblock_k = 1\n[spec]\nwide = '
     assert read_document(text + "true\n", "it").spec.wide
     with pytest.raises(ScheduleError, match=r"wide = 3 in \[spec\] is neither true nor false"):
         read_document(text + "3\n", "it")
     with pytest.raises(ScheduleError, match="a Python module counts in 32 bits: leave out --wide"):
-        render_module(driver.emit(GemmSpec(wide=True), presets.load("naive").schedule))
+        render_module(driver.emit(GemmSpec(wide=True), candidates.load("naive").schedule))
 
 
 def test_a_call_asks_for_the_wider_twin() -> None:
     """As for matrices that span too much: of memory between kernels, whose sizes a call knows."""
-    source = driver.emit(GemmSpec(), presets.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
+    source = driver.emit(GemmSpec(), candidates.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
     fits, too_many = {"m": 16384, "n": 16384, "k": 9}, {"m": 17600, "n": 17600, "k": 9}
-    assert Between(source).elements(fits)[-1][1] == 7 * 2**28
+    assert WorkspaceSizes(source).elements(fits)[-1][1] == 7 * 2**28
     with pytest.raises(SpanError, match="the workspace has 2,168,320,000 elements"):
-        Between(source).elements(too_many)
-    wider = driver.emit(GemmSpec(wide=True), presets.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
-    assert Between(wider).elements(too_many)[-1][1] == 7 * 17600**2
+        WorkspaceSizes(source).elements(too_many)
+    wider = driver.emit(GemmSpec(wide=True), candidates.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
+    assert WorkspaceSizes(wider).elements(too_many)[-1][1] == 7 * 17600**2

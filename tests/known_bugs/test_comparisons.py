@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.bench.host import accuracy
+from gemmgen.bench.libraries import accuracy
 from gemmgen.bench.records import Accuracy
 from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.fuzz.case import Case

@@ -13,26 +13,16 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.fuzz.case import OF_DEVICE, Case
 from gemmgen.fuzz.checks import Place, check
-from gemmgen.fuzz.devices import OpenclDevice, SyclDevice
+from gemmgen.fuzz.devices import place_of
 from gemmgen.ir.dtypes import F64, I8, I64, DType
-from gemmgen.methods import slug
 from gemmgen.oracle import answer
-from gemmgen.runtime.devices import DeviceInfo
+from gemmgen.runtime.opencl_devices import DeviceInfo
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES
 from tests.support import sycl
 
 NAIVE = presets.load("naive").schedule
-
-
-def test_a_folded_alpha_of_0_refuses_long_names() -> None:
-    """The kernel of C alone was given its name as if by a user, whose names have a limit."""
-    a, b = Operand("local"), Operand("local", transposed=True)
-    long = Schedule((2, 4), (4, 8), run=(2, 4), k_step=2, a=a, b=b, register_stages=2, c_width=2)
-    assert len(slug(long)) > 64
-    source = driver.emit(GemmSpec(alpha=0.0, beta=0.5), long)
-    assert source.entry_points[0].name == slug(long)
 
 
 @pytest.mark.parametrize(("backend", "target"), [("opencl", "khr"), ("sycl", "sycl"), ("cuda", "sm_80")])
@@ -60,7 +50,7 @@ def test_a_root_of_what_is_not_negative_has_a_bound() -> None:
 def test_groups_with_parts_of_other_lengths_count_their_own_copies() -> None:
     """The interpreter ran them together where the loop stands on a condition, as it does where K is folded."""
     a, b = Operand("local", async_copy=True), Operand("local", async_copy=True)
-    schedule = Schedule((2, 4), (4, 8), run=(2, 4), k_step=2, a=a, b=b, stages=2, split=2)
+    schedule = Schedule.of(tile=(2, 4), group=(4, 8), thread_vector=(2, 4), block_k=2, a=a, b=b, stages=2, split_k=2)
     check(Case(GemmSpec(k=1), schedule, (1, 1, 1), "cuda", "sm_80"), Place.named("cuda", "sm_80"))
 
 
@@ -80,11 +70,11 @@ def test_what_is_too_large_on_the_way_is_no_error(far: float) -> None:
 @pytest.mark.parametrize(("a_order", "b_order"), [("col", "row"), ("row", "col"), ("col", "col")])
 def test_packed_operands_are_read_as_if_they_lay_as_before(a_order: Order, b_order: Order) -> None:
     """A's load along K was as deep as it would be of A by columns, one element: no load of four was made of that."""
-    packed = Operand(width=4, packed=True)
+    packed = Operand(width=4, prepacked=True)
     spec = GemmSpec(a_order=a_order, b_order=b_order)
-    schedule = Schedule((4, 4), (4, 4), run=(4, 4), k_step=32, a=packed, b=packed)
+    schedule = Schedule.of(tile=(4, 4), group=(4, 4), thread_vector=(4, 4), block_k=32, a=packed, b=packed)
     check(Case(spec, schedule, (9, 10, 35), "sycl", "sycl"), Place.named("sycl", "sycl"))
-    check(Case(spec, replace(schedule, slices=8), (9, 10, 35), "sycl", "sycl"), Place.named("sycl", "sycl"))
+    check(Case(spec, schedule.but(sliced_k=8), (9, 10, 35), "sycl", "sycl"), Place.named("sycl", "sycl"))
 
 
 def test_a_function_of_a_number_alone() -> None:
@@ -104,8 +94,7 @@ def test_what_comes_to_nothing_has_no_type(formula: str) -> None:
 def test_a_factor_that_nothing_uses_has_a_size() -> None:
     """SYCL's entry point took alpha for an int where no element of C needs it, and was given a double."""
     spec = GemmSpec(dtype=F64, epilogue=("expr: c",))
-    here = SyclDevice(sycl.devices()[0])
-    place = Place("sycl", OF_DEVICE, here.target, here)
+    place = place_of("sycl", sycl.devices()[0])
     check(Case(spec, NAIVE, (3, 4, 5), "sycl", OF_DEVICE), place)
 
 
@@ -121,8 +110,7 @@ OF_WHOLE = (
 @pytest.mark.parametrize("device", DEVICES)
 def test_abs_has_no_sign(device: DeviceInfo, dtype: DType) -> None:
     """OpenCL's abs(int) is a uint, below which -3 is not; and min(long, int) is none of its functions."""
-    here = OpenclDevice(device)
-    place = Place("opencl", OF_DEVICE, here.target, here)
+    place = place_of("opencl", device)
     check(Case(GemmSpec(dtype=dtype, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), target=OF_DEVICE), place)
 
 
@@ -137,9 +125,8 @@ def test_names_of_two_words_convert_nothing(needs_tool: Callable[[str], str], tm
 
 @sycl.needs_device
 def test_names_of_two_words_convert_nothing_in_sycl() -> None:
-    here = SyclDevice(sycl.devices()[0])
     case = Case(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), "sycl", OF_DEVICE)
-    check(case, Place("sycl", OF_DEVICE, here.target, here))
+    check(case, place_of("sycl", sycl.devices()[0]))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +142,6 @@ def test_elements_may_be_negative(formula: str) -> None:
 @pytest.mark.parametrize("schedule", ["cpu_4x4_along_k", "cpu_6x64"])
 def test_parts_of_k_whose_lines_lie_far_apart(schedule: str) -> None:
     """With leading dimensions of 64 bits the workspace's had no name where work-items have vectors."""
-    by_vectors = replace(presets.load(schedule).schedule, name=None, vector=4, tile=(2, 4), split=2, k_block=8)
+    by_vectors = presets.load(schedule).schedule.but(name=None, vector=4, tile=(2, 4), split_k=2, kc=8)
     spec = GemmSpec(wide=True, batched=True)
     check(Case(spec, by_vectors, (5, 9, 21), "opencl", "cpu", count=2), Place.named("opencl", "cpu"))

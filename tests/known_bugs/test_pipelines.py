@@ -8,24 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
+from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.checks import interpreted
 from gemmgen.fuzz.data import Numbers
 from gemmgen.ir.expr import Const, Var, compare
-from gemmgen.ir.fault import FaultKind, KernelFault
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.numeric import poison
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
+from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
 from gemmgen.schedule import Schedule
+from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
 
 SM_90 = TARGETS["sm_90"]
-RING = presets.load("async_8x8_8x16").schedule
+RING = candidates.load("async_8x8_8x16").schedule
 
 
 def lowered(schedule: Schedule) -> Program:
@@ -52,7 +52,7 @@ def expect(program: Program, schedule: Schedule, k: int, *kinds: FaultKind) -> N
 
 def test_sums_of_slices_reuse_local_memory_before_copies_have_landed() -> None:
     """An epilogue in the memory of the tiles, while the last copies to them may still be on their way."""
-    schedule = replace(presets.load("mbarrier_8x8_4x8_slices8").schedule, mbarrier=0, stages=3)
+    schedule = candidates.load("mbarrier_8x8_4x8_slices8").schedule.but(mbarrier=0, stages=3)
     whole = lowered(schedule)
     for k in (1, 8, 16, 40, 41):
         multiply(whole, schedule, k)
@@ -77,30 +77,30 @@ def test_a_wait_at_a_fixed_iteration() -> None:
         def once(stmt: Stmt, kept: int = round_of_wait) -> Body:
             if not isinstance(stmt, For) or stmt.var != Var("k0"):
                 return (stmt,)
-            at = compare("==", stmt.var, Const(kept * RING.k_step))
+            at = compare("==", stmt.var, Const(kept * RING.block_k))
             inner = tuple(If(at, (s,)) if isinstance(s, AsyncGroup) and s.verb == "wait" else s for s in stmt.body)
             return (replace(stmt, body=inner),)
 
-        expect(broken(whole, once), RING, 10 * RING.k_step, "race", "unwritten")
+        expect(broken(whole, once), RING, 10 * RING.block_k, "race", "unwritten")
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 def test_a_negative_modulo_in_a_slot(stages: int) -> None:
     """(step - 1) % stages is below zero in the first round in C, and a slot too far or outside."""
-    schedule = replace(RING, stages=stages, register_stages=1, across=False)
+    schedule = RING.but(stages=stages, register_stages=1, across_tiles=False)
     whole = lowered(schedule)
     for steps in (1, stages - 1, stages, stages + 1, 2 * stages + 1):
-        multiply(whole, schedule, steps * schedule.k_step)
-    lets = [s for s in walk(whole.main.body) if isinstance(s, Let) and s.var.name.endswith("slot")]
-    assert lets, "slots are named"
+        multiply(whole, schedule, steps * schedule.block_k)
+    lets = [s for s in walk(whole.main.body) if isinstance(s, Let) and s.var.name.endswith("stage")]
+    assert lets, "stages are named"
     for let in lets:
-        earlier = substitute({Var("k0"): Var("k0") - schedule.k_step})
+        earlier = substitute({Var("k0"): Var("k0") - schedule.block_k})
 
         def behind(stmt: Stmt, named: Let = let) -> Body:
             return map_body_exprs((stmt,), earlier) if stmt == named else (stmt,)  # noqa: B023
 
         with pytest.raises((KernelFault, AssertionError)):
-            multiply(broken(whole, behind), schedule, 7 * schedule.k_step)
+            multiply(broken(whole, behind), schedule, 7 * schedule.block_k)
 
 
 # --- parts of K -----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def workspace_runs(program: Program, schedule: Schedule, ks: tuple[int, ...]) ->
         assert problem is None, problem
 
 
-SPLIT = replace(presets.load("lds_8x8_16x16_k8").schedule, split=4)
+SPLIT = candidates.load("lds_8x8_16x16_k8").schedule.but(split_k=4)
 
 
 def test_parts_of_k_reuse_stale_sums() -> None:
@@ -165,7 +165,7 @@ def test_parts_of_k_ignore_their_workspace() -> None:
 @pytest.mark.parametrize("name", ["mbarrier_8x8_4x8_slices8", "mbarrier_8x16_8x8_slices4_packed"])
 def test_barriers_are_waited_for_in_each_round(name: str) -> None:
     """The wait of a single batch is left out: a race in that round alone, which loops of that length must show."""
-    schedule = replace(presets.load(name).schedule, split=1, atomic=False)
+    schedule = candidates.load(name).schedule.but(split_k=1, atomic=False)
     whole = lowered(schedule)
 
     def but_one(stmt: Stmt) -> Body:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pyopencl as cl
@@ -12,9 +11,8 @@ import pytest
 
 import gemmgen
 from gemmgen import GemmSpec, presets
-from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
-from gemmgen.runtime.queues import own_context
+from gemmgen.runtime.opencl_devices import DeviceInfo, own_context
 from tests.device.naive import DEVICES, devices_that
 from tests.support.cli import printed
 from tests.support.problems import Problem
@@ -22,7 +20,7 @@ from tests.support.problems import Problem
 on_all = pytest.mark.parametrize("device", DEVICES)
 on_one = pytest.mark.parametrize("device", DEVICES[-1:])
 #: A kernel for the parts of K, another that adds them up, and a workspace between.
-SPLIT = replace(presets.load("lds_8x8_16x16_k8").schedule, split=3)
+SPLIT = presets.load("lds_8x8_16x16_k8").schedule.but(split_k=3)
 
 
 @on_all

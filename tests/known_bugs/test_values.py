@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
+from gemmgen.errors import KernelFault
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.checks import WrongResult, interpreted
 from gemmgen.fuzz.data import Numbers
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var
-from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.stmt import Body, If, Move, Stmt
+from gemmgen.ir.stmt import Body, If, Stmt, VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, map_body_exprs
 from gemmgen.schedule import Operand, Schedule
@@ -37,13 +37,13 @@ families = pytest.mark.parametrize("name", FAMILIES)
 
 
 def lowered(name: str, spec: GemmSpec | None = None, **changes: object) -> Program:
-    schedule = presets.load(name).schedule
-    schedule = replace(schedule, **{"split": min(schedule.split, 3), **changes})  # type: ignore[arg-type]
+    schedule = candidates.load(name).schedule
+    schedule = schedule.but(**{"split_k": min(schedule.split_k, 3), **changes})
     return driver.lower_program(spec or GemmSpec(), schedule, TARGETS[FAMILIES[name]])
 
 
 def case(name: str, size: tuple[int, int, int], **changes: object) -> Case:
-    schedule = presets.load(name).schedule
+    schedule = candidates.load(name).schedule
     return Case(GemmSpec(), schedule, size, target=FAMILIES[name], **{"data": "whole", **changes})  # type: ignore[arg-type]
 
 
@@ -85,7 +85,7 @@ def test_the_test_before_can_fail(where: str) -> None:
         return node
 
     def at_the_edge(stmt: Stmt) -> Body:
-        if isinstance(stmt, If) and any(isinstance(s, Move) and s.dst.name == "c" for s in stmt.then):
+        if isinstance(stmt, If) and any(isinstance(s, VectorCopy) and s.dst.name == "c" for s in stmt.then):
             return (replace(stmt, orelse=map_body_exprs(stmt.orelse, careless)),)
         return (stmt,)
 
@@ -132,7 +132,15 @@ def test_sizes_of_7_and_64_with_padded_lines(name: str) -> None:
 def test_blocks_that_are_not_square(group: tuple[int, int], tile: tuple[int, int], order: Order) -> None:
     """MWG != NWG with tiles in registers: rows were taken for columns where work-items share out a tile."""
     operand = Operand("local", 2)
-    schedule = Schedule(tile, group, (2, 2), 4, a=operand, b=replace(operand, transposed=True), stages=2)
+    schedule = Schedule.of(
+        tile=tile,
+        group=group,
+        thread_vector=(2, 2),
+        block_k=4,
+        a=operand,
+        b=replace(operand, transposed=True),
+        stages=2,
+    )
     spec = GemmSpec(a_order=order, b_order=order, c_order=order)
     program = driver.lower_program(spec, schedule, TARGETS["portable"])
     for size in ((33, 65, 9), (64, 32, 8), (5, 70, 13)):
@@ -142,7 +150,7 @@ def test_blocks_that_are_not_square(group: tuple[int, int], tile: tuple[int, int
 @families
 def test_a_last_step_of_one(name: str) -> None:
     """K one past a number of whole rounds, and K = 1: code for the rest of K that is never whole."""
-    program, depth = lowered(name), presets.load(name).schedule.round_depth
+    program, depth = lowered(name), candidates.load(name).schedule.round_depth
     for k in (1, depth + 1, 3 * depth + 1):
         require_right(program, case(name, (9, 10, k), pads=(0, 0, 0)))
 
@@ -167,7 +175,7 @@ def test_the_interpreter_sees_vectors_that_are_misaligned(name: str) -> None:
 @families
 def test_a_launch_covers_c_in_whole_groups(name: str) -> None:
     """A global size that is no multiple of the local one is an error in OpenCL 1.2, and leaves C's edge out if cut."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
     source = driver.emit(preset.spec, preset.schedule, backend)
     (entry,) = (entry for entry in source.entry_points if entry.name == source.name)
@@ -176,5 +184,5 @@ def test_a_launch_covers_c_in_whole_groups(name: str) -> None:
         for n in (1, cols - 1 or 1, cols, cols + 1, 5 * cols + 3):
             layers, down, across = entry.groups({"m": m, "n": n, "k": 100})
             blocks = -(-m // rows) * -(-n // cols)
-            assert layers * down * across == blocks * preset.schedule.split
+            assert layers * down * across == blocks * preset.schedule.split_k
     assert entry.group == preset.schedule.all_work_items

@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from gemmgen.errors import UserError
-from gemmgen.export.blas import blas_source
-from gemmgen.export.compiler import compiler_command
+from gemmgen.export.blas import blas_source, compiler_command
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Where Debian's libblas-test puts the test programs of the reference BLAS.

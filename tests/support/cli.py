@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMAND = [sys.executable, "-m", "gemmgen.cli"]
+COMMAND = [sys.executable, "-m", "gemmgen"]
 
 
 def gemmgen(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import DeviceError
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, cuda_devices, target_of
@@ -61,19 +61,19 @@ def with_vectors() -> list[str]:
 
 def _text(name: str) -> str:
     """What a preset emits."""
-    file, preset = KEPT / f"{name}.cu", presets.load(name)
+    file, preset = KEPT / f"{name}.cu", candidates.load(name)
     return file.read_text() if file.exists() else driver.emit(preset.spec, preset.schedule, "cuda").text
 
 
 @cache
 def names() -> list[str]:
     """Presets that CUDA can express."""
-    return [name for name in presets.names() if expressible(presets.load(name).schedule)]
+    return [name for name in candidates.names() if expressible(candidates.load(name).schedule)]
 
 
 def compiled(name: str, info: CudaDeviceInfo, spec: GemmSpec | None = None) -> CudaKernel:
     """A preset for a GPU."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(spec or preset.spec, preset.schedule, "cuda", target_of(info))
     return CudaKernel.from_source(source, info)
 
@@ -148,7 +148,7 @@ def check_exact(kernel: CudaKernel, rng: np.random.Generator) -> None:
 
 def same_bits(name: str) -> bool:
     """Whether a preset gives the same bits each time: unless its sums come in no fixed order."""
-    return not presets.load(name).schedule.atomic
+    return not candidates.load(name).schedule.atomic
 
 
 def check_repeats(

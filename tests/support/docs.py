@@ -7,7 +7,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Pages that say how things are; notes and decisions say how they were.
-PAGES = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+PAGES = (
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in ("adr", "notebook")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+)
+
+
+def page_name(page: Path) -> str:
+    """What a test calls a page."""
+    return str(page.relative_to(ROOT)).removeprefix("docs/")
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -5,32 +5,37 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from gemmgen import presets
-from gemmgen.inspect import baseline
-from gemmgen.inspect.baseline import Kept, Row
-from gemmgen.inspect.jobs import Failure, inspect, jobs
-from gemmgen.inspect.machine import choose
+from gemmgen import candidates
+from gemmgen.inspect.jobs import Failure, compile_for, inspect, jobs
+from gemmgen.inspect.machine import choose, machines
 from gemmgen.inspect.report import Report, Subject, report
-from gemmgen.inspect.toolchains import Input, Language, compile_for
+from gemmgen.inspect.toolchain import Input, Language
+from tests.support import baseline
+from tests.support.baseline import Baseline, Figures, Row
 
 
 @cache
-def kept(root: Path, vendor: str) -> Kept:
-    """What `benchmarks/static` has of a vendor."""
-    return baseline.read(root, vendor)
+def kept(root: Path, compiler: str) -> Baseline:
+    """What `benchmarks/static` has of a compiler."""
+    return baseline.read(root, compiler)
 
 
-def figures(root: Path, preset: str, vendor: str) -> Row:
+def row(root: Path, preset: str, compiler: str) -> Row:
     """A preset's figures, from `benchmarks/static` where they were made from what it is today by the tools here."""
-    known, kernels = kept(root, vendor), baseline.made(preset, vendor)
-    if baseline.why_not(known, vendor) is None and known.sources.get(preset) == baseline.fingerprint(kernels):
+    known, kernels = kept(root, compiler), baseline.made(preset, compiler)
+    if baseline.changes(known, compiler) is None and known.sources.get(preset) == baseline.fingerprint(kernels):
         return known.presets[preset]
     return baseline.collect(kernels)
 
 
+def figures(root: Path, preset: str, target: str) -> Figures:
+    """A preset's figures on a target of the baseline."""
+    return row(root, preset, machines()[target].compiler)[target]
+
+
 def reported(preset: str, target: str) -> Report:
     """A preset on a target that can have it."""
-    loaded = presets.load(preset)
+    loaded = candidates.load(preset)
     (outcome,) = inspect(jobs(loaded.spec, loaded.schedule, choose([target])))
     assert not isinstance(outcome, Failure), outcome.problems
     return outcome

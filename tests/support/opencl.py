@@ -11,13 +11,13 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.devices import DeviceInfo
     from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.opencl_devices import DeviceInfo
 
 
 def compiled(spec: GemmSpec, schedule: Schedule, device: DeviceInfo) -> CompiledKernel:
     """A schedule's kernel as it is emitted for a device."""
-    from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.opencl_devices import target_of
 
     return CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)

@@ -16,12 +16,12 @@ from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
-from gemmgen.ir.run_program import run_program
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import evaluate
 from gemmgen.oracle import Answer, answer
 from gemmgen.schedule import Schedule
+from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Order
 
 Matrix = NDArray[np.float32]  # or another of the types that a spec can have

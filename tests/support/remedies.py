@@ -11,7 +11,8 @@ from gemmgen.options import FIELDS
 #: Longest first, so that `a.width` is not read as a `width`.
 _KEYS = sorted(FIELDS, key=len, reverse=True)
 _KEY = rf"(?<![\w.])({'|'.join(map(re.escape, _KEYS))})(?![\w.])"
-_VALUE = r"(true|false|none|'local'|'global'|\d+x\d+|\d+)"
+_MEMORY = r"'?(?:local|global|image|private)'?"
+_VALUE = rf"(true|false|none|{_MEMORY}|\d+x\d+|\d+)"
 
 
 def proposals(problem: str) -> list[list[str]]:
@@ -25,6 +26,11 @@ def proposals(problem: str) -> list[list[str]]:
     return found
 
 
+def keys_in(text: str) -> list[str]:
+    """The fields that a text names."""
+    return re.findall(_KEY, text)
+
+
 def _options(remedy: str) -> Iterator[list[str]]:
     """`use --backend cuda --target sm_90a, or ...`: what stands together goes together."""
     for part in re.split(r",? or |; ", remedy):
@@ -36,7 +42,7 @@ def _options(remedy: str) -> Iterator[list[str]]:
 
 
 def _fields(fact: str, remedy: str) -> Iterator[list[str]]:
-    """`use k_step 8`, `use a.width = 1`, and `use one of 1, 2, 4` of what the problem is about."""
+    """`use block_k 8`, `use a.width = 1`, and `use one of 1, 2, 4` of what the problem is about."""
     if "--" in remedy:
         return
     for key, value in re.findall(rf"{_KEY}(?: of| =|) ?{_VALUE}", remedy):
@@ -45,6 +51,9 @@ def _fields(fact: str, remedy: str) -> Iterator[list[str]]:
     for rows in re.findall(r"smaller tile, such as (\d+x\d+)", remedy):
         yield ["--tile", rows]
     about = re.search(_KEY, fact)
+    if about is not None and (named := re.search(rf"use {about[1].rpartition('.')[2]} {_VALUE}", remedy)):
+        stripped = named[1].strip("'")
+        yield ["--set", f"{about[1]}={stripped}"]
     if about is None or re.search(rf"{_KEY}(?: of| =|) ?{_VALUE}", remedy):
         return
     if numbers := re.match(r"(?:use|give) (?:one of )?(\d+(?:x\d+)?(?:(?:, | or )\d+(?:x\d+)?)*)", remedy):
@@ -53,7 +62,9 @@ def _fields(fact: str, remedy: str) -> Iterator[list[str]]:
 
 
 def _dropped(fact: str, remedy: str) -> Iterator[list[str]]:
-    """`drop it`, `leave it out`: back to what the field is by itself."""
+    """`drop it`, `leave it out`, `leave tma out`: back to what the field is by itself."""
+    if "--" not in remedy:
+        yield from (["--set", f"{key}=false"] for key in re.findall(rf"leave {_KEY} out", remedy))
     if "--" in remedy or not re.search(r"\b(drop|leave) it\b", remedy):
         return
     about = re.search(_KEY, fact)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver, presets
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import Target
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, pick, sycl_devices
@@ -53,20 +53,25 @@ FOR_CPUS = ("cpu_4x4_along_k", "cpu_6x64")
 
 
 def names() -> list[str]:
-    """Presets that SYCL can express."""
+    """Schedules that SYCL can express."""
     return [*names_for_any(), *FOR_CPUS]
+
+
+def shipped() -> list[str]:
+    """Those of them that are presets, whose files are kept."""
+    return [name for name in names() if name in presets.names()]
 
 
 @cache
 def names_for_any() -> list[str]:
     """Those of them that are not for CPUs alone."""
-    schedules = {name: presets.load(name).schedule for name in presets.names()}
+    schedules = {name: candidates.load(name).schedule for name in candidates.names()}
     return [name for name, schedule in schedules.items() if schedule.vector == 1 and expressible(schedule)]
 
 
 def emit(name: str, form: str) -> Source:
-    """A preset for SYCL's default target."""
-    preset = presets.load(name)
+    """A schedule for SYCL's default target."""
+    preset = candidates.load(name)
     return driver.emit(preset.spec, preset.schedule, "sycl", form=form)
 
 
@@ -84,9 +89,12 @@ def device_compile_text(text: str, name: str, *options: str) -> bytes:
 
 
 def together(form: str) -> str:
-    """A file that holds every preset's kept file: the runtime's headers are then read once, and names must not meet."""
+    """A file that holds every preset's kept file, and what others emit: the runtime's headers are then read once, and
+    names must not meet.
+    """
     kept = Path(__file__).resolve().parents[2] / "generated" / "sycl"
-    return "".join(f'#include "{kept / name}{ENDINGS[form]}"\n' for name in names())
+    files = "".join(f'#include "{kept / name}{ENDINGS[form]}"\n' for name in shipped())
+    return files + "".join(emit(name, form).text for name in names() if name not in presets.names())
 
 
 def compile_together(form: str, *options: str) -> bytes:

@@ -28,8 +28,10 @@ ONE_OF_EACH = frozenset(
 
 #: File -> its tests that go through presets.
 OF_EVERY_PRESET: dict[str, tuple[str, ...]] = {
+    "unit/test_free_constants.py": ("test_what_no_guard_refuses_leaves_the_text_as_it_is",),
     "device/test_presets.py": ("test_any_size",),
     "device/test_sycl_presets.py": ("test_any_size",),
+    "interp/test_generated.py": ("test_no_false_alarm",),
     "interp/test_nothing_to_add.py": ("test_every_preset_without_depth",),
     "interp/test_numerics.py": ("test_order_of_summation",),
     "interp/test_presets.py": (
@@ -52,10 +54,19 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "device/test_complex.py": ("test_clang_takes_them_without_warnings",),
     "device/test_examples.py": (ALL,),
     "device/test_gemm.py": ("test_torch_on_the_cpu",),
+    "device/test_hip.py": (ALL,),
     "device/test_oclgrind.py": (ALL,),
+    "device/test_short_programs.py": (
+        "test_opencl_builds_by_cmake_and_runs",
+        "test_torch",
+    ),
+    "device/test_torch.py": (ALL,),
+    "device/test_torch_samples.py": (ALL,),
     "device/test_sycl_runtime.py": ("test_dpctl_arrays",),
     "device/test_types.py": ("test_clang_takes_them_without_warnings",),
+    "golden/test_clang_format.py": ("test_files_that_are_kept", "test_projects", "test_requests_drawn_at_random"),
     "golden/test_epilogues.py": ("test_clang_takes_it",),
+    "golden/test_hip.py": ("test_presets_compile", "test_the_header_of_rocm", "test_types_compile"),
     "golden/test_icpx.py": (ALL,),
     "golden/test_inspect.py": (
         "test_a_built_in_that_the_device_lacks",
@@ -77,9 +88,19 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
         "test_the_page_in_a_browser",
         "test_two_equal_loops_are_told_of",
     ),
+    "device/test_dp4a.py": ("test_hip", "test_intels_gpus_have_the_instruction"),
     "golden/test_ocloc.py": (ALL,),
     "golden/test_presets.py": ("test_compiles_without_warnings",),
     "golden/test_static.py": ("test_no_worse",),
+    "golden/test_projects.py": (
+        "test_a_wrong_kernel_is_told",
+        "test_all_headers_in_one_translation_unit",
+        "test_cmake_builds_and_tests_it",
+        "test_hip_project",
+        "test_program_is_right",
+        "test_what_a_launcher_refuses",
+        "test_wrong_arguments",
+    ),
     "golden/test_sycl.py": ("test_host_side_of_headers_and_a_caller",),
     "golden/test_sycl_ocloc.py": (ALL,),
     "golden/test_together.py": ("test_all_opencl_files_in_one_translation_unit",),
@@ -88,6 +109,12 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "unit/test_export.py": ("test_compiles_without_warnings",),
     "unit/test_nothing_to_add.py": ("test_compilers_take_it_without_warnings",),
     "unit/test_ptxas.py": ("test_nvrtc",),
+    "unit/test_site.py": (
+        "test_every_page_opens_in_a_browser",
+        "test_faults_of_a_page_are_seen",
+        "test_nothing_is_loaded_from_other_hosts",
+        "test_what_the_build_writes",
+    ),
 }
 
 #: What takes long; `*` stands for anything.
@@ -112,6 +139,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_sycl",
         "test_vectors",
     ),
+    "device/test_free_constants.py": (ALL,),
     "device/test_numerics.py": ("test_schedules_without_parts_of_k_give_the_same_bits",),
     "device/test_presets.py": (
         "test_layouts",
@@ -122,6 +150,12 @@ LONG: dict[str, tuple[str, ...]] = {
     "device/test_runtime_delivery.py": (
         "test_compile_a_preset",
         "test_module_of_its_own",
+    ),
+    "device/test_short_programs.py": (
+        "test_cuda_compiles",
+        "test_notebook",
+        "test_python",
+        "test_types_of_sycl",
     ),
     "device/test_sweeps.py": (
         "test_the_same_bits_on_any_number_of_threads",
@@ -140,6 +174,11 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_transpose",
     ),
     "device/test_sycl_runtime.py": ("test_a_workspace_that_is_too_large",),
+    "device/test_tuning.py": (
+        "test_a_lost_worker_costs_nothing",
+        "test_a_trace_has_what_a_script_asks_for",
+        "test_tune_and_what_follows",
+    ),
     "device/test_types.py": (
         "test_gemm_by_bits",
         "test_nvcc_takes_them_without_warnings_or_spills",
@@ -159,6 +198,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_nvcc_takes_them_without_warnings_or_spills",
         "test_text_is_independent_of_hash_seed",
     ),
+    "golden/test_projects.py": ("test_cuda_project_compiles", "test_sycl_project"),
     "golden/test_stores.py": ("test_nvcc_takes_it",),
     "golden/test_sycl.py": (
         "test_device_side",
@@ -175,8 +215,10 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "interp/test_batches.py": ("test_nvcc_takes_arrays_of_addresses",),
     "interp/test_batches_of_boxes.py": ("test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths",),
+    "interp/test_every_schedule.py": ("test_draws",),
     "interp/test_packed.py": ("test_packed",),
     "interp/test_persistent.py": ("test_every_ring_and_number_of_groups",),
+    "interp/test_planted_faults.py": ("test_all_of_the_faults",),
     "interp/test_presets.py": (
         "test_folded_sizes_and_factors[128x256x64-*]",
         "test_infinities_and_nans_propagate",
@@ -216,6 +258,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "unit/test_ptxas.py": ("test_emit",),
     "unit/test_sweeps.py": ("test_the_runtime_and_the_command_line_choose_by_one_rule",),
     "unit/test_sycl.py": ("test_lines_are_short",),
+    "unit/test_tuning_replay.py": ("test_how_they_converge", "test_the_same_seed_searches_the_same"),
     "unit/test_variants.py": ("test_opencl_needs_no_twin",),
     "unit/test_warpgroup_matrix.py": (
         "test_instructions_of_the_main_loop",
@@ -261,6 +304,11 @@ QUICK_ALL_THE_SAME: dict[str, tuple[str, ...]] = {
         "test_nvcc_for_each_target[mbarrier_8x16_16x16-sm_90]",
     ),
     "golden/test_sycl.py": ("test_device_side[header]",),
+    "golden/test_projects.py": (
+        "test_all_headers_in_one_translation_unit[gcc]",
+        "test_cuda_project_compiles[naive]",
+        "test_sycl_project[bfloat16]",
+    ),
     "interp/test_async.py": (
         "test_operands_read_across_tiles[*-2]",
         "test_rings_of_asynchronous_copies[*-2]",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,9 @@ from gemmgen.tools import TOOLS, find
 
 #: Programs that gemmgen itself never calls.
 OTHERS = {
+    "clang-format": "pip install 'gemmgen[dev]'",
     "chromium-headless-shell": "apt-get install chromium-headless-shell",
+    "cmake": "apt-get install cmake",
     "g++": "apt-get install g++",
     "gcc": "apt-get install gcc",
     "oclgrind": "apt-get install oclgrind",
@@ -25,7 +29,7 @@ def tool(name: str) -> str:
             return find(name)
         except ToolError as missing:
             pytest.skip(str(missing))
-    path = shutil.which(name)
+    path = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if path is None:
         pytest.skip(f"{name} is not on this machine: {OTHERS[name]}")
     return path

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen.ir.affine import Scope, conjunction
+from gemmgen.ir.affine import Knowledge, conjunction
 from gemmgen.ir.expr import Bin, Const, Expr, Var, all_of, both, ceil_div, compare, minimum
 from gemmgen.ir.walk import evaluate
 
 K, STOP, X, Y, LD = Var("k"), Var("stop"), Var("x"), Var("y"), Var("lda")
-EMPTY = Scope({}, {}, (), (8, 8), None)
+EMPTY = Knowledge({}, {}, (), (8, 8), None)
 WHOLE = compare("==", LD % 4, 0)
 
 
@@ -90,7 +90,7 @@ def test_what_is_not_linear_is_known_where_it_was_asked() -> None:
 
 
 def test_promises_are_known_everywhere() -> None:
-    promised = Scope({}, {}, (), (8, 8), None, (WHOLE,))
+    promised = Knowledge({}, {}, (), (8, 8), None, (WHOLE,))
     assert promised.holds(WHOLE)
     assert promised.with_condition(X < K).holds(WHOLE)
     assert promised.unproved(both(WHOLE, X < K)) == (X < K)

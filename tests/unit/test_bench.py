@@ -17,24 +17,29 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen.bench import builds, libraries, plot
-from gemmgen.bench.candidates import candidates
-from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
-from gemmgen.bench.measure import MOST_LAUNCHES, Stopped, launches, measure
+from gemmgen.bench import libraries, plot
+from gemmgen.bench.libraries import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.records import (
+    CONFIDENCE,
+    MOST_LAUNCHES,
+    ROUNDS,
+    WIDE,
     Accuracy,
+    Interval,
     Row,
     Size,
     Timing,
     check_dtypes,
+    launches,
+    median_interval,
     parse_peers,
     parse_sizes,
+    three_digits,
     to_csv,
     to_json,
     variant,
 )
-from gemmgen.bench.session import Plan
-from gemmgen.bench.statistics import CONFIDENCE, ROUNDS, WIDE, Interval, median_interval, three_digits
+from gemmgen.bench.session import Plan, Stopped, candidates, measure
 from gemmgen.cli import progress
 from gemmgen.cli.bench import _show as show_table
 from gemmgen.cli.bench import _uncertain as uncertain
@@ -103,26 +108,33 @@ def test_a_broken_library_is_told(tmp_path: Path) -> None:
         libraries.load(str(broken), libraries.INSTALL_MKL)
 
 
-def test_a_library_that_leaves_vectors_unused_is_told() -> None:
+def test_a_library_that_leaves_vectors_unused_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no peer to boast of."""
     narrow, wide = "Intel(R) Architecture processors", "Intel(R) AVX-512 enabled processors"
     both = ("numpy", "mkl")
-    said = builds.cautions(both, lambda: narrow, True, "Haswell")
-    assert [line.split(", though")[0] for line in said] == [
+
+    def said(processors: str, has_avx512: bool, core: str, peers: tuple[str, ...] = both) -> list[str]:
+        monkeypatch.setattr(libraries, "has_avx512", lambda: has_avx512)
+        monkeypatch.setattr(libraries, "openblas_core", lambda: core)
+        monkeypatch.setattr(libraries, "mkl_processors", lambda: processors)
+        return libraries.cautions(peers)
+
+    warnings = said(narrow, True, "Haswell")
+    assert [line.split(", though")[0] for line in warnings] == [
         "NumPy's OpenBLAS runs its kernels for Haswell",
         f"MKL runs its kernels for {narrow}",
     ]
-    assert "OPENBLAS_CORETYPE=SKYLAKEX" in said[0]
-    assert builds.cautions(both, lambda: wide, True, "SkylakeX") == []
-    assert builds.cautions(both, lambda: narrow, False, "Haswell") == []
-    assert builds.cautions(("clblast",), lambda: narrow, True, "Haswell") == []
+    assert "OPENBLAS_CORETYPE=SKYLAKEX" in warnings[0]
+    assert said(wide, True, "SkylakeX") == []
+    assert said(narrow, False, "Haswell") == []
+    assert said(narrow, True, "Haswell", ("clblast",)) == []
 
 
-@pytest.mark.skipif(builds.openblas() is None, reason="NumPy is linked to another library than OpenBLAS")
+@pytest.mark.skipif(libraries.openblas() is None, reason="NumPy is linked to another library than OpenBLAS")
 def test_openblas_says_whose_kernels_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own word, in a process of its own: the choice is made when it is loaded."""
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
-    code = "from gemmgen.bench import builds; print(builds.openblas_core(), builds.numpy_build())"
+    code = "from gemmgen.bench import libraries; print(libraries.openblas_core(), libraries.numpy_build())"
     answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert answer.startswith(f"Nehalem {np.__version__}, OpenBLAS ")
     assert "kernels for Nehalem, " in answer
@@ -402,7 +414,7 @@ def test_the_best_is_of_the_types_and_of_the_target() -> None:
     assert all(name.startswith(("mma_", "wgmma_")) for dtype in (F64, BF16, I8) for name in found[dtype])
     assert {"async_8x8_8x16", "mbarrier_8x16_16x16"} <= {*found[F32]}
     assert not any("tf32" in name or "atomic" in name for name in found[F32])
-    assert candidates(BF16, TARGETS["sm_80"]) == ("mma_4x8_16x8", "mma_8x16_16x16", "mma_8x16_16x8")
+    assert candidates(BF16, TARGETS["sm_80"]) == ("mma_8x16_16x8", "mma_4x8_16x8", "mma_8x16_16x16")
     assert "wgmma_128x256_s4" not in candidates(BF16, TARGETS["sm_90a"], ld_multiple=1)
     assert "L3_SIMD_32x2_1x8" in candidates(F32, TARGETS["intel"])
     assert not candidates(F8_E4M3, TARGETS["sm_80"])

@@ -1,4 +1,4 @@
-"""Stores of C by boxes: what is refused, what a host is told, what is printed, and what the compiler makes of it."""
+"""Stores of C by TMA: what is refused, what a host is told, what is printed, and what the compiler makes of it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.explain import explain
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BF16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Lanes
-from gemmgen.ir.races import Accesses
+from gemmgen.ir.operands import put_atom, stored_tma_tile
 from gemmgen.ir.show import show_stmt
-from gemmgen.ir.stmt import Alloc, BoxCopy
+from gemmgen.ir.stmt import Alloc, TmaCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.warpgroup_matrix import put_atom, stored_box
 from gemmgen.launch import tensor_maps
 from gemmgen.methods import defaults
-from gemmgen.runtime import cuda_maps
+from gemmgen.runtime import cuda_launch
 from gemmgen.schedule import Schedule
+from gemmgen.simulator.lanes import Lanes
+from gemmgen.simulator.races import Accesses
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support.tools import tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
-BOXES = replace(defaults("wgmma"), c_stages=1)
+BOXES = defaults("wgmma").but(epilogue_stages=1)
 WHOLE = replace(SPEC, alpha=1.0, beta=0.0, multiple_of=(1, 8, 1))
 
 
@@ -50,13 +50,17 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
     [
         (
             replace(SPEC, a_order="col", a_dtype=I8, c_order="col"),
-            {"a": replace(BOXES.a, memory="private"), "c_stages": 1, "tile": (2, 16)},
+            {"a": replace(BOXES.a, memory="private"), "epilogue_stages": 1, "tile": (2, 16)},
             "bfloat16 for a column-major C, but where bytes are turned into registers a work-item's rows are another's",
         ),
-        (SPEC, {"split": 2}, "split = 2 leaves sums of its parts: use c_stages 0"),
+        (SPEC, {"split_k": 2}, "split_k = 2 leaves sums of its parts: use epilogue_stages 0"),
         (SPEC, {"tile": (2, 22), "c_width": 2}, "88 columns of C, put down 16 at a time: use a multiple of 16"),
-        (SPEC, {"c_stages": 3}, "245,824 B > 232,448 B on this target: use 2 c_stages instead of 3, or 3 stages inste"),
-        (SPEC, {"c_stages": 1, "stages": 5}, "use 4 stages instead of 5, or a smaller tile"),
+        (
+            SPEC,
+            {"epilogue_stages": 3},
+            "245,824 B > 232,448 B on this target: use 2 epilogue_stages instead of 3, or 3 stages inste",
+        ),
+        (SPEC, {"epilogue_stages": 1, "stages": 5}, "use 4 stages instead of 5, or a smaller tile"),
         (
             replace(SPEC, ld_multiple=4),
             {},
@@ -67,13 +71,13 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
 )
 def test_what_is_refused(spec: GemmSpec, changes: dict[str, object], said: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        emitted(spec, replace(BOXES, **changes))  # type: ignore[arg-type]
+        emitted(spec, BOXES.but(**changes))
     assert said in "\n".join(error.value.problems)
 
 
 def test_only_warpgroups_store_boxes() -> None:
-    with pytest.raises(ScheduleError, match="c_stages means something to atom wgmma alone"):
-        driver.emit(GemmSpec(), Schedule(c_stages=1))
+    with pytest.raises(ScheduleError, match="epilogue_stages = 1 means nothing to mainloop Direct"):
+        driver.emit(GemmSpec(), Schedule.of(epilogue_stages=1))
 
 
 def test_no_instruction_puts_down_wider_elements() -> None:
@@ -96,21 +100,21 @@ def test_no_instruction_puts_down_wider_elements() -> None:
 )
 def test_boxes_of_columns_are_all_alike(cols: int, dtype: DType, turned: bool, box: tuple[int, int]) -> None:
     """Where lines of C are rows of the sums, the last one may be narrower."""
-    assert stored_box(cols, dtype, turned) == box
+    assert stored_tma_tile(cols, dtype, turned) == box
 
 
 @pytest.mark.parametrize(
     ("box", "lines", "said"),
-    [((16, 64), 24, "is not what c_shared is made of"), ((16, 36), 64, "not what"), (None, 64, "c has no boxes")],
+    [((16, 64), 24, "is not what c_shared is made of"), ((16, 36), 64, "not what"), (None, 64, "c has no TMA tiles")],
 )
 def test_the_verifier_knows_boxes(box: tuple[int, int] | None, lines: int, said: str) -> None:
     m, n, pitch = Var("m"), Var("n"), Var("ldc")
-    c = Buffer("c", BF16, Space.GLOBAL, Layout.pitched(m, n, pitch), box=box)
+    c = Buffer("c", BF16, Space.GLOBAL, Layout.pitched(m, n, pitch), tma_tile=box)
     shared = Buffer("c_shared", BF16, Space.LOCAL, replace(Layout.packed(lines, 64), swizzle=128))
     zero = Const(0)
-    store = BoxCopy(c, (zero, zero), shared, (zero, zero))
+    store = TmaCopy(c, (zero, zero), shared, (zero, zero))
     kernel = Kernel("kk", (m, n, c, pitch), (Alloc(shared), store), (32, 4), (Const(1), Const(1)), 32)
-    assert show_stmt(store) == "c[0, 0] <- box c_shared[0, 0]"
+    assert show_stmt(store) == "c[0, 0] <- tma_store c_shared[0, 0]"
     with pytest.raises(LoweringError, match=said):
         verify(kernel, SM_90A)
     with pytest.raises(LoweringError, match="needs tensor_maps, which sm_80 lacks"):
@@ -129,32 +133,30 @@ def test_a_map_of_c_and_c_itself_where_it_is_addressed() -> None:
     assert [x.name for x in entry.arguments] == ["m", "n", "k", "a_map", "b_map", "c_map"]
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warpgroups])
+@pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warpgroups])
 def test_the_runtime_knows_every_maps_type(name: str) -> None:
     """Those of sums in whole numbers, too."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernels = driver.lower_program(preset.spec, preset.schedule, SM_90A).kernels
-    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_maps.TYPES.keys()
+    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_launch.MAP_TYPES.keys()
 
 
 def test_a_launcher_makes_the_map_of_c_whatever_k_is() -> None:
-    text = emitted().text
-    assert "k > 0 ? make_map(&b_map" in text
-    assert (
-        "const cudaError_t c_map_made =\n        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, m, n," in text
-    )
+    text = " ".join(emitted().text.split())
+    assert "k > 0 ? make_tensor_map(&b_map" in text
+    assert "if (const cudaError_t error = make_tensor_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, m," in text
 
 
 def test_the_head_says_how_c_is_stored() -> None:
-    assert "stores of boxes, by way of a slot in" in " ".join(emitted().text.replace("//", "").split())
-    two = emitted(schedule=replace(BOXES, c_stages=2))
-    assert "by way of 2 slots in shared memory" in " ".join(two.text.replace("//", "").split())
+    assert "1 stage in shared memory, stored by TMA" in " ".join(emitted().text.replace("//", "").split())
+    two = emitted(schedule=BOXES.but(epilogue_stages=2))
+    assert "2 stages in shared memory, stored by TMA" in " ".join(two.text.replace("//", "").split())
 
 
 def test_explain_tells_the_way_out() -> None:
-    two = explain(SPEC, replace(BOXES, tile=(4, 32), c_stages=2), SM_90A)
-    assert "registers acc ──> local c_shared ──> global c: 4 stores of a box of 16x64, by 2 slots" in two
-    assert "the way of C" not in explain(SPEC, replace(BOXES, c_stages=0), SM_90A)
+    two = explain(SPEC, BOXES.but(tile=(4, 32), epilogue_stages=2), SM_90A)
+    assert "registers acc ──> local c_shared ──> global c: 4 stores of a TMA tile of 16x64, by 2 slots" in two
+    assert "the way of C" not in explain(SPEC, BOXES.but(epilogue_stages=0), SM_90A)
 
 
 # --- what is printed ------------------------------------------------------------------------------
@@ -162,8 +164,8 @@ def test_explain_tells_the_way_out() -> None:
 
 def test_nothing_but_what_is_used() -> None:
     """Of whole parts of 16 bytes no store but the boxes'; one slot for one box needs no wait but the last."""
-    text = emitted(replace(WHOLE, multiple_of=(1, 64, 1)), replace(BOXES, tile=(2, 16))).text
-    assert text.count("stores_wait<") == 1
+    text = emitted(replace(WHOLE, multiple_of=(1, 64, 1)), BOXES.but(tile=(2, 16))).text
+    assert text.count("cp_async_bulk_wait_group_read<") == 1
     assert "ldc" not in text[text.index("__global__") : text.index("#ifndef", text.index("__global__"))]
     assert "copy2" not in text
 
@@ -205,16 +207,18 @@ def disassembled(folder: Path) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.c_stages])
+@pytest.mark.parametrize(
+    "name", [name for name in candidates.names() if candidates.load(name).schedule.epilogue_stages]
+)
 def test_presets_leave_slots_as_large_as_they_say(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = driver.lower(preset.spec, preset.schedule, SM_90A)
     slots = next(s.buffer for s in kernel.body if isinstance(s, Alloc) and s.buffer.name == "c_shared")
     across = preset.schedule.block_tile[1] * preset.spec.result.size
     line = min(128, across)
     boxes = across // line * (preset.schedule.tile[0] // 2)
     of_a_warp, warps = 16 * line, preset.schedule.group[0] // 8
-    assert slots.bytes == min(boxes, preset.schedule.c_stages) * warps * of_a_warp
+    assert slots.bytes == min(boxes, preset.schedule.epilogue_stages) * warps * of_a_warp
 
 
 # --- who met whom ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.api.kernels import choice
 from gemmgen.choose import MENU, SMALL_PRESET, choose
 from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8, I8, I32, MATRIX_DTYPES, DType
@@ -122,7 +122,7 @@ def test_sums_of_float32_are_short() -> None:
         shape = extent(rng, 64), extent(rng, 64), extent(rng)
         for target in ("sm_80", "sm_90a"):
             found = choose(GemmSpec(), shape, TARGETS[target])
-            assert shape[2] <= 8192 * found.split * found.slices, (shape, slug(found))
+            assert shape[2] <= 8192 * found.split_k * found.sliced_k, (shape, slug(found))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -187,7 +187,7 @@ def test_stored_types_are_converted_on_their_way_to_tensor_cores(name: str) -> N
 
 def test_the_menu_names_what_there_is() -> None:
     for offer in MENU:
-        assert offer.preset in presets.names()
+        assert offer.named in candidates.names()
         assert offer.needs <= FEATURES.keys()
         assert set(offer.dtypes) <= set(MATRIX_DTYPES.values())
     assert not MENU[-1].needs and not MENU[-1].dtypes and not MENU[-1].largest, "the last one is for all others"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen import presets
-from gemmgen.cli import app
+from gemmgen.cli import application
 from gemmgen.errors import UserError
 from gemmgen.options import build_schedule, schedule_to_toml
 from tests.support.cli import COMMAND, printed, refused
@@ -20,13 +20,13 @@ from tests.support.cli import COMMAND, printed, refused
 
 def test_emit() -> None:
     text = printed("emit", "--backend", "opencl", "--tile", "32x2")
-    assert "__kernel void simd_32x2_1x8(" in text
+    assert "__kernel void\ngemm_f32_simd_32x2(" in text
     assert "1x8" in text.partition("\n\n")[0]
 
 
 def test_emit_a_preset() -> None:
     text = printed("emit", "--preset", "naive", "--alpha", "1", "--beta", "0", "--name", "mine")
-    assert "__kernel void mine(" in text
+    assert "\nmine(" in text
     assert "alpha" not in text
     assert "beta" not in text
     text = printed(*"emit --backend cuda --preset naive --batched --listed --a-dtype float16".split())
@@ -34,18 +34,18 @@ def test_emit_a_preset() -> None:
 
 
 def test_a_changed_preset_gets_another_name() -> None:
-    assert "void simd_8x4_1x8(" in printed("emit", "--preset", "L3_SIMD_32x2_1x8", "--tile", "8x4")
+    assert "gemm_f32_simd_8x4(int m" in printed("emit", "--preset", "L3_SIMD_32x2_1x8", "--tile", "8x4")
 
 
 def test_emit_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(schedule_to_toml(build_schedule("slm", tile="4x4")))
-    assert "void slm_4x4_8x16(" in printed("emit", "--schedule", path)
+    assert "gemm_f32_slm_32x64(int m" in printed("emit", "--schedule", path)
 
 
 @pytest.mark.parametrize("name", ["build", "pipeline", "expand", "predicate", "simplify"])
 def test_stop_after(name: str) -> None:
-    assert printed("emit", "--tile", "8x2", "--stop-after", name).startswith("kernel simd_8x2_1x8")
+    assert printed("emit", "--tile", "8x2", "--stop-after", name).startswith("kernel gemm_f32_simd_8x2")
 
 
 def test_transpose() -> None:
@@ -81,7 +81,7 @@ def test_a_cuda_module_knows_the_limits_of_a_grid() -> None:
 
 def test_every_problem_at_once(tmp_path: Path) -> None:
     text = refused(
-        *("emit", "--backend", "opncl", "--method", "smid", "--tile", "32x", "--group", "0x8", "--k-step", "no"),
+        *("emit", "--backend", "opncl", "--method", "smid", "--tile", "32x", "--group", "0x8", "--block-k", "no"),
         *("--sub-group", "-8", "--set", "stagez=2", "--dtype", "float31", "--layout", "up", "--alpha", "x", "-M", "0"),
         *("--multiple-of", "1,2", "--target", "inlet", "--name", "while", "--stop-after", "bild", "-o", tmp_path),
     )
@@ -122,8 +122,8 @@ def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
         ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),
         (
-            ["--preset", "naive", "--set", "registers=160x40"],
-            "registers means something to atom wgmma and to boxes alone",
+            ["--preset", "naive", "--set", "setmaxnreg=160x40"],
+            "setmaxnreg = 160x40 means nothing to mainloop Direct",
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
 def test_a_full_disk_is_told() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
-    script = f"{sys.executable} -m gemmgen.cli emit > /dev/full"
+    script = f"{sys.executable} -m gemmgen emit > /dev/full"
     result = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
     assert result.returncode == 2
     assert "No space left" in result.stderr
@@ -192,7 +192,7 @@ def test_a_file_needs_no_standard_output(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", ["emit", "presets", "presets --names", "explain", "--help", "emit --help"])
 def test_a_broken_pipe_is_silent(arguments: str) -> None:
-    script = f"set -o pipefail; {sys.executable} -m gemmgen.cli {arguments} | true"
+    script = f"set -o pipefail; {sys.executable} -m gemmgen {arguments} | true"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert result.returncode in (0, 141)
     assert result.stderr == ""
@@ -210,13 +210,14 @@ def test_output_does_not_depend_on_hash_seeds() -> None:
 
 # --- requests of two kernels ----------------------------------------------------------------------
 
-RING = "emit --backend cuda --tile 4x8 --group 8x8 --k-step 8 --method slm --set run=4x4 --set b.memory=local".split()
+RING = "emit --backend cuda --tile 4x8 --group 8x8 --block-k 8 --method slm".split()
+RING += "--set thread_vector=4x4 --set b.memory=local".split()
 RING += "--set a.async_copy=true --set b.async_copy=true --set stages=6 --set mbarrier=2".split()
 
 
 @pytest.mark.parametrize("name", ["build", "pipeline", "expand", "predicate", "simplify"])
 def test_stop_after_shows_every_kernel(name: str) -> None:
-    text = printed(*RING, "--set", "split=4", "--name", "parts", "--stop-after", name)
+    text = printed(*RING, "--set", "split_k=4", "--name", "parts", "--stop-after", name)
     heads = [line for line in text.splitlines() if line.startswith("kernel ")]
     assert heads == ["kernel parts", "kernel parts_total"]
     assert printed(*RING, "--name", "parts", "--stop-after", name).count("kernel parts") == 1
@@ -224,13 +225,13 @@ def test_stop_after_shows_every_kernel(name: str) -> None:
 
 
 def test_emit_of_two_kernels() -> None:
-    text = printed(*RING, "--set", "split=4", "--name", "parts")
+    text = printed(*RING, "--set", "split_k=4", "--name", "parts")
     assert text.count("__global__") == 2
     assert "parts_total(" in text
 
 
 def test_a_module_of_two_kernels_is_refused() -> None:
-    text = refused(*RING, "--set", "split=4", "--python")
+    text = refused(*RING, "--set", "split_k=4", "--python")
     assert "split, packed and dpas need more: use gemmgen.compile" in " ".join(text.split())
     compile(printed(*RING, "--python"), "ring.py", "exec")
 
@@ -253,7 +254,8 @@ def test_a_terminal_without_box_characters() -> None:
 def test_explain() -> None:
     assert "flops per byte" in printed("explain", "--preset", "L3_SLM_8x8_8x16")
     # No target is named: the first that can take it.
-    sliced = printed("explain", "--preset", "mbarrier_8x8_8x8_split128")
+    sets = ("group=8x8", "stages=8", "mbarrier=2", "split_k=128", "lane_arrangement=4x8")
+    sliced = printed("explain", "--preset", "mbarrier_8x8_2x16_split8", *(x for text in sets for x in ("--set", text)))
     assert "135,168 of 232,448 bytes" in sliced
     assert "the last where the others were" in sliced
     assert "'32x'" in refused("explain", "--tile", "32x")
@@ -333,7 +335,7 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
 def test_errors_are_ours_in_process() -> None:
     from typer.testing import CliRunner
 
-    result = CliRunner().invoke(app, ["emit", "--tile", "32x"])
+    result = CliRunner().invoke(application(), ["emit", "--tile", "32x"])
     assert isinstance(result.exception, UserError)
 
 

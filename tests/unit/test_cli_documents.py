@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from gemmgen import __version__, driver, presets
-from gemmgen.cli import app
+from gemmgen.cli import application
 from gemmgen.cli.cache import Cache
 from gemmgen.cli.request import FLAGS
 from gemmgen.ir.dtypes import BF16
@@ -19,7 +19,7 @@ from gemmgen.passes.validate import is_possible
 from tests.support.cli import gemmgen, printed, refused
 
 LOADED = tuple(map(presets.load, presets.names()))
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
 
 
 def document(*arguments: str) -> dict[str, object]:
@@ -41,7 +41,7 @@ def test_presets() -> None:
         "group": [1, 8], "sub_group": 8, "stages": 1, "atom": "fma",
     }  # fmt: skip
     assert expected.items() <= record.items()
-    assert record.keys() == {*expected, "name", "summary", "k_step"}
+    assert record.keys() == {*expected, "name", "summary", "block_k"}
 
 
 def test_devices() -> None:
@@ -100,7 +100,7 @@ def test_presets_of_a_backend() -> None:
 
 def test_presets_of_a_type_and_a_target() -> None:
     found = names("--backend", "cuda", "--dtype", "bfloat16")
-    assert {"mma_8x16_16x16", "wgmma_128x256_s4", "naive"} <= set(found)
+    assert {"mma_8x16_16x8", "wgmma_128x256_s4", "naive"} <= set(found)
     assert not {name for name in found if name.startswith(("mma_f64", "mma_s8", "cpu_"))}
     assert found == names("--backend", "cuda", "--dtype", "bf16")
     kept = set(names("--target", "sm_90a"))
@@ -143,9 +143,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "cupy"))
     monkeypatch.delenv("GEMMGEN_BLAS_CACHE", raising=False)
     files = (
-        "gemmgen/answers/choice-1", "gemmgen/sycl/kernels/a.bin", "gemmgen/inspect/b.json",
-        "gemmgen/hypothesis/c/d", "gemmgen/of_tomorrow/e", "gemmgen_blas/tile-0123456789abcdef.bin",
-        "gemmgen_blas/mine.txt", "pyopencl/pyopencl-compiler-cache-v2/f", "cupy/g.cubin", "cupy/mine.txt",
+        "gemmgen/answers/choice-1", "gemmgen/opencl/naive-1", "gemmgen/cuda/naive-1", "gemmgen/inspect/b.json",
+        "gemmgen/sycl/kernels/a.bin", "gemmgen/hypothesis/c/d", "gemmgen/of_tomorrow/e",
+        "gemmgen_blas/mine.txt",
+        "gemmgen_blas/tile-0123456789abcdef.bin", "pyopencl/pyopencl-compiler-cache-v2/f", "cupy/g.cubin",
+        "cupy/mine.txt", "gemmgen/calibration/numpy-1",
     )  # fmt: skip
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -157,15 +159,18 @@ def test_what_is_kept(home: Path) -> None:
     records = document("cache", "--json")["caches"]
     assert isinstance(records, list)
     found = {record["name"]: record for record in records}
-    assert found.keys() == {"answers", "sycl", "inspect", "hypothesis", "of_tomorrow", "blas", "pyopencl", "cuda"}
+    mine = {"answers", "opencl", "cuda", "sycl", "calibration", "inspect", "hypothesis", "blas"}
+    own = mine | {"of_tomorrow"}
+    assert found.keys() == own | {"pyopencl", "cupy"}
     assert all((record["files"], record["bytes"]) == (1, 10) for record in records)
-    assert {name for name, record in found.items() if record["shared"]} == {"pyopencl", "cuda"}
+    assert {name for name, record in found.items() if record["shared"]} == {"pyopencl", "cupy"}
     assert str(home / "gemmgen" / "answers") in printed("cache")
 
 
 def test_clearing(home: Path) -> None:
-    text = printed("cache", "--clear", "answers,cuda")
-    assert text.count("1 file deleted from") == 2
+    text = printed("cache", "--clear", "answers,cuda,cupy")
+    assert text.count("1 file deleted from") == 3
+    assert not (home / "gemmgen/cuda/naive-1").exists()
     assert not (home / "gemmgen/answers/choice-1").exists() and not (home / "cupy/g.cubin").exists()
     assert (home / "gemmgen/inspect/b.json").exists()
     printed("cache", "--clear", "all")
@@ -196,7 +201,7 @@ def test_flags_of_a_schedule() -> None:
     expected = printed("emit", "--method", "slm", "--set", "prefetch=true", "--set", "a.pad=4")
     for said in (["--prefetch"], ["--set", "prefetch"], ["--prefetch", "--set", "prefetch=true"]):
         assert printed("emit", "--method", "slm", "--set", "a.pad=4", *said) == expected
-    wgmma = ("emit", "--backend", "cuda", "--target", "sm_90a", "--preset", "wgmma_192x192_s4")
+    wgmma = ("emit", "--backend", "cuda", "--target", "sm_90a", "--preset", "wgmma_tf32_128x256_s4_held")
     assert printed(*wgmma, "--no-persistent") == printed(*wgmma, "--set", "persistent=false") != printed(*wgmma)
     assert "prefetch is given twice, as" in refused("emit", "--method", "slm", "--no-prefetch", "--set", "prefetch")
     assert "--set stages says no value: give one, --set stages=2" in refused("emit", "--set", "stages")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.errors import LoweringError, ScheduleError, SpecError
 from gemmgen.explain import explain
@@ -26,8 +26,8 @@ from gemmgen.schedule import Operand
 from gemmgen.spec import GemmSpec
 from tests.support.cli import printed
 
-WIDE = replace(defaults("naive", (2, 2), (4, 4), 16), a=Operand(width=16))
-NAIVE = presets.load("naive").schedule
+WIDE = defaults("naive", (2, 2), (4, 4), 16).but(a=Operand(width=16))
+NAIVE = candidates.load("naive").schedule
 
 
 @pytest.mark.parametrize("dtype", [C64, C128], ids=str)
@@ -80,7 +80,7 @@ def test_a_flag_in_toml_is_a_flag() -> None:
 @pytest.mark.parametrize(
     ("dtype", "preset", "target", "problem"),
     [
-        (C64, "L3_SIMD_32x2_1x8", TARGETS["intel"], "a.share passes registers of real numbers around"),
+        (C64, "L3_SIMD_32x2_1x8", TARGETS["intel"], "a.shuffle passes registers of real numbers around"),
         (C64, "block_read_32x2_1x8", TARGETS["intel"], "pixels are float32, but dtype is complex64"),
         (C64, "mbarrier_8x16_16x16_atomic7", TARGETS["sm_90"], "atomic adds float32 to C, which is complex64"),
         (C64, "dpas_32x2_1x8", TARGETS["intel"], "atom dpas multiplies float16, bfloat16, int8, not complex64"),
@@ -89,7 +89,7 @@ def test_a_flag_in_toml_is_a_flag() -> None:
     ],
 )
 def test_refusals(dtype: DType, preset: str, target: Target, problem: str) -> None:
-    schedule = presets.load(preset).schedule if preset != "wide" else WIDE
+    schedule = candidates.load(preset).schedule if preset != "wide" else WIDE
     with pytest.raises(ScheduleError) as error:
         driver.lower(GemmSpec(dtype=dtype), schedule, target)
     assert problem in str(error.value)

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from gemmgen.cli import app
-from tests.support.docs import PAGES, ROOT, blocks
+from gemmgen import driver, presets
+from gemmgen.cli import application
+from tests.support.docs import PAGES, ROOT, blocks, page_name
 
 #: But for those that stand for several, `machines/TARGET.toml`.
 FILE = re.compile(r"[a-z0-9_./-]+\.(?:py|toml|md|sh|yml)")
+#: Pages that the site's build writes; that checks links to them itself (test_site.py).
+WRITTEN = re.compile(r"docs/reference/(?:commands|fields|presets/\w+)\.md$")
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 #: Options of other programs, and of gemmgen's scripts and tests.
 OTHERS = {"--update-golden", "--use_fast_math", "--dist", "--data-races", "--durations", "--force-reinstall"}
@@ -27,7 +30,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 def options() -> set[str]:
     """What commands and the scripts of `benchmarks` take."""
     found = set(OTHERS)
-    for command in (typer.main.get_command(app), *typer.main.get_command(app).commands.values()):  # type: ignore[attr-defined]
+    for command in (typer.main.get_command(application()), *typer.main.get_command(application()).commands.values()):  # type: ignore[attr-defined]
         names = (name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts))
         found |= {"--help", *names}
     for script in (ROOT / "benchmarks").glob("*.py"):
@@ -35,13 +38,13 @@ def options() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_what_is_named_is_there(page: Path) -> None:
     text = page.read_text()
     code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^ {4,}gemmgen .*$", text, re.MULTILINE)
     named = {option for part in code for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", part)}
     assert named <= options()
-    parts = (".github", "benchmarks", "docs", "gemmgen", "generated", "templates", "tests")
+    parts = (".github", "benchmarks", "docs", "examples", "gemmgen", "generated", "templates", "tests")
     files = [str(path.relative_to(ROOT)) for part in parts for path in (ROOT / part).rglob("*.*")]
     for name in (part for part in code if FILE.fullmatch(part) and "/" in part):
         assert any(f"/{file}".endswith(f"/{name}") for file in files), name
@@ -52,23 +55,20 @@ def heading(line: str) -> str:
     return re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_lead_somewhere(page: Path) -> None:
     for path, anchor in LINK.findall(page.read_text()):
         target = page.parent / path if path else page
+        if WRITTEN.search(str(target.resolve())):
+            continue
         assert target.exists(), path
         if anchor:
             assert anchor in map(heading, re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)), anchor
 
 
 def test_the_readme_is_short() -> None:
-    """A page that is read to its end; lines that a terminal shows whole, but for tables and code."""
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 120
-    code = False
-    for line in lines:
-        code ^= line.startswith("```")
-        assert code or line.startswith(("|", "    ")) or len(line) <= 140, line
+    """A page that is read to its end."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 def test_the_readmes_cpp_runs_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: P
 
 def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """With as many arguments as the kernel has, and its launch."""
-    (text,) = blocks("cpp.md", "c")
+    by_header, text = blocks("cpp.md", "c")
     kernel = (ROOT / "generated" / "opencl" / "smem_8x8.cl").read_text()
-    (parameters,) = re.findall(r"__kernel void smem_8x8\(([^)]*)\)", kernel)
+    (parameters,) = re.findall(r"__kernel void\ssmem_8x8\(([^)]*)\)", kernel)
     (arguments,) = re.findall(r"arguments\[\] = \{\n(.*?)\n    \};", text, re.DOTALL)
     assert arguments.count("{") == parameters.count(",") + 1
     assert "global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}" in kernel and "local size {16, 16}" in kernel
@@ -117,8 +117,20 @@ def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path:
         include = runtime.library().parent.parent / "include"  # the wheel brings OpenCL's headers
     except runtime.DeviceError as error:
         pytest.skip(str(error))
+    preset = presets.load("smem_8x8")
+    (tmp_path / "smem_8x8.h").write_text(driver.emit(preset.spec, preset.schedule, form="header").text)
     file = tmp_path / "caller.c"
-    file.write_text(text)
-    command = [needs_tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
-    result = subprocess.run([*command, "-fsyntax-only", str(file)], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    for caller in (text, by_header):
+        file.write_text(caller)
+        command = [needs_tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
+        result = subprocess.run([*command, "-fsyntax-only", str(file)], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+def test_the_gallery_counts_lines() -> None:
+    """Of files that are generated, as they are now."""
+    text = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    rows = re.findall(r"\]\(\.\./(generated/[^)]*)\) \| [^|]* \| (\d+) \|", text)
+    counted = {name: len((ROOT / name).read_text("utf-8").splitlines()) for name, _ in rows}
+    assert len(rows) == 10
+    assert {name: int(lines) for name, lines in rows} == counted

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.backends import BACKENDS
 from gemmgen.epilogue import FUNCTIONS, NAMES, OPERANDS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.formulas import DEEPEST, MOST_CHARACTERS, formula, parse
 from gemmgen.ir.dtypes import F32, F64, I8, I32
 from gemmgen.ir.functions import MATH
-from gemmgen.ir.meanings import MEANINGS
 from gemmgen.module import render_module
 from gemmgen.reference import Bounded, finished
 from gemmgen.runtime.arrays import check_gemm
+from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
 from tests.support.cli import gemmgen, printed, refused
 
@@ -179,7 +179,7 @@ def test_functions_of_numbers_have_meanings() -> None:
 def test_no_text_of_the_users_reaches_the_source(backend: str) -> None:
     """Comments end with their line, whatever stands in them; here they don't get that far."""
     spec = GemmSpec(epilogue=("expr: acc * 2 # */ \\",))
-    text = driver.emit(spec, presets.load("naive").schedule, backend).text
+    text = driver.emit(spec, candidates.load("naive").schedule, backend).text
     assert "*/" not in text
     assert "\\\n" not in text
     assert "acc * 2" in text
@@ -189,23 +189,23 @@ def test_every_row_is_emitted_by_every_backend() -> None:
     written = {"leaky_relu": "leaky_relu(0.125)", "clamp": "clamp(0, 6)"}
     spec = GemmSpec(epilogue=tuple(written.get(name, name) for name in FUNCTIONS))
     for backend in BACKENDS:
-        source = driver.emit(spec, presets.load("naive").schedule, backend)
+        source = driver.emit(spec, candidates.load("naive").schedule, backend)
         assert [a.name for a in source.entry_points[0].arguments][-6:] == [*OF_C, "ldr"]
 
 
 def test_the_last_kernel_has_the_epilogue() -> None:
     spec = GemmSpec(epilogue=("bias", "gelu"))
-    first, last = driver.emit(spec, presets.load("sg16_block_16x1_split4").schedule).entry_points
+    first, last = driver.emit(spec, candidates.load("sg16_block_16x1_split4").schedule).entry_points
     assert "bias" not in {a.name for a in first.arguments}
     assert "bias" in {a.name for a in last.arguments}
 
 
 def test_what_has_no_epilogue() -> None:
     spec = GemmSpec(epilogue=("bias",))
-    schedule = presets.load("mbarrier_8x8_2x16_atomic8").schedule
+    schedule = candidates.load("mbarrier_8x8_2x16_atomic8").schedule
     with pytest.raises(ScheduleError, match="atomic shows no kernel whole sums, which bias needs: drop atomic"):
         driver.emit(spec, schedule, "cuda")
-    naive = presets.load("naive").schedule
+    naive = candidates.load("naive").schedule
     with pytest.raises(ScheduleError, match="form main checks plain products, not bias"):
         driver.emit(spec, naive, "sycl", form="main")
     with pytest.raises(ScheduleError, match="takes no arrays but A and B, but this one bias"):
@@ -295,4 +295,4 @@ def test_each_function_of_numbers_has_a_name_in_each_language(sums: object) -> N
             dtype=I8 if sums == I32 else F32, epilogue=(f"expr: {name}({', '.join(['acc'] * row.arguments)})",)
         )
         for backend in BACKENDS:
-            assert f"{name}" in driver.emit(spec, presets.load("naive").schedule, backend).text
+            assert f"{name}" in driver.emit(spec, candidates.load("naive").schedule, backend).text

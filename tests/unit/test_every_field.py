@@ -11,16 +11,16 @@ from functools import cache
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.fuzz import heads
 from gemmgen.fuzz.fields import VALUES, documented, told
 from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
 from gemmgen.ir.target import Target
-from gemmgen.methods import Flat, Value, flatten, unflatten
-from gemmgen.schedule import Schedule
+from gemmgen.methods import flatten, unflatten
+from gemmgen.schedule import Flat, Schedule, Value
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
+from tests.support import heads
 
 BACKENDS = ("opencl", "cuda", "sycl")
 #: Of all presets on all backends, how many each value is tried on, drawn anew for each value and always alike; and
@@ -50,20 +50,20 @@ Place = tuple[str, str]
 @cache
 def places() -> list[Place]:
     """Presets and the backends that can take them."""
-    loaded = [presets.load(name) for name in presets.names()]
+    loaded = [candidates.load(name) for name in candidates.names()]
     return [(p.name, x) for p in loaded for x in BACKENDS if not driver.refusals(p.spec, p.schedule, x)]
 
 
 @cache
 def target_of(place: Place) -> Target:
-    preset = presets.load(place[0])
+    preset = candidates.load(place[0])
     return driver.default_target(preset.spec, preset.schedule, place[1])
 
 
 def emitted(place: Place, flat: Flat, spec: GemmSpec | None = None) -> tuple[Schedule, Source] | None:
     """What a schedule gives; None where it is refused, each problem with a remedy."""
     name, backend = place
-    spec = spec or presets.load(name).spec
+    spec = spec or candidates.load(name).spec
     try:
         schedule = unflatten(flat, "product")
         source, program = driver.emit_program(spec, schedule, backend, target_of(place))
@@ -78,13 +78,13 @@ def emitted(place: Place, flat: Flat, spec: GemmSpec | None = None) -> tuple[Sch
 @cache
 def plain(place: Place) -> tuple[object, ...]:
     """What a preset tells as it is."""
-    found = emitted(place, flatten(presets.load(place[0]).schedule))
+    found = emitted(place, flatten(candidates.load(place[0]).schedule))
     assert found is not None
     return told(found[1])
 
 
 def check(place: Place, changes: dict[str, Value]) -> None:
-    base = flatten(presets.load(place[0]).schedule)
+    base = flatten(candidates.load(place[0]).schedule)
     found = emitted(place, {**base, **changes})
     if found is None:
         return
@@ -108,7 +108,7 @@ def test_one_field(key: str) -> None:
     for value in VALUES[key]:
         drawn = rng.sample(places(), SAMPLE)
         for place in drawn:
-            if flatten(presets.load(place[0]).schedule)[key] != value:
+            if flatten(candidates.load(place[0]).schedule)[key] != value:
                 check(place, {key: value})
 
 
@@ -117,14 +117,14 @@ FOUND = [
     ("mbarrier_8x16_16x16_boxes_packed", {"persistent": True}),
     ("mbarrier_8x16_16x16_boxes_packed", {"cluster": (2, 1)}),
     ("mbarrier_8x16_16x16_boxes_packed", {"cluster": (1, 2)}),
-    ("mbarrier_8x16_16x16_boxes_packed", {"c_stages": 1}),
-    ("mbarrier_8x16_16x16_boxes_packed", {"c_turns": True}),
+    ("mbarrier_8x16_16x16_boxes_packed", {"epilogue_stages": 1}),
+    ("mbarrier_8x16_16x16_boxes_packed", {"ordered_epilogue": True}),
     ("mbarrier_8x16_16x16_boxes_packed", {"a.width": 4}),
     ("mbarrier_8x16_16x16_boxes_packed", {"b.width": 8}),
     ("wgmma_128x256_s4", {"c_width": 2}),
     ("wgmma_f8_128x256_s4_turns", {"group": (1, 8)}),
     ("mma_8x16_16x8", {"barrier": True}),
-    ("naive", {"snake": True}),
+    ("naive", {"serpentine": True}),
     ("lds_8x8_16x16_k1", {"a.pad": 4}),
     ("lds_8x8_16x16_k1", {"b.pad": 8}),
 ]
@@ -133,14 +133,14 @@ FOUND = [
 @pytest.mark.parametrize(("name", "changes"), FOUND, ids=str)
 def test_what_had_no_meaning_is_refused(name: str, changes: dict[str, Value]) -> None:
     place = name, "cuda"
-    assert emitted(place, {**flatten(presets.load(name).schedule), **changes}) is None
+    assert emitted(place, {**flatten(candidates.load(name).schedule), **changes}) is None
 
 
 def test_pairs_of_fields() -> None:
     rng = random.Random(20)
     for _ in range(PAIRS):
         place, keys = rng.choice(places()), rng.sample(sorted(VALUES), 2)
-        flat = flatten(presets.load(place[0]).schedule)
+        flat = flatten(candidates.load(place[0]).schedule)
         changes = {key: value for key in keys if (value := rng.choice(VALUES[key])) != flat[key]}
         if changes:
             check(place, changes)
@@ -149,22 +149,22 @@ def test_pairs_of_fields() -> None:
 def test_slots_are_counted_as_there_are_boxes() -> None:
     """A preset asks for no more than there are; who asks for more is told how many there are."""
     place = "wgmma_64x16_s8", "cuda"
-    found = emitted(place, {**flatten(presets.load(place[0]).schedule), "c_stages": 2})
-    assert found is not None and "by way of a slot in shared memory" in heads.head_of(found[1])
+    found = emitted(place, {**flatten(candidates.load(place[0]).schedule), "epilogue_stages": 2})
+    assert found is not None and "1 stage in shared memory, stored by TMA" in heads.head_of(found[1])
 
 
 def test_a_head_that_lies_is_found() -> None:
-    preset = presets.load("smem_8x8_double")
+    preset = candidates.load("smem_8x8_double")
     source, program = driver.emit_program(preset.spec, preset.schedule, "opencl")
     assert heads.problems(source, program) == []
     for true, false in (
-        ("8x8 of C", "8x4 of C"),
-        ("16x16 work-items", "8x16 work-items"),
-        ("2 tiles in", "3 tiles in"),
+        ("8x8 per work-item", "8x4 per work-item"),
+        ("16x16 per group", "8x16 per group"),
+        ("2 stages in", "3 stages in"),
     ):
         lying = replace(source, text=source.text.replace(true, false, 1))
         assert len(heads.problems(lying, program)) == 1
-    persistent = replace(source, text=source.text.replace("2 tiles", "as many groups as run at once, 2 tiles", 1))
+    persistent = replace(source, text=source.text.replace("Multiply", "persistent groups", 1))
     assert len(heads.problems(persistent, program)) == 1
 
 
@@ -206,7 +206,7 @@ def test_one_field_of_a_spec(key: str) -> None:
     rng = random.Random(key)
     for value in SPECS[key]:
         for place in rng.sample(places(), SAMPLE):
-            preset = presets.load(place[0])
+            preset = candidates.load(place[0])
             try:
                 spec = replace(preset.spec, **{key: value})  # type: ignore[arg-type]
             except SpecError:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.explain import explain
 from gemmgen.ir.target import TARGETS
@@ -12,9 +12,9 @@ from gemmgen.spec import GemmSpec
 INTEL = TARGETS["intel"]
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", candidates.names())
 def test_every_preset(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     backend = "opencl" if not driver.refusals(preset.spec, preset.schedule) else "cuda"
     target = driver.default_target(preset.spec, preset.schedule, backend)
     lines = explain(preset.spec, preset.schedule, target).splitlines()
@@ -70,7 +70,7 @@ def test_flops_per_byte_by_hand() -> None:
     ],
 )
 def test_registers_that_are_there_at_once(name: str, said: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     assert said in explain(preset.spec, preset.schedule, driver.default_target(preset.spec, preset.schedule, "cuda"))
 
 
@@ -82,6 +82,6 @@ def test_what_cannot_run_is_not_drawn() -> None:
 
 
 def test_vectors_along_k_are_as_deep_as_they_are_wide() -> None:
-    text = explain(GemmSpec(), presets.load("cpu_4x4_along_k").schedule, TARGETS["cpu"])
+    text = explain(GemmSpec(), candidates.load("cpu_4x4_along_k").schedule, TARGETS["cpu"])
     assert "the only work-item: 4x4 of C in 256 registers" in text
     assert "per step of K (16 deep) and work-item:\n  8 loads, 256 fmas" in text

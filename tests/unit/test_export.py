@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError, UserError
-from gemmgen.export.compiler import compiler_command, shared_library
-from gemmgen.export.kernels import CHOICES, COMPLEX_CHOICES, Choice, block_of, kernels_of, literal
-from gemmgen.export.routines import ROUTINES
+from gemmgen.export.blas import (
+    CHOICES,
+    ROUTINES,
+    Choice,
+    block_of,
+    compiler_command,
+    kernels_of,
+    literal,
+    shared_library,
+)
 from gemmgen.spec import GemmSpec
 from tests.support.blas import source
 from tests.support.cli import gemmgen, printed, refused
@@ -33,12 +39,10 @@ def test_every_line_fits_and_every_kernel_is_used() -> None:
     assert max(map(len, own)) <= 100
     for routine in ROUTINES:
         kernels, recipes = kernels_of(routine)
-        used = {name for r in recipes for name in (r.gemm, r.turn_a, r.turn_b) if name}
+        used = {name for recipe in recipes for name in recipe.kernels if name}
         assert used == {kernel.name for kernel in kernels}
         # Each preset serves every pair of ops.
-        assert len(recipes) == (
-            9 * len(COMPLEX_CHOICES) if routine.complex else 4 * sum(routine.letter in c.letters for c in CHOICES)
-        )
+        assert len(recipes) == (9 if routine.complex else 4) * sum(routine.letter in c.letters for c in CHOICES)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -73,7 +77,7 @@ def test_says_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("block_read_4x1_1x8", "reads images, and the library passes buffers"),
         ("sg16_block_16x1_split4", "runs several kernels, and the library launches one"),
-        ("register_8x8_4x4", "cannot serve sgemm: b.width = 8 does not divide k_step = 1"),
+        ("register_8x8_4x4", "cannot serve sgemm: b.width = 8 does not divide block_k = 1"),
         ("mbarrier_8x16_16x16", "cannot serve sgemm"),
     ],
 )
@@ -84,20 +88,20 @@ def test_refuses_presets_that_it_cannot_launch(preset: str, reason: str) -> None
 
 
 def test_launches_are_groups_for_blocks_of_c() -> None:
-    for choice in (*CHOICES, *COMPLEX_CHOICES):
+    for choice in CHOICES:
         schedule = presets.load(choice.preset).schedule
         if schedule.vector > 1:
             continue
-        kernels = [k for k in kernels_of(ROUTINES[0], (choice,))[0] if k.name.endswith(choice.preset)]
+        kernels = [k for k in kernels_of(ROUTINES[0], (Choice(choice.preset),))[0] if k.name.endswith(choice.preset)]
         assert {(k.block, k.groups) for k in kernels} == {(schedule.block_tile, (1, 1))}
-    in_line = driver.emit(GemmSpec(), replace(presets.load("smem_8x8").schedule, raster=8)).entry_points[0]
+    in_line = driver.emit(GemmSpec(), presets.load("smem_8x8").schedule.but(threadblock_swizzle=8)).entry_points[0]
     with pytest.raises(ScheduleError, match="no number of groups for each block of C"):
         block_of(in_line, "mn", 0)
 
 
 def test_presets_must_serve_every_type() -> None:
     said = refused("export", "--blas", "--source", "--preset", "sg16_block_16x2")
-    assert "preset sg16_block_16x2 cannot serve cgemm: a.share passes registers of real numbers" in said
+    assert "preset sg16_block_16x2 cannot serve cgemm: a.shuffle passes registers of real numbers" in said
     assert "or leave out complex128 by --dtype" in said
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Load
-from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
+from gemmgen.ir.stmt import Body, Stmt, Store, TmaCopy, VectorCopy
+from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import exprs, walk, walk_expr
@@ -19,14 +19,14 @@ from gemmgen.spec import GemmSpec
 
 SEVERAL = [
     name
-    for name in presets.names()
-    if (s := presets.load(name).schedule).atom == "fma" and (s.split > 1 or s.a.packed or s.b.packed)
+    for name in candidates.names()
+    if (s := candidates.load(name).schedule).atom == "fma" and (s.split_k > 1 or s.a.prepacked or s.b.prepacked)
 ]
 
 
 def touched(stmt: Stmt) -> Iterator[str]:
     """The buffers that a statement reads or writes."""
-    if isinstance(stmt, Move | BoxCopy):
+    if isinstance(stmt, VectorCopy | TmaCopy):
         yield from (stmt.dst.name, stmt.src.name)
     for root in exprs(stmt):
         yield from (node.buffer.name for node in walk_expr(root) if isinstance(node, Load))
@@ -35,24 +35,24 @@ def touched(stmt: Stmt) -> Iterator[str]:
 def before_and_after(body: Body) -> tuple[list[Stmt], list[Stmt]]:
     """The statements before a kernel awaits the others, and those from there on, in the order of the text."""
     stmts = list(walk(body))
-    at = next(i for i, s in enumerate(stmts) if isinstance(s, Handover) and s.verb == "await")
+    at = next(i for i, s in enumerate(stmts) if isinstance(s, DependentLaunch) and s.verb == "await")
     return stmts[:at], stmts[at:]
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90a"])
     last = program.kernels[-1]
     before, after = before_and_after(last.body)
-    awaited = {b.name for s in after if isinstance(s, Handover) for b in s.buffers}
+    awaited = {b.name for s in after if isinstance(s, DependentLaunch) for b in s.buffers}
     assert awaited
     assert not awaited & {x for stmt in before for x in touched(stmt)}
     written = {x.name for x in program.workspaces} | {"c"}
     assert awaited <= written
     # Whatever of a workspace the kernel touches, it awaits.
     assert {x for stmt in after for x in touched(stmt)} & {x.name for x in program.workspaces} <= awaited
-    assert any(isinstance(s, Handover) and s.verb == "release" for s in walk(program.kernels[0].body))
+    assert any(isinstance(s, DependentLaunch) and s.verb == "release" for s in walk(program.kernels[0].body))
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
 )
 def test_where_memory_is_waited_for_the_sum_is_let_in_at_once(name: str, early: bool) -> None:
     """Elsewhere when the arithmetic is over: measured, an early one cost what handing over had gained."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     stmts = list(walk(driver.lower(preset.spec, preset.schedule, TARGETS["sm_90"]).body))
-    (released,) = (i for i, s in enumerate(stmts) if isinstance(s, Handover) and s.verb == "release")
+    (released,) = (i for i, s in enumerate(stmts) if isinstance(s, DependentLaunch) and s.verb == "release")
     multiplied = max(i for i, s in enumerate(stmts) if isinstance(s, Store) and s.buffer.name == "acc")
-    stored = min(i for i, s in enumerate(stmts) if isinstance(s, Move) and s.dst.name in ("partial", "workspace"))
+    stored = min(i for i, s in enumerate(stmts) if isinstance(s, VectorCopy) and s.dst.name in ("partial", "workspace"))
     assert released < stored
     assert (released < multiplied) == early
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_text_and_launch(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     early = [entry.name for entry in source.entry_points if entry.early]
     assert early
@@ -83,33 +83,33 @@ def test_text_and_launch(name: str) -> None:
         assert f"{kernel}<<<" not in source.text
 
 
-WITH_ROLES = [x for x in presets.names() if presets.load(x).schedule.by_warpgroups]
-PACKED = [x for x in WITH_ROLES if presets.load(x).schedule.a.packed]
-LATE = [x for x in WITH_ROLES if presets.load(x).schedule.late]
+WITH_ROLES = [x for x in candidates.names() if candidates.load(x).schedule.by_warpgroups]
+PACKED = [x for x in WITH_ROLES if candidates.load(x).schedule.a.prepacked]
+LATE = [x for x in WITH_ROLES if candidates.load(x).schedule.serial_launch]
 
 
 @pytest.mark.parametrize("name", PACKED)
 def test_what_packs_begins_when_all_before_is_over(name: str) -> None:
     """And lets the product in early, which alone reads what it writes."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     assert [entry.early for entry in source.entry_points] == [False, True]
 
 
 @pytest.mark.parametrize("name", LATE)
 def test_late_ones_follow_the_kernel_before(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     assert not any(entry.early for entry in source.entry_points)
     assert "kernels_" not in source.text
-    with pytest.raises(ScheduleError, match="late means something to atom wgmma and to boxes alone"):
-        driver.emit(GemmSpec(), Schedule(late=True))
+    with pytest.raises(ScheduleError, match="serial_launch = true means nothing to mainloop Direct"):
+        driver.emit(GemmSpec(), Schedule.of(serial_launch=True))
 
 
 @pytest.mark.parametrize("name", sorted({*WITH_ROLES} - {*PACKED, *LATE}))
 def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
     """Also alone: with two calls behind one another, the second begins while the first ends."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     source, program = driver.emit_program(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     main = program.kernels.index(program.main)
     assert all(entry.early for entry in source.entry_points[main:]), "what lays out A or B comes first"
@@ -117,13 +117,13 @@ def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
     given = {matrix.name for matrix in program.main.matrices}
     assert not given & {x for stmt in before for x in touched(stmt)}
     assert given <= {x for stmt in after for x in touched(stmt)}
-    handovers = [s for s in after if isinstance(s, Handover)]
+    handovers = [s for s in after if isinstance(s, DependentLaunch)]
     assert [s.verb for s in handovers] == ["await", "release"]
     assert {b.name for s in handovers for b in s.buffers} == given
 
 
 def test_elsewhere_one_kernel_follows_the_other() -> None:
-    preset = presets.load("smem_8x8_double_packed")
+    preset = candidates.load("smem_8x8_double_packed")
     source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_80"])
     assert not any(entry.early for entry in source.entry_points)
     assert "kernels_" not in source.text

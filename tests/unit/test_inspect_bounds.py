@@ -10,9 +10,9 @@ import pytest
 from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.inspect import bounds
+from gemmgen.inspect.bounds import local_accesses
 from gemmgen.inspect.code import Instruction, Kind, Resources
 from gemmgen.inspect.machine import Figures, choose, machines
-from gemmgen.inspect.traffic import local_accesses
 from gemmgen.ir.target import TARGETS
 from gemmgen.options import build_schedule
 from gemmgen.spec import GemmSpec
@@ -125,14 +125,16 @@ def test_the_roofline_of_a_small_product() -> None:
 def test_bank_conflicts_follow_from_the_layout(pad: int, ways: float) -> None:
     """32 work-items read a column of a tile that is 32 wide: all in one bank, until its rows are padded."""
     sets = [f"a.pad={pad}", "a.width=1", "b.width=1", "b.memory=local"]
-    schedule = build_schedule("slm", tile="1x1", group="32x1", k_step=32, sets=sets)
+    schedule = build_schedule("slm", tile="1x1", group="32x1", block_k=32, sets=sets)
     kernel = driver.lower(GemmSpec(), schedule, TARGETS["portable"])
     (load,) = (x for x in local_accesses(kernel, 32, 32) if (x.buffer, x.is_store) == ("a_shared", False))
     assert (load.bytes, load.times, load.ways, load.words) == (4, 32, ways, 32)
 
 
 def test_lanes_that_read_one_word_are_served_together() -> None:
-    schedule = build_schedule("slm", tile="8x8", group="16x16", k_step=8, sets=["a.transposed=true", "run=4x4"])
+    schedule = build_schedule(
+        "slm", tile="8x8", group="16x16", block_k=8, sets=["a.transposed=true", "thread_vector=4x4"]
+    )
     kernel = driver.lower(GemmSpec(), schedule, TARGETS["portable"])
     found = {(x.buffer, x.is_store): x for x in local_accesses(kernel, 32, 32)}
     assert found["a_shared", False].ways == 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen.inspect.code import Builder, Instruction, Kind, Listing
-from gemmgen.inspect.loops import find_loops
+from gemmgen.inspect.code import Builder, Instruction, Kind, Listing, find_loops
 
 
 def listing(text: str) -> Listing:

@@ -3,6 +3,7 @@
 # ruff: noqa: E501 (lines as the disassemblers print them)
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -106,6 +107,25 @@ def test_intel() -> None:
     assert listing.instructions[3].line == 7
     assert listing.labels == {"L0": 0, "L32": 2}
     assert not listing.instructions[-1].falls_through
+
+
+def test_intel_without_addresses() -> None:
+    """ocloc's own listing leaves them out; labels are byte offsets, and tell that ours are right."""
+    text = re.sub(
+        r"/\*.*?\*/",
+        "",
+        """
+L0:
+/* [0000]  */ (W)     mov (16|M0)              r67.0<1>:ud   r0.0<1;1,0>:ud
+/* [0010]  */ (W)     shl (1|M0)               r100.0<1>:d   r67.1<0;1,0>:d    6:w               {Compacted}
+L24:
+/* [0018]  */         mov (16|M0)              r245.0<1>:ud  0x0:ud                              {Compacted,I@1}
+/* [0020]  */         mad (16|M0)              r1.0<1>:f     r1.0<0;1>:f       r12.0<8;1>:f      r28.0<0>:f
+""",
+    )
+    assert "0018" not in text
+    lines = intel.parse(text, 64, {0x10: 3, 0x18: 4, 0x20: 5}).instructions
+    assert [x.line for x in lines] == [0, 3, 4, 5]
 
 
 def test_intel_counts_a_transposed_message_by_its_elements() -> None:

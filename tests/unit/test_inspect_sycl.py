@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen.inspect.sycl import MAGIC, Module, _modules
+from gemmgen.inspect.intel import MAGIC, Module, _modules
 
 
 def module(*names: str) -> bytes:

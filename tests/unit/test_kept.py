@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from gemmgen.runtime.kept import Kept, once
+from gemmgen.runtime.cache import Kept, once
 
 THREADS = 8
 

@@ -3,96 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
+from gemmgen.backends.opencl import dpas_function
 from gemmgen.errors import LoweringError, ScheduleError
-from gemmgen.ir.atoms import Fragment
-from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
-from gemmgen.ir.matrix import MATRIX_TYPES, ROWS, MatrixAtom
-from gemmgen.ir.matrix_meaning import Numbers, multiply
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.instructions import dpas
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.module import render_module
-from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.refusals import Made, made
 
-ATOMS = [MatrixAtom(dtype, lanes) for dtype in MATRIX_TYPES for lanes in (8, 16)]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
 
 
-@pytest.fixture(params=ATOMS, ids=lambda atom: f"{atom.dtype}-{atom.lanes}")
-def atom(request: pytest.FixtureRequest) -> MatrixAtom:
-    found: MatrixAtom = request.param
-    return found
-
-
-def test_every_element_is_held_once(atom: MatrixAtom) -> None:
-    for fragment, shape in (
-        (atom.a, (ROWS, atom.depth)),
-        (atom.b, (atom.depth, atom.lanes)),
-        (atom.c, (ROWS, atom.lanes)),
-    ):
-        held = list(fragment.table().values())
-        assert sorted(held) == [(row, col) for row in range(shape[0]) for col in range(shape[1])]
-
-
-def packed(fragment: Fragment, matrix: Numbers, word: DType, lanes: int) -> list[Numbers]:
-    """Eight words a lane with a matrix' elements, where the fragment's table says that they are."""
-    values = fragment.rows.values * fragment.cols.values
-    held = np.zeros((lanes, values), matrix.dtype)
-    for (_, lane, row_value, col_value), place in fragment.table().items():
-        held[lane, row_value * fragment.cols.values + col_value] = matrix[place]
-    words = held.view(numpy_dtype(word))
-    assert words.shape == (lanes, ROWS)
-    return [np.ascontiguousarray(words[:, i]) for i in range(ROWS)]
-
-
-def test_the_meaning_is_the_product(atom: MatrixAtom, rng: np.random.Generator) -> None:
-    from gemmgen.ir.dtypes import I32
-
-    dtype = numpy_dtype(atom.dtype)
-    a = rng.integers(-8, 9, (ROWS, atom.depth)).astype(dtype)
-    b = rng.integers(-8, 9, (atom.depth, atom.lanes)).astype(dtype)
-    c = rng.integers(-8, 9, (ROWS, atom.lanes)).astype(numpy_dtype(atom.sums))
-    operands = packed(atom.a, a, atom.a_word, atom.lanes), packed(atom.b, b, I32, atom.lanes)
-    result = multiply(atom, list(c), *operands)
-    assert np.array_equal(np.stack(result), c + a.astype(np.int64) @ b.astype(np.int64))
-
-
 def test_names_are_those_of_the_extension() -> None:
-    assert [MatrixAtom(dtype, 8).name for dtype in (F16, BF16, I8)] == [
+    assert [dpas_function(dpas(dtype, 8)) for dtype in (F16, BF16, I8)] == [
         "intel_sub_group_f16_f16_matrix_mad_k16",
         "intel_sub_group_bf16_bf16_matrix_mad_k16",
         "intel_sub_group_i8_i8_matrix_mad_k32",
     ]
-    assert [str(MatrixAtom(F16, lanes).a_word) for lanes in (8, 16)] == ["int32", "int16"]
+    assert [str(dpas(F16, lanes).a_register) for lanes in (8, 16)] == ["int32", "int16"]
 
 
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
         (GemmSpec(), defaults("dpas"), "atom dpas multiplies float16, bfloat16, int8, not float32"),
-        (SPEC, replace(defaults("dpas"), sub_group=32), "sub_group = 32, but atom dpas has 8 lanes"),
-        (SPEC, replace(defaults("dpas"), tile=(20, 2)), "rows are no multiple of 8"),
-        (SPEC, replace(defaults("dpas"), group=(4, 8)), "group 4x8 is not one sub-group, which multiplies alone"),
-        (replace(SPEC, dtype=I8, c_dtype=None), defaults("dpas"), "goes 32 deep in int8: use k_step 32"),
-        (SPEC, replace(defaults("dpas"), stages=2), "stages means nothing to atom dpas"),
+        (
+            SPEC,
+            partial(defaults("dpas").but, sub_group=32),
+            "sub_group = 32 means nothing to mainloop Dpas: use sub_group 8",
+        ),
+        (SPEC, defaults("dpas").but(tile=(20, 2)), "rows are no multiple of 8"),
+        (SPEC, defaults("dpas").but(group=(4, 8)), "group 4x8 is not one sub-group, which multiplies alone"),
+        (replace(SPEC, dtype=I8, c_dtype=None), defaults("dpas"), "goes 32 deep in int8: use block_k 32"),
+        (SPEC, partial(defaults("dpas").but, stages=2), "stages = 2 means nothing to mainloop Dpas"),
         (replace(SPEC, batched=True), defaults("dpas"), "atom dpas multiplies one product, not a batch"),
-        (SPEC, defaults("dpas", (64, 4)), "> 512 B on this target: use a smaller tile or large_registers"),
-        (SPEC, replace(defaults("dpas", (64, 4)), large_registers=True), "registers 1,408 B per work-item > 1,024 B"),
-        (SPEC, replace(defaults("simd"), large_registers=True), "large_registers is for atom dpas, not fma: leave it"),
+        (SPEC, defaults("dpas", (64, 4)), "> 512 B on this target: use a smaller tile or large_grf"),
+        (SPEC, defaults("dpas", (64, 4)).but(large_grf=True), "registers 1,408 B per work-item > 1,024 B"),
+        (
+            SPEC,
+            partial(defaults("simd").but, large_grf=True),
+            "large_grf = true means nothing to mainloop SubGroup: leave it",
+        ),
     ],
 )
-def test_refusals(spec: GemmSpec, schedule: Schedule, problem: str) -> None:
+def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        driver.emit(spec, schedule)
+        driver.emit(spec, made(schedule))
     assert problem in str(error.value)
 
 
@@ -108,13 +74,14 @@ def test_a_python_module_holds_one_kernel() -> None:
 
 
 def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
-    source = driver.emit(SPEC, presets.load("dpas_32x2_1x8").schedule)
+    source = driver.emit(SPEC, candidates.load("dpas_32x2_1x8").schedule)
     assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["_pack_a", "_pack_b", ""]
     assert {w.name: str(w.dtype) for w in source.workspaces} == {"a_packed": "float16", "b_packed": "float16"}
     software, hardware = "-DGEMMGEN_DPAS_SOFTWARE", "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
     assert source.options(True, True)[-1] == hardware
     assert source.options(False, False)[-1] == software
-    assert f'// Build      clBuildProgram(..., "-cl-std=CL2.0 {hardware}", ...)' in source.text
+    head = " ".join(source.text.split("\n\n", 1)[0].replace("//", "").split())
+    assert f'Build clBuildProgram(..., "-cl-std=CL2.0 {hardware}", ...)' in head
     assert source.build_options == ("-cl-std=CL2.0",)  # of the file, not of its first kernel
     assert source.text.index("#if defined(GEMMGEN_DPAS_SOFTWARE)") < source.text.index(
         f"#elif defined({hardware[2:-2]})"
@@ -125,16 +92,16 @@ def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
 
 
 def test_twice_the_registers_are_an_option_of_gpus_alone() -> None:
-    source = driver.emit(SPEC, presets.load("dpas_40x4_1x8_k64").schedule)
+    source = driver.emit(SPEC, candidates.load("dpas_40x4_1x8_k64").schedule)
     assert source.gpu_options == ("-cl-intel-256-GRF-per-thread",)
     assert source.gpu_options[0] not in source.build_options
     assert f"on Intel's GPUs, and only there, the build option {source.gpu_options[0]}\n" in source.text
-    assert driver.emit(SPEC, presets.load("dpas_32x2_1x8").schedule).gpu_options == ()
+    assert driver.emit(SPEC, candidates.load("dpas_32x2_1x8").schedule).gpu_options == ()
 
 
 def test_the_verifier_knows_whose_registers_they_are() -> None:
-    kernel = driver.lower(SPEC, presets.load("dpas_32x2_1x8").schedule)
-    wider = MatrixAtom(F16, 16)
+    kernel = driver.lower(SPEC, candidates.load("dpas_32x2_1x8").schedule)
+    wider = dpas(F16, 16)
     other = map_body(kernel.body, lambda s: (replace(s, atom=wider),) if isinstance(s, Multiply) else (s,))
     with pytest.raises(LoweringError, match="differ in type"):
         verify(replace(kernel, body=other), TARGETS["intel"])

@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import SCALAR, VECTOR, AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes, uses_features
-from gemmgen.ir.meetings import Barrier, Mbarrier
-from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.show import show_stmt
-from gemmgen.ir.stmt import Advance, Alloc, For, If, Move, Point, Registers, Stmt, Sum, Tile
+from gemmgen.ir.stmt import Alloc, For, If, PointerIncrement, PointerInit, Reduction, Registers, Stmt, Tile, VectorCopy
+from gemmgen.ir.synchronization import Barrier, Mbarrier, Pipe, PipeOp
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import exprs, map_stmt_exprs, substitute, walk_expr
@@ -28,7 +27,7 @@ RING = Buffer("ring", F32, Space.LOCAL, Layout.packed(4, 8, 8))
 VIEW = Buffer("view", F32, Space.VIEW, Layout.packed(8, 8))
 PLANES = Buffer("planes", F32, Space.LOCAL, Layout.packed(2, 8, 8))
 REGS = Buffer("regs", F32, Space.PRIVATE, Layout.packed(4, 4))
-TILE = Registers(REGS, Fragment(Spread(4), Spread(4)))
+TILE = Registers(REGS, ThreadValueLayout(AxisLayout(4), AxisLayout(4)))
 LOCAL_ID = Call("local_id", (ZERO,), I32)
 #: Everything at once, which no device has, so that a lack is the only reason to refuse.
 ALL = replace(TARGETS["sm_90"], name="all", features=frozenset(FEATURES))
@@ -47,15 +46,19 @@ GOOD: tuple[Stmt, ...] = (
     Alloc(REGS),
     Mbarrier("init", "full", 4, LOCAL_ID),
     Barrier(),
-    Point(VIEW, RING, (ZERO, LOCAL_ID, ZERO)),
+    PointerInit(VIEW, RING, (ZERO, LOCAL_ID, ZERO)),
     For(
-        X, ZERO, K, 1, (mbarrier_at(X % 4, X // 4 % 2), Mbarrier("arrive", "full", 4, X % 4), Advance(VIEW, Const(64)))
+        X,
+        ZERO,
+        K,
+        1,
+        (mbarrier_at(X % 4, X // 4 % 2), Mbarrier("arrive", "full", 4, X % 4), PointerIncrement(VIEW, Const(64))),
     ),
-    Move(REGS, (ZERO, ZERO), VIEW, (ZERO, LOCAL_ID), VECTOR, 4, ahead=True),
+    VectorCopy(REGS, (ZERO, ZERO), VIEW, (ZERO, LOCAL_ID), VECTOR, 4, ahead=True),
     PipeOp("acquire", Pipe("p", 8, "mbarrier", batch=4)),
     Barrier(),
     Alloc(PLANES, reuses=True),
-    Sum(TILE, Tile(PLANES, (ZERO, ZERO, ZERO), 4, 4), 2, VECTOR, 4),
+    Reduction(TILE, Tile(PLANES, (ZERO, ZERO, ZERO), 4, 4), 2, VECTOR, 4),
 )
 
 
@@ -81,37 +84,43 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "float parity": ((mbarrier_at(ZERO, HALF),), "0.5 is float32, not an integer"),
     "uneven batches": ((PipeOp("wait", Pipe("p", 6, "mbarrier", batch=4)),), "pipe p is handed over in uneven batches"),
     "a view of global memory": (
-        (Point(VIEW, A, (ZERO, ZERO)),),
-        "`point view at a[0, 0]`: a is global, not local",
+        (PointerInit(VIEW, A, (ZERO, ZERO)),),
+        "`pointer view = &a[0, 0]`: a is global, not local",
     ),
-    "no view": (below(Point(REGS, RING, (ZERO, ZERO, ZERO))), "regs is private, not view"),
-    "a view of what is not declared": ((Point(VIEW, RING, (ZERO, ZERO, ZERO)),), "ring is not declared"),
-    "a view's rank": (below(Point(VIEW, RING, (ZERO, ZERO))), "ring has 3 dimensions, its index 2"),
+    "no view": (below(PointerInit(REGS, RING, (ZERO, ZERO, ZERO))), "regs is private, not view"),
+    "a view of what is not declared": ((PointerInit(VIEW, RING, (ZERO, ZERO, ZERO)),), "ring is not declared"),
+    "a view's rank": (below(PointerInit(VIEW, RING, (ZERO, ZERO))), "ring has 3 dimensions, its index 2"),
     "a view's type": (
-        below(Point(replace(VIEW, dtype=I32), RING, (ZERO, ZERO, ZERO))),
+        below(PointerInit(replace(VIEW, dtype=I32), RING, (ZERO, ZERO, ZERO))),
         "view and ring differ in type",
     ),
-    "a view twice": (below(*(Point(VIEW, RING, (ZERO, ZERO, ZERO)),) * 2), "view already has a meaning here"),
-    "an unbound start": (below(Point(VIEW, RING, (X, ZERO, ZERO))), "x is not bound"),
+    "a view twice": (below(*(PointerInit(VIEW, RING, (ZERO, ZERO, ZERO)),) * 2), "view already has a meaning here"),
+    "an unbound start": (below(PointerInit(VIEW, RING, (X, ZERO, ZERO))), "x is not bound"),
     "a view that is declared": ((Alloc(VIEW),), "view buffer view is declared"),
-    "moved before it points": ((Advance(VIEW, ZERO),), "`advance view by 0`: view is not declared"),
-    "moved what is no view": (below(Advance(RING, ZERO)), "ring cannot be moved"),
-    "moved by a fraction": (below(Point(VIEW, RING, (ZERO,) * 3), Advance(VIEW, HALF)), "0.5 is float32, not an"),
-    "moved by what is unbound": (below(Point(VIEW, RING, (ZERO,) * 3), Advance(VIEW, X)), "x is not bound"),
+    "moved before it points": ((PointerIncrement(VIEW, ZERO),), "`pointer view += 0`: view is not declared"),
+    "moved what is no view": (below(PointerIncrement(RING, ZERO)), "ring cannot be moved"),
+    "moved by a fraction": (
+        below(PointerInit(VIEW, RING, (ZERO,) * 3), PointerIncrement(VIEW, HALF)),
+        "0.5 is float32, not an",
+    ),
+    "moved by what is unbound": (
+        below(PointerInit(VIEW, RING, (ZERO,) * 3), PointerIncrement(VIEW, X)),
+        "x is not bound",
+    ),
     "a view after its block": (
-        below(If(K < 1, (Point(VIEW, RING, (ZERO,) * 3),)), Advance(VIEW, ZERO)),
+        below(If(K < 1, (PointerInit(VIEW, RING, (ZERO,) * 3),)), PointerIncrement(VIEW, ZERO)),
         "view is not declared",
     ),
-    "sum of nothing": (below(Sum(TILE, Tile(RING, (ZERO,) * 3, 4, 4), 0, SCALAR)), "a sum of 0 tiles"),
+    "sum of nothing": (below(Reduction(TILE, Tile(RING, (ZERO,) * 3, 4, 4), 0, SCALAR)), "a sum of 0 tiles"),
     "sum of what is not declared": (
-        (Alloc(REGS), Sum(TILE, Tile(PLANES, (ZERO,) * 3, 4, 4), 2, SCALAR)),
+        (Alloc(REGS), Reduction(TILE, Tile(PLANES, (ZERO,) * 3, 4, 4), 2, SCALAR)),
         "planes is not declared",
     ),
     "sum into local memory": (
-        below(Sum(replace(TILE, buffer=RING), Tile(RING, (ZERO,) * 3, 4, 4), 2, SCALAR)),
+        below(Reduction(replace(TILE, buffer=RING), Tile(RING, (ZERO,) * 3, 4, 4), 2, SCALAR)),
         "ring is local, not private",
     ),
-    "sum at an unbound place": (below(Sum(TILE, Tile(RING, (X, ZERO, ZERO), 4, 4), 2, SCALAR)), "x is not bound"),
+    "sum at an unbound place": (below(Reduction(TILE, Tile(RING, (X, ZERO, ZERO), 4, 4), 2, SCALAR)), "x is not bound"),
 }
 
 
@@ -138,11 +147,11 @@ def test_older_devices_have_no_mbarriers() -> None:
     [
         mbarrier_at(X, X // 4 % 2),
         Mbarrier("arrive", "full", 4, X + Y),
-        Point(VIEW, RING, (X, Y, X + 1)),
-        Advance(VIEW, X * 64),
-        Sum(TILE, Tile(RING, (X, Y, ZERO), 4, 4), 2, SCALAR),
-        Move(REGS, (X, ZERO), VIEW, (ZERO, Y), SCALAR, 1, ahead=True),
-        Move(RING, (X, Y, ZERO), A, (ZERO, Y), SCALAR, 1, valid=X + Y),
+        PointerInit(VIEW, RING, (X, Y, X + 1)),
+        PointerIncrement(VIEW, X * 64),
+        Reduction(TILE, Tile(RING, (X, Y, ZERO), 4, 4), 2, SCALAR),
+        VectorCopy(REGS, (X, ZERO), VIEW, (ZERO, Y), SCALAR, 1, ahead=True),
+        VectorCopy(RING, (X, Y, ZERO), A, (ZERO, Y), SCALAR, 1, valid=X + Y),
     ],
     ids=lambda stmt: type(stmt).__name__,
 )

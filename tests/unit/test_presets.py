@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver, presets
 from gemmgen.backends import BACKENDS
+from gemmgen.cli.request import Request
 from gemmgen.errors import ScheduleError
 from gemmgen.methods import slug
 from gemmgen.names import name_problem
@@ -16,9 +17,15 @@ def test_every_listed_preset_is_there_once() -> None:
     assert names[0] == "naive"
 
 
-@pytest.mark.parametrize("name", presets.names())
+def test_candidates_are_the_presets_and_others() -> None:
+    assert candidates.names() == (*presets.names(), *presets.unlisted())
+    assert not set(presets.names()) & set(presets.unlisted())
+    assert "candidates.toml" not in presets.names() and len(presets.names()) < 70
+
+
+@pytest.mark.parametrize("name", candidates.names())
 def test_preset(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     assert preset.name == slug(preset.schedule) == name
     assert name_problem(name) is None
     assert preset.summary
@@ -38,3 +45,22 @@ def test_the_nearest_are_suggested() -> None:
         presets.load("L3_SIMD_32x2")
     with pytest.raises(ScheduleError):
         presets.load("../presets/naive")
+
+
+@pytest.mark.parametrize("name", presets.unlisted())
+def test_a_schedule_that_is_no_preset_is_refused_with_what_gives_it(name: str) -> None:
+    with pytest.raises(ScheduleError, match=f"schedule '{name}' is no preset: write --preset ") as refusal:
+        presets.load(name)
+    (problem,) = refusal.value.problems
+    options = problem.partition(": write ")[2].removesuffix(" for it").split()
+    known = candidates.load(name)
+    words = dict[str, str]()
+    sets = []
+    for key, value in zip(options[::2], options[1::2], strict=True):
+        if key == "--set":
+            sets.append(value)
+        else:
+            words[key.removeprefix("--").replace("-", "_")] = value
+    assert words["preset"] in presets.names()
+    spec, schedule, _ = Request(**words, sets=sets).resolve()  # type: ignore[arg-type]
+    assert (spec, schedule) == (known.spec, known.schedule)

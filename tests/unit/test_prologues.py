@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.backends import BACKENDS
+from gemmgen.checks.capacity import local_bytes
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.buffer import Space
@@ -21,13 +22,12 @@ from gemmgen.methods import slug
 from gemmgen.module import render_module
 from gemmgen.names import name_problem
 from gemmgen.options import build_spec, read_document
-from gemmgen.passes.capacity import local_bytes
 from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
 from tests.device.naive import needs_device
 from tests.support.cli import printed, refused
 
-NAIVE = presets.load("naive").schedule
+NAIVE = candidates.load("naive").schedule
 
 
 def problems(**fields: object) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def test_operands_come_in_one_order_and_none_without_a_product() -> None:
     spec = GemmSpec(prologue_a="a * a_factor - a_shift_k", prologue_b="b * b_scale", epilogue=("bias",))
     assert spec.operands == tuple(x for x in OPERANDS if x in {"a_factor", "a_shift_k", "b_scale", "bias"})
     assert replace(spec, alpha=0.0).operands == ("bias",)
-    for schedule in (NAIVE, presets.load("smem_8x8_double_packed").schedule, replace(NAIVE, split=2)):
+    for schedule in (NAIVE, candidates.load("smem_8x8_double_packed").schedule, NAIVE.but(split_k=2)):
         for backend in BACKENDS:
             source = driver.emit(spec, schedule, backend)
             taken = [a.name for point in source.entry_points for a in point.arguments if a.name in OPERANDS]
@@ -119,30 +119,38 @@ def test_operands_have_the_type_of_sums() -> None:
 @pytest.mark.parametrize(
     ("name", "backend", "words"),
     [
-        ("async_4x4_8x16", "cuda", "prologue_b, but b.async_copy fills local memory past the registers: set b.packed"),
+        (
+            "async_4x4_8x16",
+            "cuda",
+            "prologue_b, but b.async_copy fills local memory past the registers: set b.prepacked",
+        ),
         ("mbarrier_8x16_16x16_packed_a", "cuda", "prologue_b, but b.async_copy"),
         ("mma_4x8_16x8", "cuda", "prologue_b, but b.async_copy"),
-        ("L3_SIMD_16x2_1x8", "opencl", "prologue_b is applied by single work-items, not in block reads: set b.packed"),
+        (
+            "L3_SIMD_16x2_1x8",
+            "opencl",
+            "prologue_b is applied by single work-items, not in block reads: set b.prepacked",
+        ),
         ("block_read_16x2_1x8", "opencl", "prologue_b is applied by single work-items"),
         ("cpu_6x64", "opencl", "prologue_b, but vectors take A and B as they are: use method slm, or naive"),
     ],
 )
 def test_where_no_element_is_at_hand(name: str, backend: str, words: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     spec = replace(preset.spec, prologue_a="a * 2", prologue_b="b * b_scale")
     with pytest.raises(ScheduleError) as caught:
         driver.emit(spec, preset.schedule, backend)
     of_a = [problem for problem in caught.value.problems if "prologue_a" in problem]
-    assert bool(of_a) == (not preset.schedule.a.packed)
+    assert bool(of_a) == (not preset.schedule.a.prepacked)
     assert any(words in problem for problem in caught.value.problems)
     assert any("prologue_b" in problem for problem in driver.refusals(spec, preset.schedule, backend))
 
 
 def test_matrix_instructions_take_what_was_packed() -> None:
     """Tensor cores multiply float16, whatever the matrices are stored in, once a kernel has made them that."""
-    preset = presets.load("mma_4x8_16x8")
-    a, b = (replace(o, packed=True) for o in (preset.schedule.a, preset.schedule.b))
-    schedule = replace(preset.schedule, a=a, b=b, name=None)
+    preset = candidates.load("mma_4x8_16x8")
+    a, b = (replace(o, prepacked=True) for o in (preset.schedule.a, preset.schedule.b))
+    schedule = preset.schedule.but(a=a, b=b, name=None)
     spec = replace(preset.spec, dtype=F16, prologue_a="a * a_scale_k", prologue_b="b * b_scale")
     pack, main = driver.emit(spec, schedule, "cuda").entry_points
     assert "b_scale" in {a.name for a in pack.arguments}
@@ -151,7 +159,7 @@ def test_matrix_instructions_take_what_was_packed() -> None:
 
 def test_local_memory_holds_what_was_made() -> None:
     """Of int8 it would hold four times as many elements."""
-    schedule, target = presets.load("smem_8x8").schedule, TARGETS["intel"]
+    schedule, target = candidates.load("smem_8x8").schedule, TARGETS["intel"]
     plain = GemmSpec(a_dtype=I8, b_dtype=I8)
     made = replace(plain, prologue_a="a * 2", prologue_b="b * 2")
     assert local_bytes(made, schedule, target) == 4 * local_bytes(plain, schedule, target)
@@ -176,7 +184,9 @@ def test_what_has_no_prologue() -> None:
 def test_options_and_files_say_the_same() -> None:
     options = ("--prologue-a", "a*a_scale_k", "--prologue-b", "(b - b_shift)*b_scale", "--b-dtype", "int8")
     text = printed("emit", "--method", "naive", *options)
-    assert "C = alpha * prologue(A) * prologue(B) + beta * C; float32, B stored in int8" in text
+    assert "C = alpha * prologue(A) * prologue(B) + beta * C; float32, B stored in int8" in " ".join(
+        text.replace("//", "").split()
+    )
     assert "// Prologue   A: a * a_scale_k\n//            B: (b - b_shift) * b_scale\n" in text
     assert "//            b_shift: an element for each column of B\n" in text
     written = 'b_dtype = "int8"\nprologue_a = "a*a_scale_k"\nprologue_b = "(b - b_shift)*b_scale"\n'
@@ -189,8 +199,11 @@ def test_options_and_files_say_the_same() -> None:
     with pytest.raises(ScheduleError, match="prologue_b = \\['b'\\] is not text"):
         read_document('method = "naive"\n[spec]\nprologue_b = ["b"]\n', "here")
     assert "--prologue-b means nothing to --kernel transpose" in refused("emit", "--kernel", "transpose", *options)
-    tiles = show(driver.lower(document.spec, presets.load("lds_8x8_16x16_k8").schedule, stop_after="build"))
-    assert "b_shared[0, 0] 8x128 <- stage x4 b[k0, col0] 8x128, made into (element - b_shift[element_line]) *" in tiles
+    tiles = show(driver.lower(document.spec, candidates.load("lds_8x8_16x16_k8").schedule, stop_after="build"))
+    assert (
+        "b_shared[0, 0] 8x128 <- cooperative_copy x4 b[k0, col0] 8x128, made into (element - b_shift[element_line]) *"
+        in tiles
+    )
 
 
 @needs_device

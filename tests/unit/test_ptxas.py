@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.options import build_schedule
 from gemmgen.runtime import ptxas
+from gemmgen.runtime.nvrtc import nvrtc
 from gemmgen.runtime.ptxas import Usage
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
@@ -19,6 +19,7 @@ from tests.support.cli import printed, refused
 
 #: 1,024 threads a block leave a thread 64 registers at most, and it has 64 elements of C.
 SPILLING = ["--backend", "cuda", "--method", "slm", "--tile", "8x8", "--group", "32x32"]
+SPILLING_NAME = "gemm_f32_slm_256x256_by32x32"
 
 NVCC_LOG = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'one' for 'sm_90'
@@ -57,16 +58,20 @@ def test_logs() -> None:
 def test_nvcc(needs_tool: Callable[[str], str]) -> None:
     needs_tool("nvcc")
     ptxas.refuse_spills(naive(), "sm_90")
-    with pytest.raises(ScheduleError, match=r"^slm_8x8_32x32 spills [\d,]+ B by stores .* 32 registers.*smaller tile"):
+    with pytest.raises(
+        ScheduleError, match=rf"^{SPILLING_NAME} spills [\d,]+ B by stores .* 32 registers.*smaller tile"
+    ):
         ptxas.refuse_spills(spilling(), "sm_90")
 
 
 def test_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_spec("cupy") is None:
-        pytest.skip("CuPy is not installed")
+    try:
+        nvrtc()
+    except DeviceError as error:
+        pytest.skip(str(error))
     monkeypatch.setattr(ptxas, "find_nvcc", lambda: None)
     ptxas.refuse_spills(naive(), "sm_90")
-    with pytest.raises(ScheduleError, match=r"^slm_8x8_32x32 spills"):
+    with pytest.raises(ScheduleError, match=f"^{SPILLING_NAME} spills"):
         ptxas.refuse_spills(spilling(), "sm_90")
     with pytest.raises(DeviceError, match="NVRTC does not compile naive for sm_33"):
         ptxas.refuse_spills(naive(), "sm_33")
@@ -74,8 +79,11 @@ def test_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gemmgen.tools.folders", lambda: [str(tmp_path)])
-    monkeypatch.setattr("gemmgen.runtime.find_spec", lambda _: None)
-    with pytest.raises(DeviceError, match=r"no nvcc.* pip install \"gemmgen\[cuda\]\".*\[nvcc\].* leave out --strict"):
+    monkeypatch.setattr("gemmgen.runtime.nvrtc.candidates", lambda _: iter(()))
+    monkeypatch.setattr("gemmgen.runtime.ptxas.nvrtc", getattr(nvrtc, "__wrapped__"))  # noqa: B009
+    with pytest.raises(
+        DeviceError, match=r"no nvcc.* pip install \"nvidia-cuda-nvrtc\".*\[nvcc\].* leave out --strict"
+    ):
         ptxas.refuse_spills(naive(), "sm_90")
 
 
@@ -106,7 +114,7 @@ def test_emit(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     assert printed("emit", *good, "--strict") == printed("emit", *good)
     assert "spills" in refused("emit", *SPILLING, "--strict", "-o", tmp_path / "x.cu")
     assert not list(tmp_path.iterdir())
-    assert "slm_8x8_32x32" in printed("emit", *SPILLING)
+    assert SPILLING_NAME in printed("emit", *SPILLING)
     transpose = "emit", "--backend", "cuda", "--kernel", "transpose"
     assert printed(*transpose, "--strict") == printed(*transpose)
 

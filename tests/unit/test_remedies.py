@@ -39,7 +39,7 @@ def tried(arguments: list[str], remedy: list[str]) -> list[str]:
         ("--preset wgmma_128x256_s4", "--backend cuda --target sm_90a"),
         ("--preset wgmma_128x256_s4 --target khr", "--backend cuda --target sm_90a"),
         ("--preset wgmma_128x256_s4 --stop-after build", "--backend cuda --target sm_90a"),
-        ("--preset mma_8x16_16x16", "--backend cuda --target sm_80"),
+        ("--preset mma_8x16_16x8", "--backend cuda --target sm_80"),
         ("--preset mbarrier_8x16_16x16", "--backend cuda --target sm_90"),
         ("--preset dpas_32x2_1x8 --backend cuda", "--backend opencl --target intel"),
         ("--preset cpu_6x64 --backend cuda", "--backend opencl --target cpu"),
@@ -47,24 +47,30 @@ def tried(arguments: list[str], remedy: list[str]) -> list[str]:
         ("--target sm_80 --backend opencl", "--backend cuda"),
         ("--target cuda", "--backend cuda"),
         ("--target skl", "--backend opencl --target intel"),
-        ("--target pvc --sub-group 16 --group 1x16 --k-step 16", "--backend opencl --target xe_hpc"),
+        ("--target pvc --sub-group 16 --group 1x16 --block-k 16", "--backend opencl --target xe_hpc"),
         ("--target gfx906 --method slm", "--backend opencl --target portable"),
-        ("--k-step 7", "--set k_step=8"),
-        ("--k-step 20", "--set k_step=16"),
-        ("--k-step 8 --set a.width=2", "--set a.width=1"),
-        ("--k-step 8 --set a.width=2", "--set k_step=16"),
-        ("--set a.width=2 --k-step 7", "--set k_step=16"),
-        ("--preset block_read_32x2_1x8 --k-step 7", "--set k_step=8"),
+        ("--block-k 7", "--set block_k=8"),
+        ("--block-k 20", "--set block_k=16"),
+        ("--block-k 8 --set a.width=2", "--set a.width=1"),
+        ("--block-k 8 --set a.width=2", "--set block_k=16"),
+        ("--set a.width=2 --block-k 7", "--set block_k=16"),
+        ("--preset block_read_32x2_1x8 --block-k 7", "--set block_k=8"),
         ("--tile 32x4", "--tile 16x4"),
         ("--tile 64x2", "--tile 32x2"),
         ("--method naive --group 32x33", "--set group=32x16"),
         ("--backend cuda --method naive --group 64x64", "--set group=32x32"),
         (
-            "--backend cuda --preset mbarrier_8x8_4x8_slices8 --set sub_group=8 --set warp=none --set stagger=false",
+            (
+                "--backend cuda --preset mbarrier_8x8_4x8_slices8 --set sub_group=8 --set lane_arrangement=none"
+                " --set lane_swizzle=false"
+            ),
             "--set sub_group=none",
         ),
         ("--backend cuda --preset mbarrier_8x16_16x16 --set sub_group=16", "--set sub_group=none"),
-        ("--backend cuda --preset mma_8x16_16x16 --set sub_group=16", "--set sub_group=none"),
+        (
+            "--backend cuda --preset mma_8x16_16x8 --group 16x16 --block-k 64 --set stages=3 --set sub_group=16",
+            "--set sub_group=none",
+        ),
     ],
 )
 def test_every_remedy_works(arguments: str, proposed: str) -> None:
@@ -79,7 +85,7 @@ def test_every_remedy_works(arguments: str, proposed: str) -> None:
 
 def test_a_group_that_is_no_warpgroup_is_refused() -> None:
     """It was divided by, where local memory is short as well."""
-    text = refused("emit", "--preset", "wgmma_tf32_128x144_s4", "--set", "group=4x4")
+    text = refused("emit", "--preset", "wgmma_f8_128x256_s4", "--set", "tile=2x36", "--set", "group=4x4")
     assert "group 4x4 is not made of warpgroups of 32x4" in text
 
 
@@ -102,7 +108,7 @@ def test_near_names_are_names() -> None:
 def test_explain_refuses_what_emit_refuses() -> None:
     for arguments in (
         ["--tile", "32x4"],
-        ["--k-step", "7"],
+        ["--block-k", "7"],
         ["--target", "skl"],
         ["--method", "mma", "--dtype", "float16"],
     ):

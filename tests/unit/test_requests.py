@@ -19,15 +19,15 @@ from gemmgen.presets import load, names
     ("field", "value"),
     [
         ("tile", "32x2"), ("tile", (1.5, 2)), ("tile", None), ("tile", (1,)), ("tile", [4, 4]), ("tile", 3),
-        ("tile", (np.int64(4), np.int64(4))), ("group", ("a", 1)), ("k_step", "8"), ("k_step", 2.5),
-        ("k_step", float("nan")), ("k_step", True), ("sub_group", "x"), ("stages", None), ("a", None),
+        ("tile", (np.int64(4), np.int64(4))), ("group", ("a", 1)), ("block_k", "8"), ("block_k", 2.5),
+        ("block_k", float("nan")), ("block_k", True), ("sub_group", "x"), ("stages", None), ("a", None),
         ("prefetch", 3), ("name", 3),
     ],
 )  # fmt: skip
 def test_schedules_of_wrong_types(field: str, value: object) -> None:
     wrong: dict[str, Any] = {field: value}
     with pytest.raises(ScheduleError, match=f"^{field} = .* is of type .*: give "):
-        Schedule(**wrong)
+        Schedule.of(**wrong)
 
 
 @pytest.mark.parametrize("name", ["a b", "*/", "x\n", "int", "", "block_read", "f(); //"])
@@ -37,10 +37,10 @@ def test_a_name_that_is_no_identifier_never_reaches_a_source(name: str) -> None:
 
 
 def test_operands_of_wrong_types() -> None:
-    wrong: dict[str, Any] = {"memory": "shared", "width": "4", "block": 1}
+    wrong: dict[str, Any] = {"memory": "shared", "width": "4", "block_read": 1}
     with pytest.raises(ScheduleError) as caught:
         Operand(**wrong)
-    assert [problem.split(" ", 1)[0] for problem in caught.value.problems] == ["memory", "width", "block"]
+    assert [problem.split(" ", 1)[0] for problem in caught.value.problems] == ["memory", "width", "block_read"]
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_specs_of_wrong_types(field: str, value: object) -> None:
 
 
 def test_every_problem_at_once() -> None:
-    wrong: dict[str, Any] = {"tile": 3, "k_step": "x", "name": "*/"}
+    wrong: dict[str, Any] = {"tile": 3, "block_k": "x", "name": "*/"}
     with pytest.raises(ScheduleError) as caught:
-        Schedule(**wrong)
+        Schedule.of(**wrong)
     assert len(caught.value.problems) == 3
 
 

@@ -7,34 +7,34 @@ import sys
 
 import pytest
 
-from gemmgen.ir.atoms import ASYNC_COPY, FMA, SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import ASYNC_COPY, SCALAR, VECTOR, AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
+from gemmgen.ir.instructions import FMA
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Mbarrier
-from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.show import headline, show, show_expr, show_stmt
 from gemmgen.ir.stmt import (
-    Advance,
     Alloc,
     Comment,
-    Copy,
+    CooperativeCopy,
+    EpilogueStore,
     Fill,
     For,
+    FragmentLoad,
     If,
     Let,
     Mma,
-    Move,
-    Point,
+    PointerIncrement,
+    PointerInit,
+    Reduction,
     Registers,
-    Stage,
     Stmt,
     Store,
-    Sum,
     Tile,
-    Update,
+    VectorCopy,
 )
+from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier, Pipe, PipeOp
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 M, K, K0 = Var("m"), Var("k"), Var("k0")
@@ -42,7 +42,9 @@ ZERO = Const(0)
 A = Buffer("a", F32, Space.GLOBAL, Layout.pitched(M, K, Var("lda")), writable=False)
 C = Buffer("c", F32, Space.GLOBAL, Layout.pitched(M, M, M))
 SHARED = Buffer("a_shared", F32, Space.LOCAL, Layout.packed(2, 16, 4, pad=1))
-FRAG = Registers(Buffer("a_frag", F32, Space.PRIVATE, Layout.packed(4, 4)), Fragment(Spread(4), Spread(4)))
+FRAG = Registers(
+    Buffer("a_frag", F32, Space.PRIVATE, Layout.packed(4, 4)), ThreadValueLayout(AxisLayout(4), AxisLayout(4))
+)
 VIEW = Buffer("a_tile", F32, Space.VIEW, Layout.packed(16, 4, pad=1))
 PIPE = Pipe("tiles", 2, "barrier")
 SLOT = Tile(SHARED, (ZERO, ZERO, ZERO), 16, 4, pipe=PIPE)
@@ -83,21 +85,24 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
         (Alloc(FRAG.buffer), "alloc a_frag: private float32[4, 4]"),
         (
             Alloc(SHARED, reuses=True),
-            "alloc a_shared: local float32[2, 16, 4] strides (80, 5, 1) where local memory was",
+            "alloc a_shared: local float32[2, 16, 4] strides (80, 5, 1), reusing local memory",
         ),
         (Let(X, Y + 1), "let x: int32 = y + 1"),
         (Store(C, (X, Y), Const(0.0, F32)), "c[x, y] = 0.0"),
-        (Move(FRAG.buffer, (ZERO, ZERO), A, (X, K0), VECTOR, 4), "a_frag[0, 0] <- move vector x4 a[x, k0]"),
         (
-            Move(FRAG.buffer, (ZERO, ZERO), VIEW, (X, K0), VECTOR, 4, ahead=True),
-            "a_frag[0, 0] <- move vector x4 ahead a_tile[x, k0]",
+            VectorCopy(FRAG.buffer, (ZERO, ZERO), A, (X, K0), VECTOR, 4),
+            "a_frag[0, 0] <- vector_copy vector x4 a[x, k0]",
         ),
         (
-            Move(SHARED, (ZERO, X, Y), A, (X, K0), ASYNC_COPY, 4, valid=K - K0),
-            "a_shared[0, x, y] <- move async_copy x4 a[x, k0], k - k0 of them inside",
+            VectorCopy(FRAG.buffer, (ZERO, ZERO), VIEW, (X, K0), VECTOR, 4, ahead=True),
+            "a_frag[0, 0] <- vector_copy vector x4 ahead a_tile[x, k0]",
         ),
-        (Point(VIEW, SHARED, (ZERO, X, Y * 4)), "point a_tile at a_shared[0, x, y * 4]"),
-        (Advance(VIEW, Select(Bin("<", X, Y), Const(-80), Const(80))), "advance a_tile by x < y ? (-80) : 80"),
+        (
+            VectorCopy(SHARED, (ZERO, X, Y), A, (X, K0), ASYNC_COPY, 4, valid=K - K0),
+            "a_shared[0, x, y] <- vector_copy async_copy x4 a[x, k0], k - k0 of them inside",
+        ),
+        (PointerInit(VIEW, SHARED, (ZERO, X, Y * 4)), "pointer a_tile = &a_shared[0, x, y * 4]"),
+        (PointerIncrement(VIEW, Select(Bin("<", X, Y), Const(-80), Const(80))), "pointer a_tile += x < y ? (-80) : 80"),
         (AsyncGroup("commit"), "commit async group"),
         (AsyncGroup("wait", 2), "wait until 2 async groups are pending"),
         (Mbarrier("init", "tiles_full", 4, X), "init mbarriers tiles_full[4]"),
@@ -108,26 +113,32 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
         (Barrier("none"), "barrier (no memory)"),
         (Comment("Whole steps."), "# Whole steps."),
         (Fill(FRAG, Const(0.0, F32)), "fill a_frag = 0.0"),
-        (Copy(FRAG, SLOT, VECTOR, 4), "a_frag <- copy vector x4 a_shared[0, 0, 0] 16x4 of tiles"),
-        (Copy(FRAG, SLOT, VECTOR, 4, ahead=True), "a_frag <- copy vector x4 ahead a_shared[0, 0, 0] 16x4 of tiles"),
-        (Sum(FRAG, SLOT, 4, VECTOR, 2), "a_frag <- sum of 4 vector x2 a_shared[0, 0, 0] 16x4 of tiles"),
+        (FragmentLoad(FRAG, SLOT, VECTOR, 4), "a_frag <- fragment_load vector x4 a_shared[0, 0, 0] 16x4 of tiles"),
         (
-            Update(Tile(C, (X, Y), 4, 4), FRAG, Const(1.0, F32), Const(0.0, F32), VECTOR, 4),
-            "update x4 c[x, y] 4x4 = 1.0 * a_frag",
+            FragmentLoad(FRAG, SLOT, VECTOR, 4, ahead=True),
+            "a_frag <- fragment_load vector x4 ahead a_shared[0, 0, 0] 16x4 of tiles",
         ),
-        (Stage(SLOT, SOURCE, VECTOR, 4), "a_shared[0, 0, 0] 16x4 of tiles <- stage x4 a[row, k0] 16x4"),
+        (Reduction(FRAG, SLOT, 4, VECTOR, 2), "a_frag <- reduction of 4 vector x2 a_shared[0, 0, 0] 16x4 of tiles"),
         (
-            Stage(SLOT, SOURCE, VECTOR, 4, "load", FRAG.buffer),
-            "a_shared[0, 0, 0] 16x4 of tiles <- stage load x4 a[row, k0] 16x4 via a_frag",
+            EpilogueStore(Tile(C, (X, Y), 4, 4), FRAG, Const(1.0, F32), Const(0.0, F32), VECTOR, 4),
+            "epilogue_store x4 c[x, y] 4x4 = 1.0 * a_frag",
+        ),
+        (
+            CooperativeCopy(SLOT, SOURCE, VECTOR, 4),
+            "a_shared[0, 0, 0] 16x4 of tiles <- cooperative_copy x4 a[row, k0] 16x4",
+        ),
+        (
+            CooperativeCopy(SLOT, SOURCE, VECTOR, 4, "load", FRAG.buffer),
+            "a_shared[0, 0, 0] 16x4 of tiles <- cooperative_copy load x4 a[row, k0] 16x4 via a_frag",
         ),
         (Mma(FRAG, FRAG, FRAG, X, ZERO, 4, FMA), "mma fma a_frag += a_frag[k x] * a_frag[k 0] depth 4"),
         (
-            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32), SCALAR),
-            "update c[x, y] 4x4 = alpha * a_frag",
+            EpilogueStore(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32), SCALAR),
+            "epilogue_store c[x, y] 4x4 = alpha * a_frag",
         ),
         (
-            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32), SCALAR),
-            "update c[x, y] 4x4 transposed = 1.0 * a_frag + beta * c",
+            EpilogueStore(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32), SCALAR),
+            "epilogue_store c[x, y] 4x4 transposed = 1.0 * a_frag + beta * c",
         ),
         (PipeOp("acquire", PIPE), "acquire tiles (2 stages, sync barrier)"),
         (PipeOp("wait", Pipe("p", 8, "mbarrier", batch=2)), "wait p (8 stages, 2 at a time, sync mbarrier)"),
@@ -153,7 +164,7 @@ def test_blocks_are_indented() -> None:
 
 def test_a_kernel_begins_with_its_head() -> None:
     params = (M, K, A, Var("lda"), C, Var("alpha", F32))
-    kernel = Kernel("gemm", params, (Barrier(),), (2, 8), ((M + 31) // 32, Const(4)), 8, facts=(K - 1,))
+    kernel = Kernel("gemm", params, (Barrier(),), (2, 8), ((M + 31) // 32, Const(4)), 8, nonnegative=(K - 1,))
     assert (
         show(kernel)
         == """\
@@ -167,7 +178,7 @@ kernel gemm
   group 2 x 8
   grid (m + 31) / 32 x 4
   sub_group 8
-  fact k - 1 >= 0
+  assume k - 1 >= 0
 
   barrier local
 """

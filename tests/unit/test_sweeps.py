@@ -9,9 +9,9 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
-from gemmgen.ir.dtypes import F16, F64
+from gemmgen.ir.dtypes import F16, F32, F64
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.methods import slug
+from gemmgen.methods import kernel_name, slug
 from gemmgen.passes.validate import validate
 from gemmgen.runtime import limits
 from gemmgen.schedule import Schedule
@@ -34,14 +34,14 @@ def test_what_is_chosen_can_be_had_and_shares_c_out(shape: Shape) -> None:
     validate(GemmSpec(), schedule, CPU)
     assert choose_sweep(GemmSpec(m=shape[0], n=shape[1], k=shape[2] or None), (9, 9, shape[2]), CPU) == schedule
     if shape[0] * shape[1] > 20000:
-        assert schedule.even != (1, 1), "an odd number of work-items leaves a core without one"
+        assert schedule.grid_multiple != (1, 1), "an odd number of work-items leaves a core without one"
 
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s[2] > 100], ids=str)
 def test_the_order_of_sums_depends_on_the_sizes_alone(shape: Shape) -> None:
     """K in the same blocks and parts on any number of cores: the same bits."""
     chosen = [choose_sweep(GemmSpec(), shape, replace(CPU, cores=cores)) for cores in (1, 2, 3, 16, 64)]
-    assert len({(s.k_block, s.split) for s in chosen if s is not None}) == 1
+    assert len({(s.kc, s.split_k) for s in chosen if s is not None}) == 1
     assert None not in chosen
 
 
@@ -49,7 +49,7 @@ def test_long_k_and_few_tiles_go_in_parts() -> None:
     for shape, split in (((6, 64, 100000), 12), ((100, 100, 100000), 1), ((6, 64, 4096), 1)):
         chosen = choose_sweep(GemmSpec(), shape, replace(CPU, cores=8))
         assert chosen is not None
-        assert chosen.split == split
+        assert chosen.split_k == split
 
 
 def test_types_orders_and_widths() -> None:
@@ -89,13 +89,13 @@ def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
 def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits() -> None:
     large = choose_sweep(GemmSpec(), (4096, 4096, 4096), CPU)
     assert large is not None
-    assert large.m_block * large.tile[0] * large.k_block * 4 <= costs().near_share * costs().second_level
-    assert large.m_block > 0
-    assert cycles(GemmSpec(), large, (4096,) * 3, CPU) < cycles(GemmSpec(), replace(large, m_block=0), (4096,) * 3, CPU)
+    assert large.mc * large.tile[0] * large.kc * 4 <= costs().near_share * costs().second_level
+    assert large.mc > 0
+    assert cycles(GemmSpec(), large, (4096,) * 3, CPU) < cycles(GemmSpec(), large.but(mc=0), (4096,) * 3, CPU)
     for size in (1000, 1024):
         chosen = choose_sweep(GemmSpec(), (size, size, size), CPU)
         assert chosen is not None
-        assert (chosen.k_block, chosen.m_block) == (1024, 0)
+        assert (chosen.kc, chosen.mc) == (1024, 0)
 
 
 @pytest.mark.parametrize("k", [1, 16, 32])
@@ -122,25 +122,25 @@ ALONG_K: tuple[tuple[GemmSpec, Shape, bool], ...] = (
 def test_few_columns_and_columns_in_lines_go_along_k(spec: GemmSpec, shape: Shape, along_k: bool) -> None:
     """The same order of sums on any number of cores there, too."""
     chosen = [choose_sweep(spec, shape, replace(CPU, cores=cores)) for cores in (1, 2, 16)]
-    assert [s is not None and s.along_k for s in chosen] == [along_k] * 3
-    assert len({(s.k_block, s.vector, s.split) for s in chosen if s is not None}) == 1
+    assert [s is not None and s.dot_product for s in chosen] == [along_k] * 3
+    assert len({(s.kc, s.vector, s.split_k) for s in chosen if s is not None}) == 1
 
 
 def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
     chosen = choose_sweep(GemmSpec(), (2, 8192, 8192), CPU)
     assert chosen is not None
     assert chosen.tile[0] == 2
-    assert chosen.k_block in (8, 32)
+    assert chosen.kc in (8, 32)
     one = choose_sweep(GemmSpec(), (1, 8192, 8192), CPU)
     assert one is not None
-    assert (one.tile, one.k_block) == ((1, 256), 8)
+    assert (one.tile, one.kc) == ((1, 256), 8)
 
 
 def test_a_c_by_columns_is_written_once() -> None:
     """An element at a time, so that sums don't wait there; few rows have tiles of as many where A is by columns."""
     chosen = choose_sweep(GemmSpec(a_order="col", c_order="col"), (8, 1000, 4096), CPU)
     assert chosen is not None
-    assert (chosen.tile[0], chosen.k_block) == (8, 0)
+    assert (chosen.tile[0], chosen.kc) == (8, 0)
 
 
 def test_what_vectors_cannot_do_is_left_to_others() -> None:
@@ -163,9 +163,9 @@ def test_rows_of_a_tile_stay_where_the_second_level_costs() -> None:
     sizes = 1000, 1024, 2048, 4096
     intel = replace(CPU, cores=2, maker="intel", cache_bytes=2 << 20)
     chosen = [choose_sweep(GemmSpec(), (size,) * 3, intel) for size in sizes]
-    assert [s and (s.tile, s.m_block, s.sweep[1] > 1) for s in chosen] == [((6, 64), 1, True)] * len(sizes)
+    assert [s and (s.tile, s.mc, s.macro_kernel[1] > 1) for s in chosen] == [((6, 64), 1, True)] * len(sizes)
     others = [choose_sweep(GemmSpec(), (size,) * 3, replace(intel, maker="")) for size in sizes]
-    assert all(s is not None and s.m_block != 1 for s in others)
+    assert all(s is not None and s.mc != 1 for s in others)
 
 
 def test_what_intels_processors_want_in_the_loop_over_k() -> None:
@@ -175,7 +175,7 @@ def test_what_intels_processors_want_in_the_loop_over_k() -> None:
     def said(m: int, n: int, k: int, target: Target = intel, **spec: object) -> tuple[object, ...]:
         s = choose_sweep(replace(GemmSpec(), **spec), (m, n, k), target)  # type: ignore[arg-type]
         assert s is not None
-        return s.tile, s.k_step, s.b_prefetch, s.c_prefetch
+        return s.tile, s.block_k, s.b_prefetch, s.c_prefetch
 
     assert said(1024, 1024, 1024) == ((6, 64), 4, 8, True)
     assert said(256, 256, 256) == ((6, 64), 4, 8, False), "too short to ask for six rows"
@@ -197,7 +197,7 @@ def test_what_intels_processors_want_of_thin_products_and_small_ones() -> None:
 
     def work_items(size: int) -> int:
         s = chosen(size, size, size)
-        extents = zip(s.tile, s.sweep, s.even, strict=True)
+        extents = zip(s.tile, s.macro_kernel, s.grid_multiple, strict=True)
         return prod(-(-size // (unit * sweep * even)) * even for unit, sweep, even in extents)
 
     assert chosen(4096, 64, 4096).b.memory == chosen(100, 100, 100000).b.memory == "private"
@@ -222,7 +222,7 @@ def test_the_account_is_what_is_compared() -> None:
     chosen = choose_sweep(GemmSpec(), shape, CPU)
     assert chosen is not None
     assert sum(account(GemmSpec(), chosen, shape, CPU).values()) == cycles(GemmSpec(), chosen, shape, CPU)
-    worse = replace(chosen, sweep=(1, 1), even=(1, 1))
+    worse = chosen.but(macro_kernel=(1, 1), grid_multiple=(1, 1))
     assert cycles(GemmSpec(), chosen, shape, CPU) < cycles(GemmSpec(), worse, shape, CPU)
     ideal = 700 * 900 * 1100 / 16 / costs().fma_per_cycle / CPU.cores
     assert cycles(GemmSpec(), chosen, shape, CPU) > ideal
@@ -241,15 +241,22 @@ def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> No
     assert chosen == choose(GemmSpec(m=m, n=n, k=k), None, cpu)
     assert (chosen == presets.load(SMALL_PRESET).schedule) == (shape in SMALL)
     asked = ("--target", "cpu", "-M", str(m), "-N", str(n), "-K", str(k))
-    assert slug(chosen) in printed("explain", *asked)
-    assert f"{slug(chosen)}(" in printed("emit", *asked)
+    name = kernel_name(chosen, [F32])
+    assert printed("explain", *asked).startswith(f"{name}:")
+    assert f"{name}(" in printed("emit", *asked)
 
 
 def test_the_command_line_chooses_and_explains() -> None:
     chosen = choose_sweep(GemmSpec(m=1000, n=1000, k=1000), None, TARGETS["cpu"])
     assert chosen is not None
     text = printed("explain", "--target", "cpu", "-M", "1000", "-N", "1000", "-K", "1000")
-    assert slug(chosen) in text
+    assert text.startswith(f"{kernel_name(chosen, [F32])}: C = ")
+    # The name leaves out what is chosen by caches.
+    assert slug(chosen).endswith("_b_private_sweep171x4_k_block1024_m_block16")
+    assert "k_block by 1024, m_block by 96, " in text
+    assert "171x4 tiles one after the other" in text
+    assert "blocks of 4x1024x64 to private memory" in text
     assert "cycles of the busiest of 1 core for 1000 x 1000 x 1000, by the model of sweeps.toml" in text
     assert "multiply-adds and loads" in text
-    assert "vector_" not in printed("explain", "--target", "cpu", "--method", "naive")
+    naive = printed("explain", "--target", "cpu", "--method", "naive")
+    assert naive.startswith("gemm_f32_naive_1x1: C = ") and "vectors of" not in naive

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS, with_intel_registers
 from tests.support.cli import printed, refused
 
 
 def test_what_needs_wide_registers_is_emitted_for_who_has_them() -> None:
-    preset = presets.load("sg16_block_16x2_k32")
+    preset = candidates.load("sg16_block_16x2_k32")
     (problem,) = driver.refusals(preset.spec, preset.schedule, "opencl", TARGETS["intel"])
     assert "registers 384 B per work-item > 256 B" in problem
     assert driver.default_target(preset.spec, preset.schedule).name == "xe_hpc"
@@ -49,7 +49,7 @@ def test_a_target_without_sub_groups_of_8_has_a_default_of_its_own() -> None:
 )
 def test_lanes_and_registers_follow_from_the_target(name: str, target: str, lanes: int | None, large: bool) -> None:
     """Where there are sub-groups of 8, compilers choose them; a file that names none builds everywhere."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     kernel = driver.lower(preset.spec, preset.schedule, TARGETS[target])
     assert (kernel.compiled_for, kernel.large_registers) == (lanes, large)
     text = driver.emit(preset.spec, preset.schedule, "opencl", TARGETS[target]).text
@@ -68,20 +68,20 @@ def test_lanes_and_registers_follow_from_the_target(name: str, target: str, lane
     ],
 )
 def test_heads_name_what_a_kernel_needs(name: str, need: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     head = driver.emit(preset.spec, preset.schedule).text.split("\n\n")[0]
     assert need in head.split("// Needs")[1]
 
 
 def test_a_preset_that_was_renamed() -> None:
     with pytest.raises(ScheduleError, match="'lds_8x8_16x16_k8_double' is called 'lds_8x8_16x16_k16_double' now"):
-        presets.load("lds_8x8_16x16_k8_double")
-    assert presets.load("lds_8x8_16x16_k16_double").schedule.k_step == 16
+        candidates.load("lds_8x8_16x16_k8_double")
+    assert candidates.load("lds_8x8_16x16_k16_double").schedule.block_k == 16
 
 
 def test_words_about_a_barrier_hold_for_every_loop() -> None:
-    preset = presets.load("L3_SIMD_8x4_8x8_barrier")
+    preset = candidates.load("L3_SIMD_8x4_8x8_barrier")
     text = driver.emit(preset.spec, preset.schedule).text
-    assert "barrier before each step's" in " ".join(text.replace("//", "").split())
+    assert "a barrier before the arithmetic of each step" in " ".join(text.replace("//", "").split())
     for loop in text.split("for (int k0")[1:]:
         assert loop.index("barrier(CLK_LOCAL_MEM_FENCE);") < loop.index("fma(")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import LoweringError, ScheduleError, SpecError
-from gemmgen.ir.atoms import SCALAR
 from gemmgen.ir.buffer import Space
+from gemmgen.ir.copy_instructions import SCALAR
 from gemmgen.ir.dtypes import BF16, C64, C128, F16, F32, F64, I8, I16, I32, I64, RESULTS, DType
 from gemmgen.ir.expr import Call, Const, Load, Var
 from gemmgen.ir.numeric import convert, numpy_dtype, poison
-from gemmgen.ir.stmt import Alloc, Let, Move, Stmt
+from gemmgen.ir.stmt import Alloc, Let, Stmt, VectorCopy
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import walk
@@ -103,13 +103,13 @@ def lacking(target: str, *features: str) -> Target:
 )  # fmt: skip
 def test_refusals(spec: GemmSpec, preset: str, target: Target, problem: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        driver.lower(spec, presets.load(preset).schedule, target)
+        driver.lower(spec, candidates.load(preset).schedule, target)
     assert problem in str(error.value)
 
 
 def test_16_bit_floats_in_integers() -> None:
     """Where it is asked for, and the language has types that a device or a compiler may lack."""
-    naive, device = presets.load("naive").schedule, lacking("sycl", "fp16")
+    naive, device = candidates.load("naive").schedule, lacking("sycl", "fp16")
     for dtype, own in ((F16, "sycl::half"), (BF16, "sycl::ext::oneapi::bfloat16")):
         spec = GemmSpec(dtype=dtype)
         assert own in driver.emit(spec, naive, "sycl").text
@@ -155,13 +155,13 @@ def test_transposes_refuse_what_lanes_do_not_exchange() -> None:
     ids=str,
 )
 def test_words_of_each_language(dtype: DType, backend: str, words: tuple[str, ...]) -> None:
-    source = driver.emit(GemmSpec(dtype=dtype), presets.load("naive").schedule, backend)
+    source = driver.emit(GemmSpec(dtype=dtype), candidates.load("naive").schedule, backend)
     assert not [word for word in words if word not in source.text]
     assert (dtype.needs is None) or dtype.needs in source.requires
 
 
 def test_a_kernel_of_float32_says_nothing_of_other_types() -> None:
-    text = driver.emit(GemmSpec(), presets.load("naive").schedule).text
+    text = driver.emit(GemmSpec(), candidates.load("naive").schedule).text
     assert not [word for word in ("ushort", "half", "double", "convert") if word in text]
 
 
@@ -185,7 +185,7 @@ def test_arrays_are_checked_against_both_types() -> None:
 
 def test_the_verifier_knows_where_types_may_change() -> None:
     """Between memory and registers, and by `convert`: nowhere else."""
-    kernel = driver.lower(GemmSpec(dtype=F16), presets.load("smem_8x8_double").schedule)
+    kernel = driver.lower(GemmSpec(dtype=F16), candidates.load("smem_8x8_double").schedule)
     local = [s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
     a = kernel.matrices[0]
     assert {buffer.dtype for buffer in local} == {a.dtype} == {F16}
@@ -193,7 +193,7 @@ def test_the_verifier_knows_where_types_may_change() -> None:
     other = replace(local[0], name="other", dtype=F32)
     index = (Const(0), *zero)
     wrong: list[tuple[Stmt, ...]] = [
-        (Alloc(other), Move(other, index, a, zero, SCALAR, 1)),
+        (Alloc(other), VectorCopy(other, index, a, zero, SCALAR, 1)),
         (Let(Var("x", F32), Load(a, zero)),),
         (Let(Var("x", F16), Call("convert", (Load(a, zero),), F16)),),
     ]

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from gemmgen.api.gemm import promise_of, stack_of
-from gemmgen.api.gpu_library import Gpu
 from gemmgen.api.kernels import choice
+from gemmgen.api.libraries import Gpu
 from gemmgen.api.matmul import Call, Operand, calls_of, product_of
 from gemmgen.driver import refusals
 from gemmgen.ir.dtypes import BF16, F32, I8, MATRIX_DTYPES, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
 from gemmgen.runtime.arrays import pitch_problems
-from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.views import check_view
+from gemmgen.runtime.views import DeviceMatrix, check_view
 from gemmgen.spec import GemmSpec
 
 #: Shapes of A and B.
@@ -45,7 +44,7 @@ def of(shape: tuple[int, ...], dtype: np.dtype[np.generic], steps: tuple[int, ..
     size = dtype.itemsize
     packed = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
     strides = tuple(step * size for step in steps or packed)
-    return Operand(GpuMatrix(shape, strides, dtype, 1 << 20, 0), shape, strides, dtype)
+    return Operand(DeviceMatrix(shape, strides, dtype, 1 << 20, 0), shape, strides, dtype)
 
 
 def launched(a: Operand, b: Operand, dtype: DType) -> tuple[Call, GemmSpec]:
@@ -121,7 +120,7 @@ def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], promise
 
 
 def test_stored_bytes_are_promised_as_bytes() -> None:
-    """Boxes of int8 begin on multiples of 16 elements, where bfloat16's do on multiples of 8."""
+    """TMA tiles of int8 begin on multiples of 16 elements, where bfloat16's do on multiples of 8."""
     spec = GemmSpec(dtype=BF16, b_dtype=I8)
     for cols, promise in ((128, 16), (136, 8), (132, 1)):
         half, byte = numpy_dtype(BF16), numpy_dtype(I8)

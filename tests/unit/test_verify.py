@@ -8,30 +8,30 @@ from dataclasses import replace
 import pytest
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, FMA, IMAGE_BLOCK_READ, SCALAR, VECTOR, Fragment, Spread, block_read
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, SCALAR, VECTOR, AxisLayout, ThreadValueLayout, block_read
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
+from gemmgen.ir.instructions import BROADCAST_FMA, FMA
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
     Comment,
-    Copy,
+    CooperativeCopy,
+    EpilogueStore,
     Fill,
     For,
+    FragmentLoad,
     If,
     Let,
     Mma,
-    Move,
     Registers,
-    Stage,
     Stmt,
     Store,
     Tile,
-    Update,
+    VectorCopy,
 )
+from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 
@@ -43,7 +43,7 @@ IMAGE = Buffer("image", F32, Space.IMAGE, Layout.pitched(M, K, Var("no_such_pitc
 C = Buffer("c", F32, Space.GLOBAL, Layout.pitched(M, M, M))
 LOCAL = Buffer("shared", F32, Space.LOCAL, Layout.packed(4, 4))
 REGS = Buffer("regs", F32, Space.PRIVATE, Layout.packed(4, 4))
-TILE = Registers(REGS, Fragment(Spread(4), Spread(4)))
+TILE = Registers(REGS, ThreadValueLayout(AxisLayout(4), AxisLayout(4)))
 IN_SLOTS = replace(TILE, slot=ZERO)
 LANE = Call("lane_id", (), I32)
 
@@ -53,7 +53,9 @@ def local_id(dimension: int = 0) -> Expr:
 
 
 def kernel(*body: Stmt, sub_group: int | None = 8) -> Kernel:
-    return Kernel("broken", (M, K, ALPHA, A, IMAGE, C), body, (2, 8), ((M + 15) // 16, ONE), sub_group, facts=(M - 1,))
+    return Kernel(
+        "broken", (M, K, ALPHA, A, IMAGE, C), body, (2, 8), ((M + 15) // 16, ONE), sub_group, nonnegative=(M - 1,)
+    )
 
 
 def store(value: Expr, *index: Expr) -> Store:
@@ -66,16 +68,16 @@ GOOD: tuple[Stmt, ...] = (
     Alloc(LOCAL),
     Alloc(REGS),
     Fill(TILE, Const(0.0, F32)),
-    Copy(TILE, Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
-    Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
+    FragmentLoad(TILE, Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
+    CooperativeCopy(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
     PipeOp("acquire", Pipe("p", 2, "none")),
     For(STEP, ZERO, K, 4, (Mma(TILE, TILE, TILE, ZERO, ZERO, 1, BROADCAST_FMA), Barrier())),
-    For(STEP, ZERO, K, 4, (Move(REGS, (ZERO, ZERO), A, (ZERO, STEP), block_read(8), 4),)),
-    Move(REGS, (ZERO, ZERO), IMAGE, (ZERO, ZERO), IMAGE_BLOCK_READ, 4),
+    For(STEP, ZERO, K, 4, (VectorCopy(REGS, (ZERO, ZERO), A, (ZERO, STEP), block_read(8), 4),)),
+    VectorCopy(REGS, (ZERO, ZERO), IMAGE, (ZERO, ZERO), IMAGE_BLOCK_READ, 4),
     If(Call("group_id", (ONE,), I32) < K, (Barrier(),), (Barrier("none"),)),
     Store(REGS, (ZERO, ONE), Call("fma", (ALPHA, Call("broadcast", (HALF, ONE), F32), Load(LOCAL, (ZERO, ONE))), F32)),
     If(Bin("&&", X < K, ZERO < X), (Let(Var("y"), LANE),), (Let(Var("y"), ZERO),)),
-    Update(Tile(C, (ZERO, ZERO), 4, 4), TILE, ALPHA, Const(0.0, F32), SCALAR),
+    EpilogueStore(Tile(C, (ZERO, ZERO), 4, 4), TILE, ALPHA, Const(0.0, F32), SCALAR),
 )
 
 
@@ -123,8 +125,8 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "read only": ((Store(A, (ZERO, ZERO), HALF),), "`a[0, 0] = 0.5`: a is read only"),
     "image written": ((Store(IMAGE, (ZERO, ZERO), HALF),), "image is read only"),
     "tile written": (
-        below(Update(Tile(A, (ZERO, ZERO), 4, 4), TILE, ALPHA, HALF, SCALAR)),
-        "`update a[0, 0] 4x4 = alpha * regs + 0.5 * a`: a is read only",
+        below(EpilogueStore(Tile(A, (ZERO, ZERO), 4, 4), TILE, ALPHA, HALF, SCALAR)),
+        "`epilogue_store a[0, 0] 4x4 = alpha * regs + 0.5 * a`: a is read only",
     ),
     "not private": (below(Fill(replace(TILE, buffer=LOCAL), HALF)), "shared is local, not private"),
     # types
@@ -147,13 +149,16 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "dimension": ((Let(X, Call("local_id", (K,), I32)),), "local_id(k) has no constant dimension of 0, 1"),
     "fma": ((store(Call("fma", (HALF, ONE, HALF), F32)),), "fma and its arguments differ in type"),
     "width": (
-        below(Move(REGS, (ZERO, ZERO), A, (ZERO, ZERO), VECTOR, 3)),
-        "`regs[0, 0] <- move vector x3 a[0, 0]`: atom vector moves 2, 4, 8, 16 elements, not 3",
+        below(VectorCopy(REGS, (ZERO, ZERO), A, (ZERO, ZERO), VECTOR, 3)),
+        "`regs[0, 0] <- vector_copy vector x3 a[0, 0]`: atom vector moves 2, 4, 8, 16 elements, not 3",
     ),
-    "copy width": (below(Copy(TILE, Tile(A, (ZERO, ZERO), 4, 4), SCALAR, 4)), "atom scalar moves 1 elements, not 4"),
-    "no image": (below(Move(REGS, (ZERO, ZERO), A, (ZERO, ZERO), IMAGE_BLOCK_READ, 4)), "a is no image"),
+    "copy width": (
+        below(FragmentLoad(TILE, Tile(A, (ZERO, ZERO), 4, 4), SCALAR, 4)),
+        "atom scalar moves 1 elements, not 4",
+    ),
+    "no image": (below(VectorCopy(REGS, (ZERO, ZERO), A, (ZERO, ZERO), IMAGE_BLOCK_READ, 4)), "a is no image"),
     "move to what is read only": (
-        below(Move(A, (ZERO, ZERO), REGS, (ZERO, ZERO), SCALAR, 1)),
+        below(VectorCopy(A, (ZERO, ZERO), REGS, (ZERO, ZERO), SCALAR, 1)),
         "a is read only",
     ),
     # barriers
@@ -167,11 +172,11 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "divergent start": ((For(STEP, local_id(), K, 1, (If(STEP < K, (Barrier(),)),)),), "a barrier where"),
     # the rest
     "tiles": (
-        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 8, 4), SCALAR)),
+        below(CooperativeCopy(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 8, 4), SCALAR)),
         "the tiles differ in size",
     ),
     "half a stage": (
-        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 4, 4), SCALAR, part="load")),
+        below(CooperativeCopy(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 4, 4), SCALAR, part="load")),
         "a load with no registers between",
     ),
     "no stages": ((PipeOp("wait", Pipe("p", 0, "none")),), "pipe p has 0 stages"),
@@ -193,8 +198,8 @@ def test_a_broken_kernel_is_rejected(name: str) -> None:
         (Let(X, LANE), "lane_id needs sub_groups, which portable lacks"),
         (store(Call("broadcast", (HALF, ZERO), F32)), "broadcast needs sub_groups"),
         (Mma(TILE, TILE, TILE, ZERO, ZERO, 1, BROADCAST_FMA), "atom broadcast_fma needs sub_groups"),
-        (Move(REGS, (ZERO, ZERO), A, (ZERO, ZERO), block_read(8), 4), "atom block_read needs block_read"),
-        (Copy(TILE, Tile(A, (ZERO, ZERO), 4, 4), block_read(8), 4), "atom block_read needs block_read"),
+        (VectorCopy(REGS, (ZERO, ZERO), A, (ZERO, ZERO), block_read(8), 4), "atom block_read needs block_read"),
+        (FragmentLoad(TILE, Tile(A, (ZERO, ZERO), 4, 4), block_read(8), 4), "atom block_read needs block_read"),
     ],
 )
 def test_what_the_target_lacks(stmt: Stmt, message: str) -> None:
@@ -203,7 +208,7 @@ def test_what_the_target_lacks(stmt: Stmt, message: str) -> None:
     verify(kernel(*below(Mma(TILE, TILE, TILE, ZERO, ZERO, 1, FMA))), TARGETS["portable"])
 
 
-@pytest.mark.parametrize("stmt", [Let(X, LANE), Move(REGS, (ZERO, ZERO), A, (ZERO, ZERO), block_read(8), 4)])
+@pytest.mark.parametrize("stmt", [Let(X, LANE), VectorCopy(REGS, (ZERO, ZERO), A, (ZERO, ZERO), block_read(8), 4)])
 def test_sub_groups_need_a_size(stmt: Stmt) -> None:
     with pytest.raises(LoweringError, match="in a kernel that requires no sub-group size"):
         verify(kernel(*below(stmt), sub_group=None), TARGETS["intel"])
@@ -222,11 +227,11 @@ def test_the_head() -> None:
 
 
 def test_facts_speak_of_names_at_the_top() -> None:
-    named = replace(kernel(Let(X, M + 1)), facts=(X - 1,))
+    named = replace(kernel(Let(X, M + 1)), nonnegative=(X - 1,))
     verify(named, TARGETS["intel"])
-    verify(replace(kernel(For(Var("i"), Const(0), M, 1, (Let(X, M + 1),))), facts=(X - 1,)), TARGETS["intel"])
-    inside = replace(kernel(If(M < K, (Let(X, M + 1),))), facts=(X - 1,))
-    for broken in (replace(named, body=()), inside, replace(named, facts=(Bin("<", M, K),))):
+    verify(replace(kernel(For(Var("i"), Const(0), M, 1, (Let(X, M + 1),))), nonnegative=(X - 1,)), TARGETS["intel"])
+    inside = replace(kernel(If(M < K, (Let(X, M + 1),))), nonnegative=(X - 1,))
+    for broken in (replace(named, body=()), inside, replace(named, nonnegative=(Bin("<", M, K),))):
         with pytest.raises(LoweringError, match="kernel broken, its facts: "):
             verify(broken, TARGETS["intel"])
     assert (M < K).dtype == BOOL

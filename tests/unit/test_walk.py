@@ -9,22 +9,20 @@ from typing import cast, get_args, get_origin, get_type_hints
 
 import pytest
 
-from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
 from gemmgen.ir.dtypes import DType
+from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Node, Var
-from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.pipe import Pipe
-from gemmgen.ir.steps import Step
+from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.stmt import Block, Body, For, Let, Registers, Stmt, Tile
+from gemmgen.ir.synchronization import Pipe
 from gemmgen.ir.walk import bodies, exprs, map_body, map_body_exprs, map_stmt_exprs, substitute, walk, walk_expr
-from gemmgen.ir.warp_matrix import WarpAtom
-from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 STATEMENTS: tuple[type[Node], ...] = get_args(Stmt)
 KINDS: tuple[type[Node], ...] = (*get_args(Expr), *STATEMENTS, Tile, Registers)
 #: What is not descended into: descriptions, and formulas over names of their own.
-LEAVES = {Buffer, DType, Fragment, CopyAtom, MmaAtom, MatrixAtom, WarpAtom, WarpgroupAtom, Pipe, Step}
+LEAVES = {Buffer, DType, ThreadValueLayout, CopyAtom, Instruction, Pipe, Step}
 
 
 def named(kind: object) -> str:

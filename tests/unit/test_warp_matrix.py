@@ -4,73 +4,56 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.inspect.bounds import value_of
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, C64, F32, F64, I8
-from gemmgen.ir.numeric import numpy_dtype, tf32
-from gemmgen.ir.stmt import Multiply
+from gemmgen.ir.instructions import ACROSS, MMA_INSTRUCTIONS, WARP_LANES
+from gemmgen.ir.numeric import tf32
+from gemmgen.ir.operands import line_atom
+from gemmgen.ir.stmt import Multiply, Registers
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import walk
-from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WarpAtom, line_atom
-from gemmgen.ir.warp_meaning import Numbers, multiply, places, significant
+from gemmgen.mainloops import exchange
 from gemmgen.methods import defaults
 from gemmgen.names import name_problem
-from gemmgen.schedule import Operand, Schedule
+from gemmgen.positions import LOCAL_COL
+from gemmgen.schedule import Operand
+from gemmgen.simulator.semantics import places, significant
 from gemmgen.spec import GemmSpec
+from tests.support.refusals import Made, refusals
 
 SPEC = GemmSpec(dtype=BF16)
 MMA = defaults("mma")
 
 
-@pytest.fixture(params=WARP_ATOMS, ids=lambda atom: f"{atom.name}-{atom.dtype}")
-def atom(request: pytest.FixtureRequest) -> WarpAtom:
-    found: WarpAtom = request.param
-    return found
-
-
-def test_every_element_is_held_once(atom: WarpAtom) -> None:
-    for fragment, shape in ((atom.a, (16, atom.depth)), (atom.b, (atom.depth, 8)), (atom.c, (16, 8))):
-        rows, cols = places(fragment)
-        held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
-        assert held == [(row, col) for row in range(shape[0]) for col in range(shape[1])]
-
-
 def test_lanes_hold_what_the_manual_says() -> None:
     """A few entries of the tables of PTX, whose group is lane / 4 and whose thread in it is lane % 4."""
-    bf16, tf = WARP_ATOMS[0], WARP_ATOMS[-1]
-    s8, f64 = (next(atom for atom in WARP_ATOMS if atom.name == name) for name in ("mma_s8", "mma_f64"))
+    bf16, tf = MMA_INSTRUCTIONS[0], MMA_INSTRUCTIONS[-1]
+    s8, f64 = (next(atom for atom in MMA_INSTRUCTIONS if atom.name == name) for name in ("mma_s8", "mma_f64"))
     lane, group, thread = 22, 5, 2
-    rows, cols = places(bf16.a)
+    rows, cols = places(bf16.a, WARP_LANES)
     assert (rows[lane, 1, 2], cols[lane, 1, 2]) == (group + 8, thread * 2 + 8)  # a6
-    rows, cols = places(bf16.b)
+    rows, cols = places(bf16.b, WARP_LANES)
     assert (rows[lane, 3, 0], cols[lane, 3, 0]) == (thread * 2 + 9, group)  # b3
-    rows, cols = places(bf16.c)
+    rows, cols = places(bf16.c, WARP_LANES)
     assert (rows[lane, 1, 1], cols[lane, 1, 1]) == (group + 8, thread * 2 + 1)  # c3
-    rows, cols = places(tf.a)
+    rows, cols = places(tf.a, WARP_LANES)
     assert (rows[lane, 1, 0], cols[lane, 1, 0]) == (group + 8, thread)  # a1
-    rows, cols = places(tf.b)
+    rows, cols = places(tf.b, WARP_LANES)
     assert (rows[lane, 1, 0], cols[lane, 1, 0]) == (thread + 4, group)  # b1
-    rows, cols = places(s8.a)
+    rows, cols = places(s8.a, WARP_LANES)
     assert (rows[lane, 1, 6], cols[lane, 1, 6]) == (group + 8, thread * 4 + 18)  # a14
-    rows, cols = places(f64.a)
+    rows, cols = places(f64.a, WARP_LANES)
     assert (rows[lane, 1, 1], cols[lane, 1, 1]) == (group + 8, thread + 4)  # a3
-
-
-def test_the_meaning_is_the_product(atom: WarpAtom, rng: np.random.Generator) -> None:
-    shapes = ((atom.c, (16, 8)), (atom.a, (16, atom.depth)), (atom.b, (atom.depth, 8)))
-    c, a, b = (rng.integers(-8, 9, shape) for _, shape in shapes)
-    held: list[Numbers] = []
-    for (fragment, _), matrix, dtype in zip(shapes, (c, a, b), (atom.sums, atom.dtype, atom.dtype), strict=True):
-        rows, cols = places(fragment)
-        held.append(matrix[rows, cols].astype(numpy_dtype(dtype))[np.newaxis])
-    rows, cols = places(atom.c)
-    assert held[0].shape[:2] == (1, LANES)
-    assert np.array_equal(multiply(atom, *held)[0], (c + a @ b)[rows, cols])
 
 
 def test_tf32_is_the_nearest_and_keeps_what_is_not_finite(rng: np.random.Generator) -> None:
@@ -88,7 +71,7 @@ def test_tf32_is_the_nearest_and_keeps_what_is_not_finite(rng: np.random.Generat
 
 def test_the_verifier_knows_whose_registers_they_are() -> None:
     kernel = driver.lower(SPEC, replace(MMA, name="product"), TARGETS["sm_80"])
-    assert {s.atom for s in walk(kernel.body) if isinstance(s, Multiply)} == {WARP_ATOMS[0]}
+    assert {s.atom for s in walk(kernel.body) if isinstance(s, Multiply)} == {MMA_INSTRUCTIONS[0]}
     with pytest.raises(LoweringError, match="in other sub-groups"):
         verify(replace(kernel, sub_group=16), TARGETS["sm_80"])
     with pytest.raises(LoweringError, match="requires no sub-group size"):
@@ -106,19 +89,19 @@ def test_what_can_be_turned() -> None:
 @pytest.mark.parametrize(
     ("preset", "calls"),
     [
-        ("mma_8x16_16x8", ("load_a4(", "load_b4_turned(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
-        ("mma_tf32_8x16_16x8", ("load_a4(", "to_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
-        ("mma_3xtf32_8x8_16x16", ("finite_rest_in_tf32(", "step_sums[8][8]", "__syncthreads_or(")),
+        ("mma_8x16_16x8", ("ldmatrix_a_x4(", "ldmatrix_b_x4_trans(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
+        ("mma_tf32_8x16_16x8", ("ldmatrix_a_x4(", "cvt_rna_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
+        ("mma_3xtf32_8x8_16x16", ("tf32_low_finite(", "step_sums[TM][TN]", "__syncthreads_or(")),
     ],
 )
 def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
     """Those of row-major operands, and for columns the loads that don't turn."""
-    chosen = presets.load(preset)
+    chosen = candidates.load(preset)
     text = driver.emit(chosen.spec, chosen.schedule, "cuda").text
     assert all(call in text for call in calls)
     turned = driver.emit(replace(chosen.spec, b_order="col"), chosen.schedule, "cuda").text
-    assert "load_b4(" in turned
-    assert "load_b4_turned(" not in turned
+    assert "ldmatrix_b_x4(" in turned
+    assert "ldmatrix_b_x4_trans(" not in turned
 
 
 @pytest.mark.parametrize(("target", "instructions"), [("sm_80", ["m8n8k4"]), ("sm_90", ["m16n8k8"])])
@@ -132,7 +115,7 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
     for spec, calls in ((GemmSpec(dtype=I8), 0), (GemmSpec(dtype=I8, b_order="col"), 1)):
         text = driver.emit(spec, defaults("mma_s8"), "cuda", TARGETS["sm_80"]).text
         assert "m16n8k32.row.col.s32.s8.s8.s32" in text
-        assert text.count("void load_b4(") == calls
+        assert text.count("void ldmatrix_b_x4(") == calls
         # Words are taken from it, however it is filled.
         assert "__align__(16) signed char b_frag" in text
 
@@ -148,27 +131,53 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
         (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom mma_f64 or fma"),
         (GemmSpec(dtype=C64), MMA, "not complex64: use one of them, or atom fma"),
-        (SPEC, replace(MMA, warp=(4, 8)), "warp 4x8, but atom mma has 8 lines of 4 lanes: use warp 8x4"),
-        (SPEC, replace(MMA, run=(2, 2)), "run 2x2, but atom mma gives a lane pairs of columns: use run 1x2"),
-        (SPEC, replace(MMA, tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
-        (SPEC, replace(MMA, k_step=24), "k_step = 24 in 1 slices is not made of steps of 16"),
-        (SPEC, replace(MMA, k_step=48), "k_step = 48 has an odd number of steps of 16: use k_step 32"),
-        (SPEC, replace(MMA, stages=1, across=False), "stages = 1, but atom mma copies a tile while it multiplies"),
-        (SPEC, replace(MMA, snake=True), "snake means nothing to atom mma"),
-        (SPEC, replace(MMA, a=replace(MMA.a, transposed=True)), "a.transposed, but the local tile has the matrix'"),
         (
             SPEC,
-            replace(MMA, b=replace(MMA.b, width=4, pad=4)),
-            "b.width = 4, but lines are 16 bytes of bfloat16: use 8",
+            partial(MMA.but, lane_arrangement=(4, 8)),
+            "lane_arrangement = 4x8 means nothing to mainloop WarpMma: use lane_arrangement 8x4",
         ),
-        (SPEC, replace(MMA, b=replace(MMA.b, pad=4)), "b.pad = 4"),
-        (SPEC, replace(MMA, a=Operand(), b=Operand()), "a.async_copy is not set, but atom mma reads what"),
-        (SPEC, replace(MMA, tile=(16, 16), stages=2), "registers"),
-        (SPEC, replace(MMA, stages=12), "local memory 227,328 B > 166,912 B on this target: use 8 stages"),
+        (
+            SPEC,
+            partial(MMA.but, thread_vector=(2, 2)),
+            "thread_vector = 2x2 means nothing to mainloop WarpMma: use thread_vector 1x2",
+        ),
+        (
+            SPEC,
+            MMA.but(tile=(8, 10)),
+            "c_width = 4 does not divide the tile's 10 columns, of which lanes exchange sums",
+        ),
+        (
+            SPEC,
+            MMA.but(c_width=16),
+            "use 1 or 2, which atom mma gives a lane, or 4 or 8, for which lanes exchange sums",
+        ),
+        (SPEC, MMA.but(tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
+        (SPEC, MMA.but(block_k=24), "block_k = 24 in 1 slices is not made of steps of 16"),
+        (SPEC, MMA.but(block_k=48), "block_k = 48 has an odd number of steps of 16: use block_k 32"),
+        (SPEC, MMA.but(stages=1, across_tiles=False), "stages = 1, but atom mma copies a tile while it multiplies"),
+        (SPEC, partial(MMA.but, serpentine=True), "serpentine = true means nothing to mainloop WarpMma"),
+        (
+            SPEC,
+            partial(MMA.but, a=replace(MMA.a, transposed=True)),
+            "a.transposed = true means nothing to mainloop WarpMma",
+        ),
+        (
+            SPEC,
+            partial(MMA.but, b=replace(MMA.b, width=4, pad=4)),
+            "b.width = 4 means nothing to mainloop WarpMma: use b.width 8",
+        ),
+        (SPEC, MMA.but(b=replace(MMA.b, pad=4)), "b.pad = 4"),
+        (
+            SPEC,
+            partial(MMA.but, a=Operand(), b=Operand()),
+            "a.async_copy = false means nothing to mainloop WarpMma: use a.async_copy true",
+        ),
+        (SPEC, MMA.but(tile=(16, 16), stages=2), "registers"),
+        (SPEC, MMA.but(stages=12), "local memory 227,328 B > 166,912 B on this target: use 8 stages"),
     ],
 )
-def test_refusals(spec: GemmSpec, schedule: Schedule, problem: str) -> None:
-    problems = driver.refusals(spec, schedule, "cuda", TARGETS["sm_80"])
+def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
+    problems = refusals(spec, schedule, "cuda", TARGETS["sm_80"])
     assert [text for text in problems if problem in text], problems
 
 
@@ -182,7 +191,7 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert tuple(dict.fromkeys(atom.name for atom in WARP_ATOMS)) == (
+    assert tuple(dict.fromkeys(atom.name for atom in MMA_INSTRUCTIONS)) == (
         "mma",
         "mma_s8",
         "mma_f8",
@@ -190,15 +199,55 @@ def test_never_unless_asked_for() -> None:
         "mma_tf32",
         "mma_3xtf32",
     )
-    assert all(atom.rounds == ("tf32" in atom.name) for atom in WARP_ATOMS)
-    assert {atom.dtype for atom in WARP_ATOMS if atom.rounds} == {F32}
-    assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)
+    assert all(atom.rounds == ("tf32" in atom.name) for atom in MMA_INSTRUCTIONS)
+    assert {atom.dtype for atom in MMA_INSTRUCTIONS if atom.rounds} == {F32}
+    assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in MMA_INSTRUCTIONS)
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warps])
+@pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warps])
 def test_kernels_are_not_named_like_their_functions(name: str) -> None:
-    preset = presets.load(name)
+    preset = candidates.load(name)
     text = driver.emit(replace(preset.spec, a_order="col"), preset.schedule, "cuda").text
     functions = set(re.findall(r"__forceinline__ \w+ (\w+)\(", text))
     assert len(functions) > 5
     assert not [function for function in functions if name_problem(function) is None]
+
+
+@pytest.mark.parametrize(("width", "whole"), [(2, False), (4, True), (8, True)])
+def test_a_warp_stores_whole_sectors(width: int, whole: bool) -> None:
+    """Bytes of each sector of 32 that a warp's store of `width` 2-byte elements a lane covers; an exchange fills it."""
+    acc = Registers(
+        Buffer("acc", F32, Space.PRIVATE, Layout.packed(2, 16)),
+        ThreadValueLayout(AxisLayout(2, 16), exchange.before(AxisLayout(16, 8, 2, LOCAL_COL), width // 2)),
+    )
+    cols = exchange.after(acc, width // 2).fragment.cols
+    covered: dict[int, int] = {}
+    for lane in range(ACROSS):
+        begin = value_of(cols.start, {"local_col": lane})
+        assert begin is not None
+        for element in range(begin, begin + width):
+            covered[element * 2 // 32] = covered.get(element * 2 // 32, 0) + 2
+    assert ([*covered.values()] == [32] * (width // 4)) == whole
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_an_exchange_keeps_every_column(width: int) -> None:
+    """Lanes together have the same columns before and behind it, each once."""
+    plain = AxisLayout(16, 8, 2, LOCAL_COL)
+    before = exchange.before(plain, width // 2)
+    acc = Registers(
+        Buffer("acc", F32, Space.PRIVATE, Layout.packed(2, 16)), ThreadValueLayout(AxisLayout(2, 16), before)
+    )
+    after = exchange.after(acc, width // 2).fragment.cols
+    held = [sorted(x.element(lane, value) for lane in range(8) for value in range(16)) for x in (before, after)]
+    assert held == [[*range(128)]] * 2
+
+
+def test_each_operand_decides_by_its_own_lines() -> None:
+    text = driver.emit(SPEC, MMA, "cuda").text
+    assert "lda % 8 == 0 && ldb" not in text
+    for name in ("lda", "ldb"):
+        assert [int(x) for x in re.findall(rf"if \({name} % (\d) == 0\)", text)] == [8, 4, 2]
+    assert {"cp_async_16_zfill", "cp_async_8_zfill", "cp_async_4_zfill"} <= {
+        *re.findall(r"void (cp_async_\w+)\(", text)
+    }

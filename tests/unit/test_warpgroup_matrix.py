@@ -1,33 +1,35 @@
-"""Matrix instructions of warpgroups and box copies: who holds what, where it lies, what is printed and what refused."""
+"""Matrix instructions of warpgroups and TMA copies: who holds what, where it lies, what is printed and what refused."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
-from gemmgen.ir import warp_meaning
-from gemmgen.ir.atoms import Spread
+from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.instructions import TILE_LINE_BYTES, WARPGROUP_LANES, WGMMA_INSTRUCTIONS, Instruction, wgmma_form
 from gemmgen.ir.swizzle import LINES_BYTES, swizzled
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.walk import evaluate
-from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
-from gemmgen.ir.warpgroup_meaning import places, sum_places
 from gemmgen.methods import defaults
 from gemmgen.module import render_module
-from gemmgen.runtime.cuda import arguments
+from gemmgen.runtime.cuda_launch import encoded
 from gemmgen.schedule import Schedule
+from gemmgen.simulator import semantics
+from gemmgen.simulator.warpgroups import places
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
+from tests.support.refusals import Made, made
 from tests.support.tools import tool
 
 SM_90A = TARGETS["sm_90a"]
@@ -35,39 +37,25 @@ SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 WGMMA = defaults("wgmma")
 
 
-@pytest.fixture(params=[8, 24, 128, 256])
-def atom(request: pytest.FixtureRequest) -> WarpgroupAtom:
-    return replace(WARPGROUP_ATOMS[0], cols=request.param)
-
-
 # --- who holds what -------------------------------------------------------------------------------
 
 
-def test_every_sum_is_held_once(atom: WarpgroupAtom) -> None:
-    rows, cols = sum_places(atom)
-    assert rows.shape == (LANES, 2, atom.cols // 4)
-    held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
-    assert held == list(product(range(ROWS), range(atom.cols)))
-
-
-@pytest.mark.parametrize("atom", WARPGROUP_ATOMS, ids=lambda x: f"{x.name}-{x.dtype}")
-def test_every_element_of_a_is_held_once(atom: WarpgroupAtom) -> None:
-    """And is what PTX has at element i of a thread's A: four bytes of K, eight rows further down, the next 16 bytes."""
-    rows, cols = warp_meaning.places(atom.a, LANES)
-    held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
-    assert held == list(product(range(ROWS), range(atom.depth)))
+@pytest.mark.parametrize("atom", WGMMA_INSTRUCTIONS, ids=lambda x: f"{x.name}-{x.dtype}")
+def test_lanes_hold_of_a_what_the_manual_says(atom: Instruction) -> None:
+    """What PTX has at element i of a thread's A: four bytes of K, eight rows further down, the next 16 bytes."""
+    rows, cols = semantics.places(atom.a, WARPGROUP_LANES)
     word = 4 // atom.dtype.size
     for thread, i in ((37, 0), (70, word), (127, 2 * word), (13, 4 * word - 1)):
         warp, lane = divmod(thread, 32)
         row, k = i // word % 2, i // (2 * word) * word + i % word
         assert rows[thread, row, k] == 16 * warp + lane // 4 + 8 * row
         assert cols[thread, row, k] == 4 * word * (i // (2 * word)) + lane % 4 * word + i % word
-    assert atom.fragments.endswith(f"wgmma-64n{atom.depth}")
+    assert atom.layout_link.endswith(f"wgmma-64n{atom.depth}")
 
 
 def test_lanes_hold_what_the_manual_says() -> None:
     """Register d[i] of a thread in PTX's table, of the first row or the one eight further down."""
-    rows, cols = sum_places(replace(WARPGROUP_ATOMS[0], cols=64))
+    rows, cols = semantics.places(wgmma_form(WGMMA_INSTRUCTIONS[0], 64).c, WARPGROUP_LANES)
     for thread, i in ((0, 0), (37, 2), (127, 31), (70, 13)):
         warp, lane = divmod(thread, 32)
         row, col = i // 2 % 2, i // 4 * 2 + i % 2
@@ -76,9 +64,14 @@ def test_lanes_hold_what_the_manual_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "spread", [Spread(2, 32, 1, turns=2, near=8), Spread(8, 12, 2, turns=2, near=3), Spread(4, 6, 2)]
+    "spread",
+    [
+        AxisLayout(2, 32, 1, repeats=2, inner_lanes=8),
+        AxisLayout(8, 12, 2, repeats=2, inner_lanes=3),
+        AxisLayout(4, 6, 2),
+    ],
 )
-def test_spreads_of_two_levels(spread: Spread) -> None:
+def test_spreads_of_two_levels(spread: AxisLayout) -> None:
     """An owner for each element, and expressions that say the same as numbers."""
     found = {
         spread.element(lane, value): (lane, value) for lane in range(spread.lanes) for value in range(spread.values)
@@ -103,8 +96,8 @@ def test_swizzled_lines_hold_each_byte_once(line: int) -> None:
     assert sorted(moved.tolist()) == at.tolist()
     assert (moved // line == at // line).all()
     assert (moved % 16 == at % 16).all()
-    parts = moved[0 : 8 * line : line] % LINE_BYTES
-    assert sorted(parts.tolist()) == list(range(0, LINE_BYTES, 16))
+    parts = moved[0 : 8 * line : line] % TILE_LINE_BYTES
+    assert sorted(parts.tolist()) == list(range(0, TILE_LINE_BYTES, 16))
     again = swizzled(at + 8 * line, line)
     assert np.array_equal(again, moved + 8 * line)
 
@@ -115,14 +108,14 @@ def test_swizzles_as_the_manual_draws_them() -> None:
     assert drawn[128].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5]]
     assert drawn[64].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5]]
     assert drawn[32].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [0, 1, 2, 3, 4, 5, 6, 7]]
-    assert swizzled(np.array([3 * 128 + 2 * 16 + 5]), LINE_BYTES).tolist() == [3 * 128 + (2 ^ 3) * 16 + 5]
+    assert swizzled(np.array([3 * 128 + 2 * 16 + 5]), TILE_LINE_BYTES).tolist() == [3 * 128 + (2 ^ 3) * 16 + 5]
 
 
 @pytest.mark.parametrize("line", LINES_BYTES)
 @pytest.mark.parametrize("turned", [False, True])
 def test_descriptors_name_each_element_of_a_tile_once(turned: bool, line: int) -> None:
     """All instructions along a line together; a step begins 32 bytes or sixteen lines after the one before."""
-    atom, steps = WARPGROUP_ATOMS[0], line // 32
+    atom, steps = WGMMA_INSTRUCTIONS[0], line // 32
     step, leading = (16 * line, steps * 16 * line) if turned else (32, 16)
     found = [places(atom, 128, turned, leading, 8 * line, line) + i * step for i in range(steps)]
     together = np.stack(found).ravel()
@@ -137,7 +130,7 @@ def emitted(schedule: Schedule = WGMMA, spec: GemmSpec = SPEC) -> Source:
 
 
 def test_a_source_says_which_maps_its_host_makes() -> None:
-    """Rows of A in one box of K's depth; of a row-major B boxes of 64 columns; lines as they are stored."""
+    """Rows of A in one box of K's depth; of a row-major B TMA tiles of 64 columns; lines as they are stored."""
     (entry,) = emitted().entry_points
     a, b = entry.maps
     assert (a.name, a.operand, a.dtype, a.box, a.pitch, a.swizzle) == ("a_map", "a", BF16, (128, 64), Var("lda"), 128)
@@ -154,10 +147,10 @@ def test_a_source_says_which_maps_its_host_makes() -> None:
 def test_shared_memory_begins_where_lines_may_swizzle() -> None:
     """All of it is asked for at the launch, mbarriers behind the tiles, so that nothing of a fixed size lies before."""
     source = emitted()
-    assert "extern __shared__ __align__(1024) unsigned char shared[];" in source.text
-    assert "\n    __shared__" not in source.text
+    assert "extern __shared__ __align__(1024) unsigned char shared_memory[];" in source.text
+    assert "\n    __shared__" not in source.text and "alignas(1024) __nv_bfloat16 a[STAGES]" in source.text
     tiles = 4 * (128 + 256) * 64 * 2
-    assert source.entry_points[0].dynamic_bytes == tiles + 2 * 4 * 8
+    assert source.entry_points[0].dynamic_bytes == tiles + 1024, "mbarriers, up to what tiles begin on multiples of"
     assert source.alignment == 16
     assert source.requires >= {"wgmma", "tensor_maps", "mbarrier"}
 
@@ -165,7 +158,7 @@ def test_shared_memory_begins_where_lines_may_swizzle() -> None:
 def test_the_host_code_is_for_this_chip_alone() -> None:
     text = emitted().text
     assert "-gencode arch=compute_90a,code=sm_90a" in text
-    assert "make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 128, 64)" in text
+    assert "2, a, m, k, lda, BM, 64)" in text
     assert driver.default_target(SPEC, WGMMA, "cuda").name == "sm_90a"
     assert "wgmma" not in driver.emit(SPEC, defaults("mma"), "cuda", SM_90A).text
 
@@ -193,7 +186,7 @@ def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str]
 @pytest.mark.parametrize("name", ["wgmma_128x256_s4", "wgmma_64x64_s8", "wgmma_tf32_128x256_s4"])
 def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """Four matrix instructions between one wait for copies and one for instructions; nothing else multiplies."""
-    preset = presets.load(name)
+    preset = candidates.load(name)
     compiled(emitted(preset.schedule, preset.spec), needs_tool("nvcc"), tmp_path)
     command = [tool("nvdisasm"), "-c", "kernel.cubin"]
     listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -209,7 +202,7 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     at = [i for i, line in enumerate(lines) if wanted[0] in line]
     handed_over = [line for line in lines[at[0] : at[-1]] if "R2UR" in line]
     assert not handed_over, "descriptors are worked out once for a warp, not by each of its lanes"
-    assert listing.count("USETMAXREG") == (2 if preset.schedule.registers[0] else 0)
+    assert listing.count("USETMAXREG") == (2 if preset.schedule.setmaxnreg[0] else 0)
 
 
 def compiled(source: Source, nvcc: str, folder: Path) -> str:
@@ -234,43 +227,47 @@ def compiled(source: Source, nvcc: str, folder: Path) -> str:
 def test_a_call_makes_maps_where_there_is_something_to_copy() -> None:
     """Of no elements the map is empty, and no driver is asked."""
     (entry,) = emitted().entry_points
-    values: dict[str, object] = {"m": 5, "n": 6, "k": 0, "lda": 8, "ldb": 8, "ldc": 8, "alpha": 1.0, "beta": 0.5}
-    given = arguments(entry, {**values, "a": 256, "b": 512, "c": 1024})
-    assert [x.nbytes for x in given if isinstance(x, np.ndarray)] == [128, 128]
-    assert not any(x.any() for x in given if isinstance(x, np.ndarray))
-    assert len(given) == len(entry.arguments) == 9
+    sizes = {"m": 5, "n": 6, "k": 0, "lda": 8, "ldb": 8, "ldc": 8}
+    assert [encoded(each, 256, sizes) for each in entry.maps] == [None, None]
+    assert len(entry.arguments) == 9
 
 
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) -> str:
+def refused(schedule: Made, spec: GemmSpec = SPEC, target: Target = SM_90A) -> str:
     with pytest.raises(ScheduleError) as error:
-        driver.emit(spec, schedule, "cuda", target)
+        driver.emit(spec, made(schedule), "cuda", target)
     return "\n".join(error.value.problems)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"registers": (240, 40)}, "are 66,560 of a block's 64,512 (168 for each of 384 work-items)"),
-        ({"registers": (230, 40)}, "no multiples of 8"),
-        ({"registers": (232, 40), "producers": 32}, "handed over by whole warpgroups"),
-        ({"registers": (0, 0), "producers": 64}, "use 128, a warpgroup, or 32, a warp"),
+        ({"setmaxnreg": (240, 40)}, "are 66,560 of a block's 64,512 (168 for each of 384 work-items)"),
+        ({"setmaxnreg": (230, 40)}, "no multiples of 8"),
+        ({"setmaxnreg": (232, 40), "producer_threads": 32}, "handed over by whole warpgroups"),
+        ({"setmaxnreg": (0, 0), "producer_threads": 64}, "use 128, a warpgroup, or 32, a warp"),
         ({"tile": (4, 64)}, "256 sums of a work-item and 24 registers besides > 232"),
         ({"tile": (2, 23), "c_width": 2}, "a block's 92 columns of B, multiplied by 8"),
         ({"tile": (2, 80), "c_width": 2}, "a multiple of 8 up to 256"),
         ({"tile": (3, 64)}, "no pairs of rows"),
         ({"group": (40, 4)}, "not made of warpgroups of 32x4"),
-        ({"group": (32, 8), "tile": (4, 12), "c_width": 2}, "48 columns of B lie in boxes of 64, which no other's may"),
-        ({"group": (32, 8), "tile": (2, 2), "c_stages": 1}, "a warpgroup's 8 columns of C"),
+        (
+            {"group": (32, 8), "tile": (4, 12), "c_width": 2},
+            "48 columns of B lie as TMA tiles of 64, which no other's may",
+        ),
+        ({"group": (32, 8), "tile": (2, 2), "epilogue_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
-        ({"k_step": 48}, "lines of bfloat16 are 16, 32 or 64 long: use k_step 64"),
-        ({"stages": 1}, "use 2 or more"),
+        ({"block_k": 48}, "lines of bfloat16 are 16, 32 or 64 long: use block_k 64"),
+        ({"stages": 1}, "stages = 1 < 2: give 2 to 64"),
         ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
         ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
         ({"tile": (2, 48), "c_width": 8}, "128x192 of C in runs of 8 can't be dealt out evenly to 256: use c_width 2"),
-        ({"a": replace(WGMMA.a, memory="global")}, "a.memory = 'global', but atom wgmma takes tiles of local memory"),
+        (
+            {"a": replace(WGMMA.a, memory="global")},
+            "a.memory = global, but mainloop WarpgroupMma reads a from local or private",
+        ),
         (
             {"b": replace(WGMMA.b, memory="private")},
             "which is a where operands are not swapped: use a.memory, or group",
@@ -279,13 +276,13 @@ def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) 
             {"a": replace(WGMMA.a, memory="private"), "tile": (4, 48), "stages": 2},
             "192 sums of a work-item and 56 registers besides",
         ),
-        ({"slices": 2}, "slices means nothing to atom wgmma"),
-        ({"prefetch": True, "across": True}, "prefetch means nothing"),
+        ({"sliced_k": 2}, "sliced_k = 2 means nothing to mainloop WarpgroupMma"),
+        ({"prefetch": True, "across_tiles": True}, "prefetch = true means nothing"),
     ],
     ids=str,
 )
 def test_schedules(changes: dict[str, object], said: str) -> None:
-    assert said in refused(replace(WGMMA, **changes))  # type: ignore[arg-type]
+    assert said in refused(partial(WGMMA.but, **changes))
 
 
 def test_no_prologue_is_dropped() -> None:
@@ -293,7 +290,7 @@ def test_no_prologue_is_dropped() -> None:
         with_prologue = replace(SPEC, **{f"prologue_{name}": f"{name} * 2"})  # type: ignore[arg-type]
         said = refused(WGMMA, with_prologue)
         assert f"prologue_{name}, but boxes go straight to local memory" in said
-        assert f"let a kernel before apply it (--set {name}.packed=true)" in said
+        assert f"let a kernel before apply it (--set {name}.prepacked=true)" in said
 
 
 def test_head_comments_count_the_barriers() -> None:
@@ -309,21 +306,21 @@ def test_types_strides_and_targets() -> None:
     )
     coarse = defaults("wgmma_tf32")
     turned = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))
-    assert "a is col-major: store it row-major, or let a kernel before turn it (--set a.packed=true)" in turned
+    assert "a is col-major: store it row-major, or let a kernel before turn it (--set a.prepacked=true)" in turned
     assert "b is row-major: store it col-major, or let" in turned
-    assert "(--set b.packed=true --set b.transposed=true)" in turned
-    packed = replace(coarse, b=replace(coarse.b, packed=True))
+    assert "(--set b.prepacked=true --set b.transposed=true)" in turned
+    packed = coarse.but(b=replace(coarse.b, prepacked=True))
     assert "but b is packed row-major: use --set b.transposed=true" in refused(packed, GemmSpec(ld_multiple=4))
-    assert "b.transposed means nothing" in refused(replace(WGMMA, b=replace(WGMMA.b, transposed=True)))
+    turned_b = replace(WGMMA.b, transposed=True)
+    assert "b.transposed = true means nothing" in refused(partial(WGMMA.but, b=turned_b))
     assert "promise --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
     odd = refused(WGMMA, GemmSpec(dtype=F16))
     assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd
-    assert "(--set a.packed=true --set b.packed=true)" in odd
+    assert "(--set a.prepacked=true --set b.prepacked=true)" in odd
     assert "not of a list" in refused(WGMMA, replace(SPEC, batched=True, listed=True))
-    both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])
+    both = refused(WGMMA.but(stages=5), target=TARGETS["sm_90"])
     assert "lacks tensor_maps, wgmma: use target sm_90a" in both
-    assert "stages = 1" in both
+    assert "use 4 stages instead of 5" in both
     assert "lacks tensor_maps, wgmma" in refused(WGMMA, target=TARGETS["sm_100"])
-    assert "producers means something to atom wgmma and to boxes alone" in refused(
-        Schedule(producers=32), GemmSpec(dtype=F32)
-    )
+    alone = partial(Schedule.of, producer_threads=32)
+    assert "producer_threads = 32 means nothing to mainloop Direct" in refused(alone, GemmSpec(dtype=F32))

@@ -1,6 +1,6 @@
 // transpose_sg16: B = transpose of A; float32
 //
-// Schedule   16x16 of A per sub-group, transposed by 4 rounds of shuffles
+// Tile       16x16 of A per sub-group, transposed by 4 rounds of shuffles
 // Launch     local range {1, 16}, global range {(rows + 15) / 16, (cols + 15) / 16 * 16}
 // Needs      sub-groups of 16
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -110,10 +110,10 @@ inline sycl::event transpose_sg16(sycl::queue &queue, int rows, int cols, const 
         handler.depends_on(depends_on);
         handler.parallel_for<transpose_sg16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
-            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
-            [[sycl::reqd_sub_group_size(16)]] {
-                transpose_sg16_detail::work_item(item, rows, cols, a, lda, b, ldb);
-            });
+            [=](sycl::nd_item<2> item)
+                [[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]] {
+                    transpose_sg16_detail::work_item(item, rows, cols, a, lda, b, ldb);
+                });
     });
 }
 

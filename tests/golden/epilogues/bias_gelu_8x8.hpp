@@ -1,9 +1,11 @@
 // bias_gelu_8x8: C = alpha * A * B, then bias, gelu; float32
 //
-// Schedule   8x8 of C per work-item, 8x16 work-items per group (64x128 of C), 8 along K per
-//            iteration, stores of 4 elements
-// A          USM, loads of 4 elements, through local memory, transposed
-// B          USM, loads of 4 elements, through local memory
+// Tile       64x128 of C per group, 8x8 per work-item, 8 along K per step
+// Work-items 8x16 per group
+// A          USM, loads of 4 elements, to local memory, transposed
+// B          USM, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
@@ -29,6 +31,21 @@
 
 namespace bias_gelu_8x8_detail {
 
+constexpr int BM = 64, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
+static_assert(THREADS_M == 8 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: emit it again with --set tile=16x8");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -43,68 +60,74 @@ class kernel;
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float *__restrict c, int ldc, const float *__restrict bias,
-                      float (&a_shared)[8][64], float (&b_shared)[8][128])
+                      float (&a_shared)[BK][BM], float (&b_shared)[BK][BN])
 {
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
-    const int row0 = int(item.get_group(0)) * 64;
-    const int col0 = int(item.get_group(1)) * 128;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 16 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 32;
-    const int b_col = local_index % 32 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    float acc[8][8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         sycl::group_barrier(item.get_group());
-        float a_vector[4];
-        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            copy4(a_vector,
+                  &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+            }
         }
-        #pragma GCC unroll 2
-        for (int i = 0; i < 2; ++i) {
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (col0 + b_col + 4 <= n) {
-                copy4(&b_shared[b_k + i * 4][b_col], &b[(k0 + b_k + i * 4) * ldb + col0 + b_col]);
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_shared[b_k + i * 4][b_col + e] =
-                        b[(k0 + b_k + i * 4) * ldb + std::min(col0 + b_col + e, n - 1)];
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb +
+                          std::min(col0 + b_col + e, n - 1)];
                 }
             }
         }
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 2
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 32]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -113,53 +136,60 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
-        float a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
-            #pragma GCC unroll 4
-            for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                                         : 0.0f;
-            }
-        }
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        #pragma GCC unroll 2
-        for (int i = 0; i < 2; ++i) {
-            if (k_main + b_k + i * 4 < k && col0 + b_col + 4 <= n) {
-                copy4(&b_shared[b_k + i * 4][b_col],
-                    &b[(k_main + b_k + i * 4) * ldb + col0 + b_col]);
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                copy4(a_vector, &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                   k_main + a_k]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_shared[b_k + i * 4][b_col + e] =
-                        k_main + b_k + i * 4 < k
-                            ? b[(k_main + b_k + i * 4) * ldb + std::min(col0 + b_col + e, n - 1)]
+                    a_vector[e] =
+                        k_main + a_k + e < k
+                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+            }
+        }
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                std::min(col0 + b_col + e, n - 1)]
                             : 0.0f;
                 }
             }
         }
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 2
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 32]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -167,13 +197,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B, then bias, gelu.
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 32 + i % 4;
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
         if (c_row < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
                     float c_values[4];
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
@@ -181,21 +211,20 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     }
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        const float after_bias = c_values[e] + bias[col + j * 64 + e];
-                        c_values[e] =
-                            0.5f * after_bias * (1.0f
-                                + sycl::erf(after_bias * 0.7071067811865476f));
+                        const float after_bias = c_values[e] + bias[col + j * THREADS_N * 4 + e];
+                        c_values[e] = 0.5f * after_bias *
+                                      (1.0f + sycl::erf(after_bias * 0.7071067811865476f));
                     }
-                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        if (col + j * 64 + e < n) {
-                            const int c_col = col + j * 64 + e;
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            const int c_col = col + j * THREADS_N * 4 + e;
                             const float after_bias = alpha * acc[i][j * 4 + e] + bias[c_col];
                             c[c_row * ldc + c_col] =
-                                0.5f * after_bias * (1.0f
-                                    + sycl::erf(after_bias * 0.7071067811865476f));
+                                0.5f * after_bias *
+                                (1.0f + sycl::erf(after_bias * 0.7071067811865476f));
                         }
                     }
                 }
@@ -212,6 +241,8 @@ inline sycl::event bias_gelu_8x8(sycl::queue &queue, int m, int n, int k, float 
                                  int ldc, const float *bias,
                                  const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace bias_gelu_8x8_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -220,10 +251,10 @@ inline sycl::event bias_gelu_8x8(sycl::queue &queue, int m, int n, int k, float 
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 16);
-        const sycl::range<2> groups((m + 63) / 64, (n + 127) / 128);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
-        const sycl::local_accessor<float[8][64], 0> a_shared(handler);
-        const sycl::local_accessor<float[8][128], 0> b_shared(handler);
+        const sycl::local_accessor<float[BK][BM], 0> a_shared(handler);
+        const sycl::local_accessor<float[BK][BN], 0> b_shared(handler);
         handler.parallel_for<bias_gelu_8x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 16)]] {

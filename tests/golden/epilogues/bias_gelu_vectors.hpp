@@ -1,9 +1,12 @@
 // bias_gelu_vectors: C = alpha * A * B, then bias, gelu; float32
 //
-// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after
-//            the other, each row of those before the one below it, 1024 along K at a time
+// Tile       6x64 of C at a time, in vectors of 16
+// Loops      outermost first: k_block by 1024, row0 by 6, col0 by 64, k0 by 1
+// Work-items 1x1 per group
 // A          USM, loads of single elements
-// B          USM, loads of 16 elements, through a copy of a block in private memory
+// B          USM, copied in blocks of 4x1024x64 to private memory, loads of 16 elements
+// Multiply   fused multiply-add of vectors of 16
+// C          stores of 16 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
@@ -29,6 +32,12 @@
 
 namespace bias_gelu_vectors_detail {
 
+constexpr int MR = 6, NR = 64; // micro-tile of C: rows and columns
+constexpr int KC = 1024; // depth of a panel of B
+static_assert(MR == 6 && NR == 64,
+              "MR and NR cannot change here: emit it again with --set tile=3x64");
+static_assert(KC == 1024, "KC cannot change here: emit it again with --set kc=2048");
+
 // A vector from memory, at any alignment.
 inline sycl::float16 load16(const float *from)
 {
@@ -51,25 +60,25 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float *__restrict c, int ldc, const float *__restrict bias)
 {
-    const int blocks_down = (m + 515) / 516;
-    const int blocks_across = (n + 255) / 256;
-    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;
+    const int blocks_down = (m + MR * 86 - 1) / (MR * 86);
+    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
     const int row_end = std::min(m, row_begin + rows_each);
-    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;
+    const int cols_each = ((n + NR - 1) / NR + blocks_across - 1) / blocks_across * NR;
     const int col_begin = std::min(n, int(item.get_group(1)) * cols_each);
     const int col_end = std::min(n, col_begin + cols_each);
 
-    sycl::float16 b_block[4][1024][4];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 1024) {
-        const int k_depth = std::min(1024, k - k_block);
+    sycl::float16 b_block[4][KC][NR / 16];
+    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+        const int k_depth = std::min(KC, k - k_block);
 
-        // A block of B, up to 1024 deep, in the order that it is read in.
+        // A block of B, up to KC deep, in the order that it is read in.
         for (int k0 = 0; k0 < k_depth; ++k0) {
-            for (int col0 = col_begin; col0 < col_end; col0 += 64) {
-                const int panel = (col0 - col_begin) / 64;
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+            for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                const int panel = (col0 - col_begin) / NR;
+                #pragma GCC unroll NR / 16
+                for (int j = 0; j < NR / 16; ++j) {
                     if (col0 + j * 16 + 16 <= n) {
                         b_block[panel][k0][j] = load16(&b[(k_block + k0) * ldb + col0 + j * 16]);
                     } else {
@@ -82,96 +91,95 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
 
-        // Sums wait in C from one block of K to the next.
+        // C holds the sums between blocks of K.
         const float beta_now = k_block == 0 ? 0.0f : 1.0f;
 
         // Some rows of A pass all panels of B.
-        for (int row0 = row_begin; row0 < row_end; row0 += 6) {
-            for (int col0 = col_begin; col0 < col_end; col0 += 64) {
-                const int panel = (col0 - col_begin) / 64;
-                sycl::float16 acc[6][4];
-                #pragma GCC unroll 6
-                for (int i = 0; i < 6; ++i) {
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+        for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+            for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                const int panel = (col0 - col_begin) / NR;
+                sycl::float16 acc[MR][NR / 16];
+                #pragma GCC unroll MR
+                for (int i = 0; i < MR; ++i) {
+                    #pragma GCC unroll NR / 16
+                    for (int j = 0; j < NR / 16; ++j) {
                         acc[i][j] = 0.0f;
                     }
                 }
                 const float *a_rows[6];
-                #pragma GCC unroll 6
-                for (int i = 0; i < 6; ++i) {
+                #pragma GCC unroll MR
+                for (int i = 0; i < MR; ++i) {
                     a_rows[i] = &a[std::min(row0 + i, m - 1) * lda + k_block];
                 }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
-                    sycl::float16 b_frag[4];
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
+                    sycl::float16 b_frag[NR / 16];
+                    #pragma GCC unroll NR / 16
+                    for (int j = 0; j < NR / 16; ++j) {
                         b_frag[j] = b_block[panel][k0][j];
                     }
-                    float a_frag[6];
-                    #pragma GCC unroll 6
-                    for (int i = 0; i < 6; ++i) {
+                    float a_frag[MR];
+                    #pragma GCC unroll MR
+                    for (int i = 0; i < MR; ++i) {
                         a_frag[i] = a_rows[i][k0];
                     }
-                    #pragma GCC unroll 6
-                    for (int i = 0; i < 6; ++i) {
-                        #pragma GCC unroll 4
-                        for (int j = 0; j < 4; ++j) {
+                    #pragma GCC unroll MR
+                    for (int i = 0; i < MR; ++i) {
+                        #pragma GCC unroll NR / 16
+                        for (int j = 0; j < NR / 16; ++j) {
                             acc[i][j] = sycl::fma(sycl::float16(a_frag[i]), b_frag[j], acc[i][j]);
                         }
                     }
                 }
 
                 // C = alpha * A * B, then bias, gelu.
-                if (row0 + 6 <= m && col0 + 64 <= n) {
-                    #pragma GCC unroll 6
-                    for (int i = 0; i < 6; ++i) {
-                        #pragma GCC unroll 4
-                        for (int j = 0; j < 4; ++j) {
+                if (row0 + MR <= m && col0 + NR <= n) {
+                    #pragma GCC unroll MR
+                    for (int i = 0; i < MR; ++i) {
+                        #pragma GCC unroll NR / 16
+                        for (int j = 0; j < NR / 16; ++j) {
                             sycl::float16 c_values = alpha * acc[i][j];
                             if (beta_now != 0.0f) {
                                 sycl::float16 c_old = load16(&c[(row0 + i) * ldc + col0 + j * 16]);
                                 c_values = sycl::fma(sycl::float16(beta_now), c_old, c_values);
                             }
-                            if (k <= k_block + 1024) {
+                            if (k <= k_block + KC) {
                                 // After K's last block: the sum is whole.
                                 c_values += load16(&bias[col0 + j * 16]);
-                                c_values =
-                                    0.5f * c_values * (1.0f
-                                        + sycl::erf(c_values * 0.7071067811865476f));
+                                c_values = 0.5f * c_values *
+                                           (1.0f + sycl::erf(c_values * 0.7071067811865476f));
                             }
                             store(c_values, &c[(row0 + i) * ldc + col0 + j * 16]);
                         }
                     }
                 } else {
                     // At the edge of C, element by element.
-                    float c_part[6][64];
-                    #pragma GCC unroll 6
-                    for (int i = 0; i < 6; ++i) {
-                        #pragma GCC unroll 4
-                        for (int j = 0; j < 4; ++j) {
+                    float c_part[MR][NR];
+                    #pragma GCC unroll MR
+                    for (int i = 0; i < MR; ++i) {
+                        #pragma GCC unroll NR / 16
+                        for (int j = 0; j < NR / 16; ++j) {
                             store(acc[i][j], &c_part[i][j * 16]);
                         }
                     }
-                    for (int i = 0; i < std::min(6, m - row0); ++i) {
-                        for (int j = 0; j < std::min(64, n - col0); ++j) {
-                            if (k <= k_block + 1024) {
+                    for (int i = 0; i < std::min(MR, m - row0); ++i) {
+                        for (int j = 0; j < std::min(NR, n - col0); ++j) {
+                            if (k <= k_block + KC) {
                                 // After K's last block: the sum is whole.
                                 const float value =
-                                    beta_now == 0.0f ? alpha * c_part[i][j]
-                                                     : sycl::fma(beta_now,
-                                                         c[(row0 + i) * ldc + col0 + j],
-                                                         alpha * c_part[i][j]);
+                                    beta_now == 0.0f
+                                        ? alpha * c_part[i][j]
+                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col0 + j],
+                                                    alpha * c_part[i][j]);
                                 const float after_bias = value + bias[col0 + j];
                                 c[(row0 + i) * ldc + col0 + j] =
-                                    0.5f * after_bias * (1.0f
-                                        + sycl::erf(after_bias * 0.7071067811865476f));
+                                    0.5f * after_bias *
+                                    (1.0f + sycl::erf(after_bias * 0.7071067811865476f));
                             } else {
                                 c[(row0 + i) * ldc + col0 + j] =
-                                    beta_now == 0.0f ? alpha * c_part[i][j]
-                                                     : sycl::fma(beta_now,
-                                                         c[(row0 + i) * ldc + col0 + j],
-                                                         alpha * c_part[i][j]);
+                                    beta_now == 0.0f
+                                        ? alpha * c_part[i][j]
+                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col0 + j],
+                                                    alpha * c_part[i][j]);
                             }
                         }
                     }
@@ -189,6 +197,8 @@ inline sycl::event bias_gelu_vectors(sycl::queue &queue, int m, int n, int k, fl
                                      int ldc, const float *bias,
                                      const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace bias_gelu_vectors_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -197,7 +207,7 @@ inline sycl::event bias_gelu_vectors(sycl::queue &queue, int m, int n, int k, fl
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 1);
-        const sycl::range<2> groups((m + 515) / 516, (n + 255) / 256);
+        const sycl::range<2> groups((m + MR * 86 - 1) / (MR * 86), (n + NR * 4 - 1) / (NR * 4));
         handler.depends_on(depends_on);
         handler.parallel_for<bias_gelu_vectors_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -1,8 +1,11 @@
 // dequantised_weights: C = alpha * prologue(A) * prologue(B); float32, B stored in int8
 //
-// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per iteration
-// A          buffer, loads of 4 elements, through local memory, transposed
-// B          buffer, loads of 4 elements, through local memory
+// Tile       32x32 of C per group, 4x4 per work-item, 8 along K per step
+// Work-items 8x8 per group
+// A          buffer, loads of 4 elements, to local memory, transposed
+// B          buffer, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Prologue   A: (a - a_shift) * a_scale * a_scale_k
 //            B: (b - b_shift) * b_scale
@@ -16,87 +19,135 @@
 // Needs      2,048 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 32
+#define BN 32
+#define BK 8
+// Work-items along M and N.
+#define THREADS_M 8
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+// Work-items of a group.
+#define THREADS (THREADS_M * THREADS_N)
+
+#if THREADS_M != 8 || THREADS_N != 8
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "emit it again with --set group=16x8"
+#endif
+#if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
+#error "TM, TN and BK must be multiples of 4"
+#endif
+#if BM * BK % (THREADS * 4) != 0 || BN * BK % (THREADS * 4) != 0
+#error "BM * BK and BN * BK must be multiples of THREADS * 4"
+#endif
+#if THREADS * 4 % BK != 0
+#error "THREADS * 4 must be a multiple of BK"
+#endif
+#if THREADS * 4 % BN != 0
+#error "THREADS * 4 must be a multiple of BN"
+#endif
+#if BM % THREADS_M != 0
+#error "BM must be a multiple of THREADS_M"
+#endif
+#if BN % THREADS_N != 0
+#error "BN must be a multiple of THREADS_N"
+#endif
+#if TM != 4 || TN != 4
+#error "TM and TN must be 4 here: emit it again with --set tile=8x4"
+#endif
+
 // 4 neighbouring elements, at any alignment.
 #define COPY4(to, from) vstore4(vload4(0, from), 0, to)
 
 // 4 neighbouring elements of local memory, from a multiple of 16 bytes.
 #define COPY_LOCAL4(to, from) vstore4(*(const __local float4 *)(from), 0, to)
 
-__attribute__((reqd_work_group_size(8, 8, 1)))
-__kernel void dequantised_weights(int m, int n, int k, float alpha,
-                                  __global const float *restrict a, int lda,
-                                  __global const char *restrict b, int ldb,
-                                  __global float *restrict c, int ldc,
-                                  __global const float *restrict a_scale,
-                                  __global const float *restrict a_shift,
-                                  __global const float *restrict a_scale_k,
-                                  __global const float *restrict b_scale,
-                                  __global const float *restrict b_shift)
+__attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
+dequantised_weights(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                    __global const char *restrict b, int ldb, __global float *restrict c, int ldc,
+                    __global const float *restrict a_scale, __global const float *restrict a_shift,
+                    __global const float *restrict a_scale_k,
+                    __global const float *restrict b_scale, __global const float *restrict b_shift)
 {
     const int local_row = (int)get_local_id(1);
     const int local_col = (int)get_local_id(0);
-    const int row0 = (int)get_group_id(1) * 32;
-    const int col0 = (int)get_group_id(0) * 32;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 8 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 8;
-    const int b_col = local_index % 8 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    __local float a_shared[8][32] __attribute__((aligned(16)));
-    __local float b_shared[8][32] __attribute__((aligned(16)));
-    float acc[4][4];
+    __local float a_shared[BK][BM] __attribute__((aligned(16)));
+    __local float b_shared[BK][BN] __attribute__((aligned(16)));
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        float a_vector[4];
-        COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        const int a_element_row = min(row0 + a_row, m - 1);
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] =
-                (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] * a_scale_k[k0 + a_k
-                    + e];
-        }
-        char b_vector[4];
-        if (col0 + b_col + 4 <= n) {
-            COPY4(b_vector, &b[(k0 + b_k) * ldb + col0 + b_col]);
-        } else {
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            COPY4(a_vector, &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
+            const int a_element_row = min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_vector[e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                    (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] *
+                    a_scale_k[k0 + a_k + e];
             }
         }
-        float b_made[4];
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const int b_element_col = min(col0 + b_col + e, n - 1);
-            b_made[e] =
-                (convert_float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col];
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            char b_vector[4];
+            if (col0 + b_col + 4 <= n) {
+                COPY4(b_vector, &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_vector[e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
+            }
+            float b_made[4];
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int b_element_col = min(col0 + b_col + e, n - 1);
+                b_made[e] =
+                    (convert_float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col];
+            }
+            COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
-        COPY4(&b_shared[b_k][b_col], b_made);
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            COPY_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
-            COPY_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -105,57 +156,72 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
-        float a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                COPY4(a_vector,
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] = k_main + a_k + e < k
+                                      ? a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                          k_main + a_k + e]
+                                      : 0.0f;
+                }
+            }
+            const int a_element_row = min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                    k_main + a_k + e < k ? (a_vector[e] - a_shift[a_element_row]) *
+                                               a_scale[a_element_row] * a_scale_k[k_main + a_k + e]
                                          : 0.0f;
             }
         }
-        const int a_element_row = min(row0 + a_row, m - 1);
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] =
-                k_main + a_k + e < k
-                    ? (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] * a_scale_k[k_main
-                        + a_k + e]
-                    : 0.0f;
-        }
-        char b_vector[4];
-        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
-            COPY4(b_vector, &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            char b_vector[4];
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                COPY4(b_vector, &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_vector[e] = k_main + b_k + i * (THREADS * 4 / BN) < k
+                                      ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                          min(col0 + b_col + e, n - 1)]
+                                      : 0;
+                }
+            }
+            float b_made[4];
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_vector[e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)] : 0;
+                const int b_element_col = min(col0 + b_col + e, n - 1);
+                b_made[e] = k_main + b_k + i * (THREADS * 4 / BN) < k
+                                ? (convert_float(b_vector[e]) - b_shift[b_element_col]) *
+                                      b_scale[b_element_col]
+                                : 0.0f;
             }
+            COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
-        float b_made[4];
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const int b_element_col = min(col0 + b_col + e, n - 1);
-            b_made[e] =
-                k_main + b_k < k
-                    ? (convert_float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col]
-                    : 0.0f;
-        }
-        COPY4(&b_shared[b_k][b_col], b_made);
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            COPY_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
-            COPY_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -164,10 +230,10 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
 
     // C = alpha * prologue(A) * prologue(B).
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < TN; ++j) {
                 if (col + j < n) {
                     c[(row + i) * ldc + col + j] = alpha * acc[i][j];
                 }
@@ -175,6 +241,15 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
+#undef THREADS
 
 #undef COPY4
 #undef COPY_LOCAL4

@@ -1,8 +1,11 @@
 // dequantised_weights: C = alpha * prologue(A) * prologue(B); float32, B stored in int8
 //
-// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per iteration
-// A          USM, loads of 4 elements, through local memory, transposed
-// B          USM, loads of 4 elements, through local memory
+// Tile       32x32 of C per group, 4x4 per work-item, 8 along K per step
+// Work-items 8x8 per group
+// A          USM, loads of 4 elements, to local memory, transposed
+// B          USM, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Prologue   A: (a - a_shift) * a_scale * a_scale_k
 //            B: (b - b_shift) * b_scale
@@ -32,6 +35,21 @@
 
 namespace dequantised_weights_detail {
 
+constexpr int BM = 32, BN = 32, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM == 4 && TN == 4, "TM and TN must be 4 here: emit it again with --set tile=8x4");
+
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 inline void copy4(float *to, const float *from)
@@ -55,69 +73,83 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       float *__restrict c, int ldc, const float *__restrict a_scale,
                       const float *__restrict a_shift, const float *__restrict a_scale_k,
                       const float *__restrict b_scale, const float *__restrict b_shift,
-                      float (&a_shared)[8][32], float (&b_shared)[8][32])
+                      float (&a_shared)[BK][BM], float (&b_shared)[BK][BN])
 {
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
-    const int row0 = int(item.get_group(0)) * 32;
-    const int col0 = int(item.get_group(1)) * 32;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 8 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 8;
-    const int b_col = local_index % 8 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    float acc[4][4];
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         sycl::group_barrier(item.get_group());
-        float a_vector[4];
-        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        const int a_element_row = std::min(row0 + a_row, m - 1);
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] =
-                (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] * a_scale_k[k0 + a_k
-                    + e];
-        }
-        signed char b_vector[4];
-        if (col0 + b_col + 4 <= n) {
-            copy4(b_vector, &b[(k0 + b_k) * ldb + col0 + b_col]);
-        } else {
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            copy4(a_vector,
+                  &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
+            const int a_element_row = std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_vector[e] = b[(k0 + b_k) * ldb + std::min(col0 + b_col + e, n - 1)];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                    (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] *
+                    a_scale_k[k0 + a_k + e];
             }
         }
-        float b_made[4];
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            const int b_element_col = std::min(col0 + b_col + e, n - 1);
-            b_made[e] = (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col];
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            signed char b_vector[4];
+            if (col0 + b_col + 4 <= n) {
+                copy4(b_vector, &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_vector[e] = b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                    std::min(col0 + b_col + e, n - 1)];
+                }
+            }
+            float b_made[4];
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                const int b_element_col = std::min(col0 + b_col + e, n - 1);
+                b_made[e] = (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col];
+            }
+            copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
-        copy4(&b_shared[b_k][b_col], b_made);
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            copy4(a_frag, &a_shared[kk][local_row * 4]);
-            copy4(b_frag, &b_shared[kk][local_col * 4]);
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -126,58 +158,73 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
-        float a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            float a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                copy4(a_vector, &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                   k_main + a_k]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] =
+                        k_main + a_k + e < k
+                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
+            const int a_element_row = std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                    k_main + a_k + e < k ? (a_vector[e] - a_shift[a_element_row]) *
+                                               a_scale[a_element_row] * a_scale_k[k_main + a_k + e]
                                          : 0.0f;
             }
         }
-        const int a_element_row = std::min(row0 + a_row, m - 1);
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] =
-                k_main + a_k + e < k
-                    ? (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] * a_scale_k[k_main
-                        + a_k + e]
-                    : 0.0f;
-        }
-        signed char b_vector[4];
-        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
-            copy4(b_vector, &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            signed char b_vector[4];
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                copy4(b_vector, &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_vector[e] = k_main + b_k + i * (THREADS * 4 / BN) < k
+                                      ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                          std::min(col0 + b_col + e, n - 1)]
+                                      : 0;
+                }
+            }
+            float b_made[4];
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_vector[e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
-                                     : 0;
+                const int b_element_col = std::min(col0 + b_col + e, n - 1);
+                b_made[e] =
+                    k_main + b_k + i * (THREADS * 4 / BN) < k
+                        ? (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col]
+                        : 0.0f;
             }
+            copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
-        float b_made[4];
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            const int b_element_col = std::min(col0 + b_col + e, n - 1);
-            b_made[e] =
-                k_main + b_k < k
-                    ? (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col]
-                    : 0.0f;
-        }
-        copy4(&b_shared[b_k][b_col], b_made);
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            copy4(a_frag, &a_shared[kk][local_row * 4]);
-            copy4(b_frag, &b_shared[kk][local_col * 4]);
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -185,11 +232,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * prologue(A) * prologue(B).
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
                 if (col + j < n) {
                     c[(row + i) * ldc + col + j] = alpha * acc[i][j];
                 }
@@ -208,6 +255,8 @@ inline sycl::event dequantised_weights(sycl::queue &queue, int m, int n, int k, 
                                        const float *b_scale, const float *b_shift,
                                        const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace dequantised_weights_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -216,10 +265,10 @@ inline sycl::event dequantised_weights(sycl::queue &queue, int m, int n, int k, 
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 8);
-        const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
-        const sycl::local_accessor<float[8][32], 0> a_shared(handler);
-        const sycl::local_accessor<float[8][32], 0> b_shared(handler);
+        const sycl::local_accessor<float[BK][BM], 0> a_shared(handler);
+        const sycl::local_accessor<float[BK][BN], 0> b_shared(handler);
         handler.parallel_for<dequantised_weights_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {

@@ -1,19 +1,19 @@
 // gated_packed_half: C = alpha * prologue(A) * prologue(B) + beta * C; float16, sums in float32
 //
-// Schedule   4x4 of C per thread, 8x8 threads per block (32x32 of C), 8 along K per iteration
-// A          packed into whole tiles by a kernel before; global memory, loads of 4 elements,
-//            through shared memory, transposed
-// B          packed into whole tiles by a kernel before; global memory, loads of 4 elements,
-//            through shared memory
+// Tile       32x32 of C per block, 4x4 per thread, 8 along K per step
+// Threads    8x8 per block
+// A          global memory, prepacked by a kernel before, loads of 4 elements, to shared memory
+// B          global memory, prepacked by a kernel before, loads of 4 elements, to shared memory
+// Multiply   fused multiply-add
+// C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Prologue   A: a / (1 + exp(-a))
 //            B: b * b_factor
 // Takes      b_factor: an element for all of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * (((m + 31)
-//                / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) /
-//                64), 1)
+// Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m + 31) /
+//                32 * 1) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1)
 //            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
 // Needs      2,112 bytes of shared memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements, aligned to 8 bytes
@@ -27,6 +27,22 @@
 #include <cuda_fp16.h>
 
 namespace gated_packed_half_detail {
+
+constexpr int BM = 32, BN = 32, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 8; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+static_assert(TM % 4 == 0 && TN % 4 == 0, "TM and TN must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BM == 0, "THREADS * 4 must be a multiple of BM");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % 32 == 0, "BM must be a multiple of 32");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM == 4 && TN == 4, "TM and TN must be 4 here: emit it again with --set tile=8x4");
 
 // 2 neighbouring elements; both addresses are multiples of 4 bytes.
 __device__ __forceinline__ void copy2(__half *to, const __half *from)
@@ -51,6 +67,19 @@ __device__ __forceinline__ void copy4(float *to, const __half *from)
     }
 }
 
+// Shared memory of a block.
+struct PackShared {
+    __half a_tile[32][33]; // padded: lines begin in different banks
+};
+
+// Shared memory of a block.
+struct Shared {
+    alignas(16) __half a[BK][BM];
+    alignas(16) __half b[BK][BN];
+};
+static_assert(sizeof(Shared) <= 49152,
+              "an array of a fixed size has no room for it: emit a kernel with these constants");
+
 } // namespace gated_packed_half_detail
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -59,28 +88,28 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
                        __half *__restrict__ b_packed, const float *__restrict__ b_factor)
 {
     using namespace gated_packed_half_detail;
+    __shared__ PackShared shared;
 
-    const int m_whole = (m + 31) / 32 * 32;
-    const int n_whole = (n + 31) / 32 * 32;
-    const int k_whole = (k + 7) / 8 * 8;
+    const int m_whole = (m + BM - 1) / BM * BM;
+    const int n_whole = (n + BN - 1) / BN * BN;
+    const int k_whole = (k + BK - 1) / BK * BK;
     const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
-    __shared__ __half a_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((m_whole + 31) / 32) * 32;
         const int a_fast = block % ((m_whole + 31) / 32) * 32;
 
-        // Read by lines, written by lines: turned in between.
+        // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float a_element =
-                float(a_fast + i * 8 + local_row < m && a_slow
-                    + local_col < k ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
-                                    : __half());
-            a_tile[i * 8 + local_row][local_col] =
+                float(a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                          ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                          : __half());
+            shared.a_tile[i * 8 + local_row][local_col] =
                 a_fast + i * 8 + local_row < m && a_slow + local_col < k
                     ? __half(a_element / (1.0f + expf(-a_element)))
                     : __half();
@@ -90,7 +119,7 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
         for (int i = 0; i < 4; ++i) {
             if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
                 a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                    a_tile[local_col][i * 8 + local_row];
+                    shared.a_tile[local_col][i * 8 + local_row];
             }
         }
     } else {
@@ -102,67 +131,80 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
                 __align__(16) __half word[2];
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    word[j] =
-                        b_slow + i * 8 + local_row < k && b_fast + local_col * 2 + j < n
-                            ? __half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast
-                                + local_col * 2 + j]) * b_factor[0])
-                            : __half();
+                    word[j] = b_slow + i * 8 + local_row < k && b_fast + local_col * 2 + j < n
+                                  ? __half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast +
+                                                   local_col * 2 + j]) *
+                                           b_factor[0])
+                                  : __half();
                 }
                 copy2(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col * 2],
-                    word);
+                      word);
             }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(gated_packed_half_detail::THREADS)
 gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a_packed,
                   const __half *__restrict__ b_packed, float beta, __half *__restrict__ c, int ldc)
 {
     using namespace gated_packed_half_detail;
+    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int row0 = int(blockIdx.y) * 32;
-    const int col0 = int(blockIdx.x) * 32;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int m_whole = (m + 31) / 32 * 32;
-    const int n_whole = (n + 31) / 32 * 32;
-    const int k_whole = (k + 7) / 8 * 8;
-    const int local_index = local_row * 8 + local_col;
-    const int a_packed_k = local_index / 8;
-    const int a_packed_row = local_index % 8 * 4;
-    const int b_packed_k = local_index / 8;
-    const int b_packed_row = local_index % 8 * 4;
+    const int m_whole = (m + BM - 1) / BM * BM;
+    const int n_whole = (n + BN - 1) / BN * BN;
+    const int k_whole = (k + BK - 1) / BK * BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_packed_k = local_index / (BM / 4);
+    const int a_packed_row = local_index % (BM / 4) * 4;
+    const int b_packed_k = local_index / (BN / 4);
+    const int b_packed_row = local_index % (BN / 4) * 4;
 
-    __shared__ __align__(16) __half a_shared[8][32];
-    __shared__ __align__(16) __half b_shared[8][32];
-    float acc[4][4];
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
-    for (int k0 = 0; k0 < k_whole; k0 += 8) {
-        __syncthreads();
-        copy4(&a_shared[a_packed_k][a_packed_row],
-            &a_packed[(k0 + a_packed_k) * m_whole + row0 + a_packed_row]);
-        copy4(&b_shared[b_packed_k][b_packed_row],
-            &b_packed[(k0 + b_packed_k) * n_whole + col0 + b_packed_row]);
+    for (int k0 = 0; k0 < k_whole; k0 += BK) {
         __syncthreads();
         #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            __align__(16) float a_frag[4];
-            __align__(16) float b_frag[4];
-            copy4(a_frag, &a_shared[kk][local_row * 4]);
-            copy4(b_frag, &b_shared[kk][local_col * 4]);
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            copy4(&shared.a[a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
+                  &a_packed[(k0 + a_packed_k + i * (THREADS * 4 / BM)) * m_whole + row0 +
+                            a_packed_row]);
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            copy4(&shared.b[b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
+                  &b_packed[(k0 + b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 +
+                            b_packed_row]);
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int kk = 0; kk < BK; ++kk) {
+            __align__(16) float a_frag[TM];
+            __align__(16) float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -171,15 +213,15 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
 
     // C = alpha * prologue(A) * prologue(B) + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < TN; ++j) {
                 if (col + j < n) {
                     const float c_value =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fmaf(beta, float(c[(row + i) * ldc + col + j]),
-                                         alpha * acc[i][j]);
+                        beta == 0.0f
+                            ? alpha * acc[i][j]
+                            : fmaf(beta, float(c[(row + i) * ldc + col + j]), alpha * acc[i][j]);
                     c[(row + i) * ldc + col + j] = __half(c_value);
                 }
             }
@@ -190,14 +232,14 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
 #ifndef __CUDACC_RTC__
 namespace gated_packed_half_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -209,7 +251,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
 } // namespace gated_packed_half_detail
 
 // Queues the kernels on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
 extern "C" cudaError_t gated_packed_half_launch(int m, int n, int k, float alpha, const __half *a,
                                                 int lda, const __half *b, int ldb, __half *a_packed,
                                                 __half *b_packed, float beta, __half *c, int ldc,
@@ -228,25 +270,28 @@ extern "C" cudaError_t gated_packed_half_launch(int m, int n, int k, float alpha
         return cudaErrorMisalignedAddress;
     }
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
-        1LL * (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) >= 1LL << 31 ||
-        1LL * (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) >= 1LL << 31) {
+        1LL * (k + BK - 1) / BK * BK * ((m + BM - 1) / BM * BM) >= 1LL << 31 ||
+        1LL * (k + BK - 1) / BK * BK * ((n + BN - 1) / BN * BN) >= 1LL << 31) {
         return cudaErrorInvalidValue;
     }
     if (k > 0) {
-        const dim3 grid(((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1);
+        const dim3 grid(((k + BK - 1) / BK * BK + 31) / 32 * ((m + BM - 1) / BM * (BM / 32)) +
+                            ((k + BK - 1) / BK * BK + 31) / 32 *
+                                (((n + BN - 1) / BN * BN + 63) / 64),
+                        1);
         const dim3 block(32, 8);
-        gated_packed_half_pack<<<grid, block, 0, stream>>>(
-            m, n, k, a, lda, b, ldb, a_packed, b_packed, b_factor);
+        gated_packed_half_pack<<<grid, block, 0, stream>>>(m, n, k, a, lda, b, ldb, a_packed,
+                                                           b_packed, b_factor);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;
         }
     }
     {
-        const dim3 grid((n + 31) / 32, (m + 31) / 32);
-        const dim3 block(8, 8);
-        gated_packed_half<<<grid, block, 0, stream>>>(
-            m, n, k, alpha, a_packed, b_packed, beta, c, ldc);
+        const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+        const dim3 block(THREADS_N, THREADS_M);
+        gated_packed_half<<<grid, block, 0, stream>>>(m, n, k, alpha, a_packed, b_packed, beta, c,
+                                                      ldc);
         return cudaGetLastError();
     }
 }

@@ -1,9 +1,12 @@
-// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit floats in integers
+// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit
+// floats in integers
 //
-// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per
-//            iteration, stores of 4 elements
-// A          buffer, loads of 4 elements, through local memory, transposed
-// B          buffer, loads of 4 elements, through local memory
+// Tile       32x32 of C per group, 4x4 per work-item, 8 along K per step
+// Work-items 8x8 per group
+// A          buffer, loads of 4 elements, to local memory, transposed
+// B          buffer, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   relu: 0 if acc < 0 else acc
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -16,6 +19,45 @@
 #define float_to_half4 relu_in_integers_float_to_half4
 #define half_to_float relu_in_integers_half_to_float
 #define half_to_float4 relu_in_integers_half_to_float4
+
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 32
+#define BN 32
+#define BK 8
+// Work-items along M and N.
+#define THREADS_M 8
+#define THREADS_N 8
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+// Work-items of a group.
+#define THREADS (THREADS_M * THREADS_N)
+
+#if THREADS_M != 8 || THREADS_N != 8
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "emit it again with --set group=16x8"
+#endif
+#if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
+#error "TM, TN and BK must be multiples of 4"
+#endif
+#if BM * BK % (THREADS * 4) != 0 || BN * BK % (THREADS * 4) != 0
+#error "BM * BK and BN * BK must be multiples of THREADS * 4"
+#endif
+#if THREADS * 4 % BK != 0
+#error "THREADS * 4 must be a multiple of BK"
+#endif
+#if THREADS * 4 % BN != 0
+#error "THREADS * 4 must be a multiple of BN"
+#endif
+#if BM % THREADS_M != 0
+#error "BM must be a multiple of THREADS_M"
+#endif
+#if BN % THREADS_N != 0
+#error "BN must be a multiple of THREADS_N"
+#endif
+#if TM != 4 || TN != 4
+#error "TM and TN must be 4 here: emit it again with --set tile=8x4"
+#endif
 
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
@@ -57,63 +99,77 @@ static inline float4 half_to_float4(ushort4 bits)
 // 4 neighbouring elements of local memory, from a multiple of 8 bytes.
 #define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
 
-__attribute__((reqd_work_group_size(8, 8, 1)))
-__kernel void relu_in_integers(int m, int n, int k, float alpha, __global const ushort *restrict a,
-                               int lda, __global const ushort *restrict b, int ldb, float beta,
-                               __global ushort *restrict c, int ldc)
+__attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
+relu_in_integers(int m, int n, int k, float alpha, __global const ushort *restrict a, int lda,
+                 __global const ushort *restrict b, int ldb, float beta,
+                 __global ushort *restrict c, int ldc)
 {
     const int local_row = (int)get_local_id(1);
     const int local_col = (int)get_local_id(0);
-    const int row0 = (int)get_group_id(1) * 32;
-    const int col0 = (int)get_group_id(0) * 32;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 8 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 8;
-    const int b_col = local_index % 8 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    __local ushort a_shared[8][32] __attribute__((aligned(16)));
-    __local ushort b_shared[8][32] __attribute__((aligned(16)));
-    float acc[4][4];
+    __local ushort a_shared[BK][BM] __attribute__((aligned(16)));
+    __local ushort b_shared[BK][BN] __attribute__((aligned(16)));
+    float acc[TM][TN];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        ushort a_vector[4];
-        COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (col0 + b_col + 4 <= n) {
-            COPY4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
-        } else {
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            ushort a_vector[4];
+            COPY4(a_vector, &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            LOAD_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
-            LOAD_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
+                LOAD_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                LOAD_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -122,40 +178,59 @@ __kernel void relu_in_integers(int m, int n, int k, float alpha, __global const 
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
-        ushort a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            ushort a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                COPY4(a_vector,
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] = k_main + a_k + e < k
+                                      ? a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                          k_main + a_k + e]
+                                      : 0;
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e] : 0;
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
-            COPY4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)] : 0;
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                min(col0 + b_col + e, n - 1)]
+                            : 0;
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            LOAD_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
-            LOAD_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < TM / 4; ++i) {
+                LOAD_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                LOAD_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -164,44 +239,57 @@ __kernel void relu_in_integers(int m, int n, int k, float alpha, __global const 
 
     // C = alpha * A * B + beta * C, then relu; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            if (col + 4 <= n) {
-                float c_values[4];
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    c_values[e] = alpha * acc[i][e];
-                }
-                if (beta != 0.0f) {
-                    float c_old[4];
-                    LOAD4(c_old, &c[(row + i) * ldc + col]);
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * 4 + 4 <= n) {
+                    float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        c_values[e] = alpha * acc[i][j * 4 + e];
                     }
-                }
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const float value = c_values[e];
-                    c_values[e] = value < 0.0f ? 0.0f : value;
-                }
-                STORE4(&c[(row + i) * ldc + col], c_values);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    if (col + e < n) {
-                        const float value =
-                            beta == 0.0f ? alpha * acc[i][e]
-                                         : fma(beta, half_to_float(c[(row + i) * ldc + col + e]),
-                                             alpha * acc[i][e]);
-                        const float c_value = value < 0.0f ? 0.0f : value;
-                        c[(row + i) * ldc + col + e] = float_to_half(c_value);
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        LOAD4(c_old, &c[(row + i) * ldc + col + j * 4]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const float value = c_values[e];
+                        c_values[e] = value < 0.0f ? 0.0f : value;
+                    }
+                    STORE4(&c[(row + i) * ldc + col + j * 4], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 4 + e < n) {
+                            const float value =
+                                beta == 0.0f
+                                    ? alpha * acc[i][j * 4 + e]
+                                    : fma(beta, half_to_float(c[(row + i) * ldc + col + j * 4 + e]),
+                                          alpha * acc[i][j * 4 + e]);
+                            const float c_value = value < 0.0f ? 0.0f : value;
+                            c[(row + i) * ldc + col + j * 4 + e] = float_to_half(c_value);
+                        }
                     }
                 }
             }
         }
     }
 }
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
+#undef THREADS
 
 #undef float_to_half
 #undef float_to_half4

@@ -1,9 +1,12 @@
-// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit floats in integers
+// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit
+// floats in integers
 //
-// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per
-//            iteration, stores of 4 elements
-// A          USM, loads of 4 elements, through local memory, transposed
-// B          USM, loads of 4 elements, through local memory
+// Tile       32x32 of C per group, 4x4 per work-item, 8 along K per step
+// Work-items 8x8 per group
+// A          USM, loads of 4 elements, to local memory, transposed
+// B          USM, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   relu: 0 if acc < 0 else acc
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -27,6 +30,21 @@
 #endif
 
 namespace relu_in_integers_detail {
+
+constexpr int BM = 32, BN = 32, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM == 4 && TN == 4, "TM and TN must be 4 here: emit it again with --set tile=8x4");
 
 // float16 by its bits: sign, five bits of exponent, ten of fraction.
 inline float half_bits_to_float(std::uint16_t bits)
@@ -93,58 +111,74 @@ class kernel;
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const std::uint16_t *__restrict a, int lda, const std::uint16_t *__restrict b,
                       int ldb, float beta, std::uint16_t *__restrict c, int ldc,
-                      std::uint16_t (&a_shared)[8][32], std::uint16_t (&b_shared)[8][32])
+                      std::uint16_t (&a_shared)[BK][BM], std::uint16_t (&b_shared)[BK][BN])
 {
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
-    const int row0 = int(item.get_group(0)) * 32;
-    const int col0 = int(item.get_group(1)) * 32;
+    const int row0 = int(item.get_group(0)) * BM;
+    const int col0 = int(item.get_group(1)) * BN;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
-    const int local_index = local_row * 8 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
-    const int b_k = local_index / 8;
-    const int b_col = local_index % 8 * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
 
-    float acc[4][4];
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
         sycl::group_barrier(item.get_group());
-        std::uint16_t a_vector[4];
-        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (col0 + b_col + 4 <= n) {
-            copy4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
-        } else {
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            std::uint16_t a_vector[4];
+            copy4(a_vector,
+                  &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + std::min(col0 + b_col + e, n - 1)];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+            }
+        }
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb +
+                          std::min(col0 + b_col + e, n - 1)];
+                }
             }
         }
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            copy4(a_frag, &a_shared[kk][local_row * 4]);
-            copy4(b_frag, &b_shared[kk][local_col * 4]);
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -153,42 +187,60 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
-        std::uint16_t a_vector[4];
-        if (k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            std::uint16_t a_vector[4];
+            if (k_main + a_k + 4 <= k) {
+                copy4(a_vector, &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                   k_main + a_k]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] =
+                        k_main + a_k + e < k
+                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda +
+                                k_main + a_k + e]
+                            : std::uint16_t();
+                }
+            }
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                                         : std::uint16_t();
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
-        #pragma GCC unroll 4
-        for (int e = 0; e < 4; ++e) {
-            a_shared[a_k + e][a_row] = a_vector[e];
-        }
-        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
-            copy4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
-            #pragma GCC unroll 4
-            for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
-                                     : std::uint16_t();
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                std::min(col0 + b_col + e, n - 1)]
+                            : std::uint16_t();
+                }
             }
         }
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 4
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            copy4(a_frag, &a_shared[kk][local_row * 4]);
-            copy4(b_frag, &b_shared[kk][local_col * 4]);
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM / 4
+            for (int i = 0; i < TM / 4; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -196,40 +248,44 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // C = alpha * A * B + beta * C, then relu; C is not read where beta is zero.
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
         if (row + i < m) {
-            if (col + 4 <= n) {
-                float c_values[4];
-                #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    c_values[e] = alpha * acc[i][e];
-                }
-                if (beta != 0.0f) {
-                    float c_old[4];
-                    copy4(c_old, &c[(row + i) * ldc + col]);
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * 4 + 4 <= n) {
+                    float c_values[4];
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        c_values[e] = alpha * acc[i][j * 4 + e];
                     }
-                }
-                #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    const float value = c_values[e];
-                    c_values[e] = value < 0.0f ? 0.0f : value;
-                }
-                copy4(&c[(row + i) * ldc + col], c_values);
-            } else {
-                #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    if (col + e < n) {
-                        const float value =
-                            beta == 0.0f ? alpha * acc[i][e]
-                                         : sycl::fma(beta,
-                                             half_bits_to_float(c[(row + i) * ldc + col + e]),
-                                             alpha * acc[i][e]);
-                        const float c_value = value < 0.0f ? 0.0f : value;
-                        c[(row + i) * ldc + col + e] = float_to_half_bits(c_value);
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        copy4(c_old, &c[(row + i) * ldc + col + j * 4]);
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        const float value = c_values[e];
+                        c_values[e] = value < 0.0f ? 0.0f : value;
+                    }
+                    copy4(&c[(row + i) * ldc + col + j * 4], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 4 + e < n) {
+                            const float value =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : sycl::fma(beta,
+                                                         half_bits_to_float(
+                                                             c[(row + i) * ldc + col + j * 4 + e]),
+                                                         alpha * acc[i][j * 4 + e]);
+                            const float c_value = value < 0.0f ? 0.0f : value;
+                            c[(row + i) * ldc + col + j * 4 + e] = float_to_half_bits(c_value);
+                        }
                     }
                 }
             }
@@ -245,6 +301,8 @@ inline sycl::event relu_in_integers(sycl::queue &queue, int m, int n, int k, flo
                                     int ldb, float beta, std::uint16_t *c, int ldc,
                                     const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace relu_in_integers_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -253,10 +311,10 @@ inline sycl::event relu_in_integers(sycl::queue &queue, int m, int n, int k, flo
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 8);
-        const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
+        const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
-        const sycl::local_accessor<std::uint16_t[8][32], 0> a_shared(handler);
-        const sycl::local_accessor<std::uint16_t[8][32], 0> b_shared(handler);
+        const sycl::local_accessor<std::uint16_t[BK][BM], 0> a_shared(handler);
+        const sycl::local_accessor<std::uint16_t[BK][BN], 0> b_shared(handler);
         handler.parallel_for<relu_in_integers_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {

@@ -1,9 +1,13 @@
-// scaled_residual_split4: C = alpha * A * B + beta * C, then scale, row_scale, residual, clamp(-4, 4), a formula; float16, sums in float32
+// scaled_residual_split4: C = alpha * A * B + beta * C, then scale, row_scale, residual, clamp(-4,
+// 4), a formula; float16, sums in float32
 //
-// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 4 along K per
-//            iteration, K in 4 parts that a second kernel adds up
+// Tile       32x32 of C per group, 4x4 per work-item, 4 along K per step
+// Work-items 8x8 per group
 // A          USM, loads of single elements
 // B          USM, loads of single elements
+// Multiply   fused multiply-add
+// C          stores of single elements, to the workspace
+// Grid       split-K: 4 parts, added up by a second kernel
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
 //            elements
 // Epilogue   scale: acc * scale
@@ -38,6 +42,17 @@
 
 namespace scaled_residual_split4_detail {
 
+constexpr int BM = 32, BN = 32, BK = 4; // block tile: BM x BN of C, BK along K per step
+constexpr int SPLIT_K = 4; // parts of K (split-K)
+constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+static_assert(BM == 32 && BN == 32,
+              "BM and BN cannot change here: emit it again with --set tile=8x4");
+static_assert(BK == 4, "BK cannot change here: emit it again with --set block_k=8");
+static_assert(SPLIT_K == 4, "SPLIT_K cannot change here: emit it again with --set split_k=8");
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+
 // Names the kernel, for profilers and for host compilers other than DPC++.
 class kernel;
 
@@ -46,48 +61,48 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const sycl::half *__restrict a, int lda, const sycl::half *__restrict b,
                       int ldb, float *__restrict workspace)
 {
-    const int blocks_down = (m + 31) / 32;
-    const int blocks_across = (n + 31) / 32;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int part = int(item.get_group(1)) / (blocks_down * blocks_across);
     const int block = int(item.get_group(1)) % (blocks_down * blocks_across);
     const int block_row = block / blocks_across;
     const int block_col = block % blocks_across;
-    const int row0 = block_row * 32;
-    const int col0 = block_col * 32;
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + int(item.get_local_id(0));
     const int col = col0 + int(item.get_local_id(1));
-    const int k_part = (k + 15) / 16 * 4;
+    const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = part * k_part;
     const int k_end = std::min(k, k_begin + k_part);
-    const int k_main = std::min(k - k % 4, k_end);
+    const int k_main = std::min(k - k % BK, k_end);
 
-    float acc[4][4];
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 4 along K.
-    for (int k0 = k_begin; k0 < k_main; k0 += 4) {
-        #pragma GCC unroll 4
-        for (int kk = 0; kk < 4; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                a_frag[i] = float(a[std::min(row + i * 8, m - 1) * lda + k0 + kk]);
+    // Whole steps of BK along K.
+    for (int k0 = k_begin; k0 < k_main; k0 += BK) {
+        #pragma GCC unroll BK
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = float(a[std::min(row + i * THREADS_M, m - 1) * lda + k0 + kk]);
             }
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
-                b_frag[j] = float(b[(k0 + kk) * ldb + std::min(col + j * 8, n - 1)]);
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                b_frag[j] = float(b[(k0 + kk) * ldb + std::min(col + j * THREADS_N, n - 1)]);
             }
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
@@ -95,40 +110,42 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
     if (k_begin <= k_main && k_main < k_end) {
         // The rest of K; what lies past it counts as zero.
-        #pragma GCC unroll 4
-        for (int kk = 0; kk < 4; ++kk) {
-            float a_frag[4];
-            float b_frag[4];
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                a_frag[i] =
-                    k_main + kk < k ? float(a[std::min(row + i * 8, m - 1) * lda + k_main + kk])
-                                    : 0.0f;
+        #pragma GCC unroll BK
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = k_main + kk < k
+                                ? float(a[std::min(row + i * THREADS_M, m - 1) * lda + k_main + kk])
+                                : 0.0f;
             }
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
                 b_frag[j] =
-                    k_main + kk < k ? float(b[(k_main + kk) * ldb + std::min(col + j * 8, n - 1)])
-                                    : 0.0f;
+                    k_main + kk < k
+                        ? float(b[(k_main + kk) * ldb + std::min(col + j * THREADS_N, n - 1)])
+                        : 0.0f;
             }
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
                     acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
         }
     }
 
-    // This part's share of C.
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        if (row + i * 8 < m) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
-                if (col + j * 8 < n) {
-                    workspace[part * (m * n) + (row + i * 8) * n + col + j * 8] = alpha * acc[i][j];
+    // Split-K: this part's partial sums.
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        if (row + i * THREADS_M < m) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * THREADS_N < n) {
+                    workspace[part * (m * n) + (row + i * THREADS_M) * n + col + j * THREADS_N] =
+                        alpha * acc[i][j];
                 }
             }
         }
@@ -150,10 +167,10 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
     const int col = int(item.get_group(1)) % blocks_across * 256 + int(item.get_local_id(1));
 
     if (col < n) {
-        // The parts of K, one after the other.
+        // Reduction of split-K: the partial sums in order.
         float total = workspace[row * n + col];
-        #pragma GCC unroll 3
-        for (int s = 1; s < 4; ++s) {
+        #pragma GCC unroll SPLIT_K - 1
+        for (int s = 1; s < SPLIT_K; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
             total += term;
         }
@@ -161,11 +178,11 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
             beta == 0.0f ? total : sycl::fma(beta, float(c[row * ldc + col]), total);
         const float after_residual =
             value * float(scale[col]) * float(row_scale[row]) + float(residual[row * ldr + col]);
-        const float after_clamp =
-            after_residual < -4.0f ? -4.0f : 4.0f < after_residual ? 4.0f : after_residual;
-        const float c_value =
-            row != col ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
-                       : sycl::tanh(after_clamp);
+        const float after_clamp = after_residual < -4.0f  ? -4.0f
+                                  : 4.0f < after_residual ? 4.0f
+                                                          : after_residual;
+        const float c_value = row != col ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
+                                         : sycl::tanh(after_clamp);
         c[row * ldc + col] = sycl::half(c_value);
     }
 }
@@ -180,6 +197,8 @@ inline sycl::event scaled_residual_split4(sycl::queue &queue, int m, int n, int 
                                           const sycl::half *row_scale, const sycl::half *residual,
                                           int ldr, const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace scaled_residual_split4_detail;
+
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
@@ -188,7 +207,7 @@ inline sycl::event scaled_residual_split4(sycl::queue &queue, int m, int n, int 
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 8);
-        const sycl::range<2> groups(1, (m + 31) / 32 * ((n + 31) / 32) * 4);
+        const sycl::range<2> groups(1, (m + BM - 1) / BM * ((n + BN - 1) / BN) * SPLIT_K);
         handler.depends_on(depends_on);
         handler.parallel_for<scaled_residual_split4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

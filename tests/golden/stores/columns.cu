@@ -1,310 +1,366 @@
-// wgmma_2x32_32x4_c_stages1_producers32_registers0x0: C = alpha * A * B + beta * C; bfloat16, sums in float32; C col-major
+// gemm_bf16_wgmma_64x128_by32x4_x47e: C = alpha * A * B + beta * C; bfloat16, sums in float32; C
+// col-major
 //
-// Schedule   2x32 of C per thread, 32x4 threads per block (64x128 of C), 64 along K per iteration,
-//            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
-//            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
-//            stores of boxes, by way of a slot in shared memory
-// A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
+// Schedule   --method wgmma --tile 2x32 --group 32x4 --set epilogue_stages=1 --set
+//            producer_threads=32 --set setmaxnreg=0x0
+// Tile       64x128 of C per block, 2x32 per thread, 64 along K per step
+// Threads    1 consumer warpgroup: multiply, then store C
+//            1 producer warp: one thread loads A and B
+// A          global memory, TMA, 4 stages in shared memory, 128-byte swizzle
+// B          global memory, TMA, 4 stages in shared memory, 128-byte swizzle
+// Pipeline   a full and an empty mbarrier for each stage
+// Multiply   wgmma m64n128k16, sums in float32
+// C          1 stage in shared memory, stored by TMA
+// Grid       threadblock swizzle over 8 rows of blocks; programmatic dependent launch
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 40), grid ((m + 63) / 64 * ((n + 127) / 128), 1)
-// Needs      106,560 bytes of shared memory
+// Needs      107,520 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_2x32_32x4_c_stages1_producers32_registers0x0.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
+//                gemm_bf16_wgmma_64x128_by32x4_x47e.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
 #elif !defined(GEMMGEN_TENSOR_MAP)
 #define GEMMGEN_TENSOR_MAP
-struct alignas(64) CUtensorMap
-{
+struct alignas(64) CUtensorMap {
     unsigned long long words[16];
 };
 #endif
 #include <cuda_bf16.h>
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma_2x32_32x4_c_stages1_producers32_registers0x0 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+// It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
+#error "gemm_bf16_wgmma_64x128_by32x4_x47e needs sm_90a alone"
 #endif
 
-namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail {
+namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail {
 
-// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+constexpr int BM = 64, BN = 128, BK = 64; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 4; // stages of the pipeline
+constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
+constexpr int CONSUMERS = 128, PRODUCERS = 32; // threads that multiply, and threads that load
+constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
+static_assert(BM == 64 && BN == 128,
+              "BM and BN cannot change here: emit it again with --set tile=4x32");
+static_assert(CONSUMERS == 128,
+              "CONSUMERS cannot change here: emit it again with --set group=64x4");
+static_assert(PRODUCERS == 32,
+              "PRODUCERS cannot change here: this schedule has no other producer_threads");
+static_assert(BK % 64 == 0, "BK must be a multiple of 64");
+static_assert(BK <= 256, "BK must be 256 or less: TMA tiles have no longer sides");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
+
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                 ::"r"(address), "r"(arrivals) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 }
 
-// This thread has come.
+// mbarrier.arrive: one arrival at the barrier.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// Waits until the phase of this parity is over.
+// mbarrier.try_wait.parity: whether the phase of this parity is complete, perhaps after a while.
+__device__ __forceinline__ bool mbarrier_try_wait(unsigned long long *barrier, int parity)
+{
+    unsigned complete;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(complete)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    unsigned over;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n"
-                     "}"
-                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
-    } while (!over);
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
+// griddepcontrol.launch_dependents: the next kernel may begin once all blocks have called this.
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
+// griddepcontrol.wait: waits until the previous kernels are complete and their writes are visible.
+__device__ __forceinline__ void griddepcontrol_wait()
 {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-// This thread has come, and so many bytes are to come by copies of boxes.
-__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+// mbarrier.arrive.expect_tx: one arrival; the phase also waits for `bytes` bytes of TMA loads.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned long long *barrier, int bytes)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(address), "r"(bytes) : "memory");
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
-// Lets copies see the barriers that this thread has made ready.
-__device__ __forceinline__ void mbarriers_ready()
+// fence.mbarrier_init: makes initialised barriers visible to TMA and to the cluster.
+__device__ __forceinline__ void fence_mbarrier_init()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 
-// Lets a map be on its way to where copies look for it.
-__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+// prefetch.tensormap: fetches a tensor map into the cache.
+__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
-// barrier counts its bytes.
-__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+// TMA load (cp.async.bulk.tensor) of one tile of the matrix to shared memory, zeros for what lies
+// outside the matrix. `barrier` counts the bytes that arrive.
+__device__ __forceinline__ void tma_load_2d(void *to, const CUtensorMap *map, int column, int row,
+                                            unsigned long long *barrier)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 :
+                 : "r"(shared_address(to)), "l"(map), "r"(column), "r"(row),
+                   "r"(shared_address(barrier))
+                 : "memory");
 }
 
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
-// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
-template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+// wgmma's shared-memory matrix descriptor ("Matrix-descriptor format" in the PTX ISA) of a tile
+// whose lines of 128 bytes are swizzled. Sizes count in units of 16 bytes.
+template <int leading_bytes>
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    const unsigned long long start_address = __cvta_generic_to_shared(tile) >> 4;
+    const unsigned long long leading_offset = leading_bytes / 16; // to the next block of lines
+    const unsigned long long stride_offset = 8 * 128 / 16; // to the next 8 lines
+    const unsigned long long swizzle_mode = 1; // 128 bytes
+    return start_address | leading_offset << 16 | stride_offset << 32 | swizzle_mode << 62;
 }
 
-// Comes before matrix instructions whose sums other instructions have written.
+// wgmma.fence: orders other instructions' writes of the accumulators before the wgmma that follows.
 __device__ __forceinline__ void wgmma_fence()
 {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-// Makes a group of the matrix instructions begun since the last.
-__device__ __forceinline__ void wgmma_commit()
+// wgmma.commit_group: makes a group of the wgmma issued since the last commit.
+__device__ __forceinline__ void wgmma_commit_group()
 {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-// Waits until at most `pending` groups, the newest, are under way.
+// wgmma.wait_group: waits until at most the `pending` newest groups are incomplete.
 template <int pending>
-__device__ __forceinline__ void wgmma_wait()
+__device__ __forceinline__ void wgmma_wait_group()
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
-// Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+// Four accumulators of a thread: two neighbours of its upper row, two of its lower row.
+#define ACC(j) "+f"(acc[0][j]), "+f"(acc[0][j + 1]), "+f"(acc[1][j]), "+f"(acc[1][j + 1])
 
-// Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[32])
+#define ALL_ACC \
+    ACC(0), ACC(2), ACC(4), ACC(6), ACC(8), ACC(10), ACC(12), ACC(14), ACC(16), ACC(18), ACC(20), \
+        ACC(22), ACC(24), ACC(26), ACC(28), ACC(30)
+
+// wgmma.wait_group 0: after it the accumulators may be read.
+__device__ __forceinline__ void wgmma_wait_all(float (*acc)[32])
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30)
-                 :: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 16 times 16 x 128, of tiles in shared memory; it only
-// begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n128k16(float (*sums)[32], unsigned long long a,
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 16 by 16 x 128, both from shared memory. A
+// thread has two rows of the accumulators, eight apart.
+__device__ __forceinline__ void wgmma_m64n128k16(float (*acc)[32], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.eq.u32 add, 0, 0;\n"
+                 ".reg .pred accumulate;\n"
+                 "setp.eq.u32 accumulate, 0, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
                  "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
                  "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
                  "%41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
                  "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-                 "}, %64, %65, add, 1, 1, 0, 1;\n"
+                 "}, %64, %65, accumulate, 1, 1, 0, 1;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30)
+                 : ALL_ACC
                  : "l"(a), "l"(b));
 }
 
-#undef SUMS
+#undef ALL_ACC
+#undef ACC
 
-// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
-__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
-                                          const void *from)
+// TMA store (cp.async.bulk.tensor) of one tile from shared memory to the matrix; what lies outside
+// the matrix is not written.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, int column, int row,
+                                             const void *from)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(from));
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+                 :
+                 : "l"(map), "r"(column), "r"(row), "r"(shared_address(from))
+                 : "memory");
 }
 
-// Lets stores of boxes see what this thread has written to shared memory.
-__device__ __forceinline__ void stores_fence()
+// fence.proxy.async: makes this thread's writes to shared memory visible to TMA.
+__device__ __forceinline__ void fence_proxy_async()
 {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-// Makes a group of the stores of boxes that this thread has begun since the last.
-__device__ __forceinline__ void stores_commit()
+// cp.async.bulk.commit_group: makes a group of this thread's TMA stores since the last commit.
+__device__ __forceinline__ void cp_async_bulk_commit_group()
 {
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+// cp.async.bulk.wait_group.read: waits until at most the `pending` newest groups of this thread's
+// TMA stores still read shared memory.
 template <int pending>
-__device__ __forceinline__ void stores_wait()
+__device__ __forceinline__ void cp_async_bulk_wait_group_read()
 {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
 }
 
-// Where a place in lines of 32 bytes that swizzle lies in shared memory: the number of its line, of
-// eight, says which parts of 16 bytes change places.
-__device__ __forceinline__ unsigned swizzled(const void *place)
+// The shared address of an element of a tile with the 32-byte swizzle of TMA: the line's number
+// is added (xor) to the number of its 16-byte chunk, so that a column lies in different banks.
+__device__ __forceinline__ unsigned swizzled_address(const void *element)
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    const unsigned address = shared_address(element);
     return address ^ (address >> 3 & 16);
 }
 
-// A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
-// neighbours and two more eight columns on. It names a line of one of four matrices, turned.
-__device__ __forceinline__ void put_matrices_turned(__nv_bfloat16 *line, const float *upper,
-                                                    const float *lower)
+// stmatrix: stores four 8 x 8 matrices of a warp's accumulators to a swizzled tile, transposed, as
+// __nv_bfloat16. Lane 8 q + i has the address of line i of matrix q.
+__device__ __forceinline__ void stmatrix_x4_trans(__nv_bfloat16 *line, const float *upper,
+                                                  const float *lower)
 {
     const __nv_bfloat162 pairs[4] = {
         __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
         __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 :
+                 : "r"(swizzled_address(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                   "r"(words[3])
                  : "memory");
 }
 
-// What the launch brings.
-extern __shared__ __align__(1024) unsigned char shared[];
+// Shared memory of a block.
+// TMA swizzles the lines of tiles, so that a column of them lies in different banks.
+struct Shared {
+    alignas(1024) __nv_bfloat16 a[STAGES][BK / 64][BM][64];
+    alignas(1024) __nv_bfloat16 b[STAGES][BN / 64][BK][64];
+    alignas(256) __nv_bfloat16 c[CONSUMERS * 2][16];
+    unsigned long long full[STAGES];
+    unsigned long long empty[STAGES];
+};
 
-} // namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail
+// Its size is an argument of the launch.
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-extern "C" __global__ void __launch_bounds__(160)
-wgmma_2x32_32x4_c_stages1_producers32_registers0x0(int m, int n, int k, float alpha,
-                                                   const __grid_constant__ CUtensorMap a_map,
-                                                   const __grid_constant__ CUtensorMap b_map,
-                                                   float beta,
-                                                   const __grid_constant__ CUtensorMap c_map,
-                                                   __nv_bfloat16 *c, int ldc)
+} // namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail
+
+extern "C" __global__ void __launch_bounds__(gemm_bf16_wgmma_64x128_by32x4_x47e_detail::THREADS)
+gemm_bf16_wgmma_64x128_by32x4_x47e(int m, int n, int k, float alpha,
+                                   const __grid_constant__ CUtensorMap a_map,
+                                   const __grid_constant__ CUtensorMap b_map, float beta,
+                                   const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *c,
+                                   int ldc)
 {
-    using namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail;
+    using namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 63) / 64;
-    const int blocks_across = (n + 127) / 128;
+    const int blocks_down = (m + BM - 1) / BM;
+    const int blocks_across = (n + BN - 1) / BN;
     const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 64;
-    const int col0 = block_col * 128;
+    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+    const int in_band = block % (blocks_across * GROUP_M);
+    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+    const int row0 = block_row * BM;
+    const int col0 = block_col * BN;
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
 
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][64][64]>(shared);
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[4][2][64][64]>(shared + 32768);
-    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[256][16]>(shared + 98304);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 106496);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 106528);
     if (local_index == 0) {
-        fetch_map(&a_map);
-        fetch_map(&b_map);
-        fetch_map(&c_map);
+        prefetch_tensormap(&a_map);
+        prefetch_tensormap(&b_map);
+        prefetch_tensormap(&c_map);
         #pragma unroll
-        for (int slot = 0; slot < 4; ++slot) {
-            mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 4);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(&shared.full[stage], 1);
+            mbarrier_init(&shared.empty[stage], CONSUMERS / 32);
         }
-        mbarriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
-    kernels_await();
-    kernels_release();
-    if (local_row < 32) {
-        // Those that multiply, and store C.
-        __align__(16) float acc[2][32];
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (local_row < CONSUMERS / 4) {
+        // Consumer warpgroups: multiply, then store C.
+        __align__(16) float acc[2][BN / 4];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < BN / 4; ++j) {
                 acc[i][j] = 0.0f;
             }
         }
-        for (int k0 = 0; k0 < k; k0 += 64) {
-            const int slot = k0 / 64 % 4;
-            mbarrier_wait(&tiles_full[slot], k0 / 64 / 4 % 2);
+        for (int k0 = 0; k0 < k; k0 += BK) {
+            const int stage = k0 / BK % STAGES;
+            mbarrier_wait(&shared.full[stage], k0 / BK / STAGES % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][0]);
-            const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
+            const unsigned long long a_tile = matrix_descriptor<16>(shared.a[stage][0][0]);
+            const unsigned long long b_tile = matrix_descriptor<BK * 128>(shared.b[stage][0][0]);
             #pragma unroll
-            for (int kk = 0; kk < 64; kk += 16) {
-                wgmma_m64n128k16(acc, a_tile + kk / 8, b_tile + kk * 8);
+            for (int k_block = 0; k_block < BK / 64; ++k_block) {
+                #pragma unroll
+                for (int kk = 0; kk < 64; kk += 16) {
+                    wgmma_m64n128k16(acc, a_tile + (k_block * BM * 64 + kk) / 8,
+                                     b_tile + (k_block * 64 + kk) * 8);
+                }
             }
-            wgmma_commit();
+            wgmma_commit_group();
 
-            // What the step before has read may be overwritten.
-            wgmma_wait<1>();
+            // The previous step's wgmma are complete: its stage is free.
+            wgmma_wait_group<1>();
             if (0 < k0 && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[(k0 / 64 + 3) % 4]);
+                mbarrier_arrive(&shared.empty[(k0 / BK + STAGES - 1) % STAGES]);
             }
         }
-        wgmma_wait(acc);
+        wgmma_wait_all(acc);
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < BN / 4; ++j) {
                 acc[i][j] = alpha * acc[i][j];
             }
         }
@@ -314,7 +370,7 @@ wgmma_2x32_32x4_c_stages1_producers32_registers0x0(int m, int n, int k, float al
                 const int c_row = row + i * 8;
                 if (c_row < m) {
                     #pragma unroll
-                    for (int j = 0; j < 32; ++j) {
+                    for (int j = 0; j < BN / 4; ++j) {
                         const int c_col = col + j / 2 * 8 + j % 2;
                         if (c_col < n) {
                             acc[i][j] = fmaf(beta, float(c[c_col * ldc + c_row]), acc[i][j]);
@@ -324,57 +380,63 @@ wgmma_2x32_32x4_c_stages1_producers32_registers0x0(int m, int n, int k, float al
             }
         }
 
-        // Each warp's rows box by box; what lies past the edges of C is not stored.
+        // Each warp stores its rows of C by TMA, one box after the other.
         const int first_line = local_index / 32 * 64;
         const int own_line = first_line + local_index % 32 / 16 * 8 + local_index % 8;
         const int own_part = local_index / 8 % 2 * 8;
         #pragma unroll
-        for (int box = 0; box < 2; ++box) {
+        for (int tma_tile = 0; tma_tile < 2; ++tma_tile) {
             if (m % 8 != 0 && m < row0 + local_row / 8 * 16 + 16) {
-                // C ends between the 16 bytes that stores of boxes write at least.
+                // TMA stores at least 16 bytes: the ragged end of C goes element by element.
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int c_row = row + i * 8;
                     #pragma unroll
                     for (int j = 0; j < 16; ++j) {
-                        const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
+                        const int c_col = col + tma_tile * 64 + j / 2 * 8 + j % 2;
                         if (c_col < n && c_row < m) {
-                            c[c_col * ldc + c_row] = __nv_bfloat16(acc[i][box * 16 + j]);
+                            c[c_col * ldc + c_row] = __nv_bfloat16(acc[i][tma_tile * 16 + j]);
                         }
                     }
                 }
             } else {
-                // A slot is free once the store that used it has read it.
-                stores_wait<0>();
+                // Wait until an earlier TMA store has read this stage.
+                cp_async_bulk_wait_group_read<0>();
                 __syncwarp();
                 #pragma unroll
                 for (int p = 0; p < 4; ++p) {
-                    put_matrices_turned(&c_shared[own_line + p * 16][own_part],
-                        &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
+                    stmatrix_x4_trans(&shared.c[own_line + p * 16][own_part],
+                                      &acc[0][tma_tile * 16 + p * 4],
+                                      &acc[1][tma_tile * 16 + p * 4]);
                 }
-                stores_fence();
+                fence_proxy_async();
                 __syncwarp();
                 if (local_col == 0 && local_row % 8 == 0) {
-                    store_box(&c_map, row0 + local_row / 8 * 16, col0 + box * 64,
-                        c_shared[first_line]);
+                    tma_store_2d(&c_map, row0 + local_row / 8 * 16, col0 + tma_tile * 64,
+                                 shared.c[first_line]);
                 }
             }
-            stores_commit();
+            cp_async_bulk_commit_group();
         }
 
-        // No one leaves before stores have read what they store.
-        stores_wait<0>();
+        // A block may not exit while TMA stores still read its shared memory.
+        cp_async_bulk_wait_group_read<0>();
     } else {
-        // One that copies, ahead of them as far as there is room.
-        if (local_index == 128) {
-            for (int k0 = 0; k0 < k; k0 += 64) {
-                const int slot = k0 / 64 % 4;
-                mbarrier_wait(&tiles_empty[slot], (k0 / 64 / 4 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 24576);
-                copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
+        // Producer: one thread loads tiles by TMA while a stage is free.
+        if (local_index == CONSUMERS) {
+            for (int k0 = 0; k0 < k; k0 += BK) {
+                const int stage = k0 / BK % STAGES;
+                mbarrier_wait(&shared.empty[stage], (k0 / BK / STAGES + 1) % 2);
+                mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 2);
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy_box(b_shared[slot][i][0], &b_map, col0 + i * 64, k0, &tiles_full[slot]);
+                for (int i = 0; i < BK / 64; ++i) {
+                    tma_load_2d(shared.a[stage][i][0], &a_map, k0 + i * 64, row0,
+                                &shared.full[stage]);
+                }
+                #pragma unroll
+                for (int i = 0; i < BN / 64; ++i) {
+                    tma_load_2d(shared.b[stage][i][0], &b_map, col0 + i * 64, k0,
+                                &shared.full[stage]);
                 }
             }
         }
@@ -382,16 +444,16 @@ wgmma_2x32_32x4_c_stages1_producers32_registers0x0(int m, int n, int k, float al
 }
 
 #ifndef __CUDACC_RTC__
-namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail {
+namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail {
 
-// Whether a matrix begins on a multiple of so many bytes.
+// Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
 {
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
-// a matrix.
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
 static bool is_in_reach(long long lines, long long length, long long pitch)
 {
     if (lines < 1 || length < 1) {
@@ -400,18 +462,19 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
-// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
-// lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
-                            const void *matrix, int lines, int length, long long pitch,
-                            unsigned box_lines, unsigned box_length, CUtensorMapSwizzle swizzle)
+// The tensor map of a matrix for TMA: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart, in TMA tiles of box_lines x box_length. The driver's entry point is looked up, so
+// that nothing has to be linked. It refuses a matrix, or lines, that are not aligned to 16 bytes.
+static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                                   const void *matrix, int lines, int length, long long pitch,
+                                   unsigned box_lines, unsigned box_length,
+                                   CUtensorMapSwizzle swizzle)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
 #if CUDART_VERSION >= 12050
-    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &known);
 #else
     const cudaError_t asked =
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
@@ -427,20 +490,22 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint32_t steps[2] = {1, 1};
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-} // namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail
+} // namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-// It returns an error, and launches nothing, where the kernels can't take them.
-extern "C" cudaError_t wgmma_2x32_32x4_c_stages1_producers32_registers0x0_launch(
-        int m, int n, int k, float alpha, const __nv_bfloat16 *a, int lda, const __nv_bfloat16 *b,
-        int ldb, float beta, __nv_bfloat16 *c, int ldc, cudaStream_t stream)
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t gemm_bf16_wgmma_64x128_by32x4_x47e_launch(int m, int n, int k, float alpha,
+                                                                 const __nv_bfloat16 *a, int lda,
+                                                                 const __nv_bfloat16 *b, int ldb,
+                                                                 float beta, __nv_bfloat16 *c,
+                                                                 int ldc, cudaStream_t stream)
 {
-    using namespace wgmma_2x32_32x4_c_stages1_producers32_registers0x0_detail;
+    using namespace gemm_bf16_wgmma_64x128_by32x4_x47e_detail;
 
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -456,49 +521,43 @@ extern "C" cudaError_t wgmma_2x32_32x4_c_stages1_producers32_registers0x0_launch
         return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
-    const cudaError_t a_map_made =
-        k > 0
-            ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 64, 64,
-                CU_TENSOR_MAP_SWIZZLE_128B)
-            : cudaSuccess;
-    if (a_map_made != cudaSuccess) {
-        return a_map_made;
+    if (const cudaError_t error =
+            k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, BM,
+                                    64, CU_TENSOR_MAP_SWIZZLE_128B)
+                  : cudaSuccess) {
+        return error;
     }
     CUtensorMap b_map = {};
-    const cudaError_t b_map_made =
-        k > 0
-            ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64,
-                CU_TENSOR_MAP_SWIZZLE_128B)
-            : cudaSuccess;
-    if (b_map_made != cudaSuccess) {
-        return b_map_made;
+    if (const cudaError_t error =
+            k > 0 ? make_tensor_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, BK,
+                                    64, CU_TENSOR_MAP_SWIZZLE_128B)
+                  : cudaSuccess) {
+        return error;
     }
     CUtensorMap c_map = {};
-    const cudaError_t c_map_made =
-        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, n, m, ldc, 64, 16,
-            CU_TENSOR_MAP_SWIZZLE_32B);
-    if (c_map_made != cudaSuccess) {
-        return c_map_made;
+    if (const cudaError_t error = make_tensor_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, n,
+                                                  m, ldc, 64, 16, CU_TENSOR_MAP_SWIZZLE_32B)) {
+        return error;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_2x32_32x4_c_stages1_producers32_registers0x0, cudaFuncAttributeMaxDynamicSharedMemorySize, 106560);
-    if (allowed != cudaSuccess) {
-        return allowed;
+    if (const cudaError_t error = cudaFuncSetAttribute(gemm_bf16_wgmma_64x128_by32x4_x47e,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       int(sizeof(Shared)))) {
+        return error;
     }
-    const dim3 grid((m + 63) / 64 * ((n + 127) / 128), 1);
-    const dim3 block(4, 40);
-    // It may begin while the kernel before ends, which it awaits.
+    const dim3 grid((m + BM - 1) / BM * ((n + BN - 1) / BN), 1);
+    const dim3 block(4, CONSUMERS / 4 + PRODUCERS / 4);
+    // Programmatic dependent launch: it may begin while the previous kernel ends.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 106560;
+    config.dynamicSmemBytes = sizeof(Shared);
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, wgmma_2x32_32x4_c_stages1_producers32_registers0x0,
-        m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
+    return cudaLaunchKernelEx(&config, gemm_bf16_wgmma_64x128_by32x4_x47e, m, n, k, alpha, a_map,
+                              b_map, beta, c_map, c, ldc);
 }
 #endif

@@ -1,0 +1,49 @@
+"""The load of a tile that a pipeline's prologue and its loop have in common, found so that it is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemmgen.ir.stmt import Body, Comment, Let, Stmt
+from gemmgen.ir.walk import walk
+from gemmgen.positions import K_LOAD, LOAD_STAGE
+
+#: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
+LOAD_TILES = "load_tiles"
+PARAMETERS = (K_LOAD, LOAD_STAGE)
+
+
+def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:
+    """A load that several statements of a body have, and the first of those that do."""
+    found = [[load for nested in _bodies(stmt) for load in _loads(nested)] for stmt in body]
+    found = [own + loads for own, loads in zip(_own(body), found, strict=True)]
+    for i, loads in enumerate(found):
+        for load in loads:
+            if any(load in others for others in found[i + 1 :]):
+                # Before the comment on what calls it.
+                return i - int(i > 0 and isinstance(body[i - 1], Comment)), load
+    return None
+
+
+def is_load(before: Stmt | None, stmt: Stmt) -> bool:
+    """Whether a statement is the load of a tile: what stands behind the name of its step."""
+    return isinstance(before, Let) and before.var == K_LOAD and not isinstance(stmt, Let)
+
+
+def _own(body: Sequence[Stmt]) -> list[list[Stmt]]:
+    pairs = zip((None, *body), body)  # noqa: B905
+    return [[stmt] if is_load(before, stmt) else [] for before, stmt in pairs]
+
+
+def _bodies(stmt: Stmt) -> list[Body]:
+    return [body for name in stmt.BODIES for body in [getattr(stmt, name)]]
+
+
+def _loads(body: Body) -> list[Stmt]:
+    own = [stmt for stmts in _own(body) for stmt in stmts]
+    return own + [load for stmt in body for nested in _bodies(stmt) for load in _loads(nested)]
+
+
+def has_loads(body: Body) -> bool:
+    """Whether there is any."""
+    return any(isinstance(stmt, Let) and stmt.var == K_LOAD for stmt in walk(body))

@@ -1,0 +1,469 @@
+"""C++ of blocks and threads, what CUDA and HIP share: kernels, and in the same file a function that launches them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.files import environment, rendered
+from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.shared_struct import Member, SharedStruct, member_of
+from gemmgen.backends.vectors import PRECEDENCE
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.constants import THREADS
+from gemmgen.ir.dtypes import I32, I64, DType
+from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.stmt import Alloc, VectorCopy
+from gemmgen.ir.walk import walk, walk_expr
+from gemmgen.ir.workspace import REACHED, Workspace
+from gemmgen.launch import map_name, passed, span
+
+#: A preset for any type, whose blocks fill warps.
+FILLS_WARPS = "smem_8x8"
+#: Dimensions by number, 0 the fastest.
+DIMENSIONS = "xyz"
+#: What 64-bit places reach.
+FAR = 2**63
+#: Types whose vectors the language names, and words for as many bytes of others.
+OWN_VECTORS = ("float", "double", "int")
+WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
+#: Functions for moves, in the order in which they are printed.
+KINDS = ("copy", "copy_from_anywhere", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
+#: The instructions of moves.
+MOVES = ("aligned_vector", "spanning_vector", "async_copy", "atomic_add")
+
+
+class Simt(CLike):
+    """A table of what the two call differently, and what a host does before it launches a kernel."""
+
+    words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
+    pairs: ClassVar[Pairs] = Pairs(
+        "make_{type}", (".x", ".y"), "__device__ __forceinline__", ("fmaf", "fma"), adds=False
+    )
+    calls: ClassVar[Mapping[str, str]] = {
+        "group_id": "int(blockIdx.{axis})",
+        "group_count": "int(gridDim.{axis})",
+        "local_id": "int(threadIdx.{axis})",
+        "lane_id": "int(threadIdx.x)",
+        "any_in_group": "__syncthreads_or({args})",
+    }
+    barrier: ClassVar[str] = "__syncthreads();"
+    spaces: ClassVar[Mapping[Space, str]] = {Space.LOCAL: "__shared__ "}
+    float_suffix: ClassVar[str] = "f"
+
+    #: What the functions, types and values of the host's library begin with.
+    api: ClassVar[str]
+    #: The header of that library, and those of types that the language itself lacks.
+    header: ClassVar[str]
+    type_headers: ClassVar[Mapping[str, str]]
+    #: The macro that is defined where device code alone is compiled, at run time.
+    rtc: ClassVar[str]
+    #: The error of an address that is no multiple of what it should be; what says how many multiprocessors there are.
+    misaligned: ClassVar[str]
+    multiprocessors: ClassVar[str]
+    #: Threads of the narrowest warp of any target.
+    warp: ClassVar[int] = 32
+    #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
+    static_bytes: ClassVar[int]
+    #: The function for dot products of fours of int8; None where compilers make it of their sum.
+    dot_instruction: ClassVar[str | None] = None
+    #: Templates, under `templates/`: of a file, of the function that launches its kernels, and of one launch.
+    file_template: ClassVar[str] = "simt/kernel.j2"
+    launcher_template: ClassVar[str] = "simt/launcher.j2"
+    launch_template: ClassVar[str] = "simt/launch.j2"
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def template(self) -> str:
+        return self.file_template
+
+    @property
+    def detail(self) -> str:
+        """The namespace of a file's functions, so that those of two files do not meet."""
+        return f"{self.program or self.kernel.name}_detail"
+
+    def opening(self, body: Sequence[str]) -> list[str]:
+        words = {word for line in body for word in re.findall(r"\w+", line)}
+        named = self.shared or self.prelude() or words & self.constants.keys()
+        using = [f"    using namespace {self.detail};"] if named else []
+        lines = [*using, *self._declared_shared()]
+        return [*lines, ""] if lines else []
+
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
+        types = {p.dtype.name for p in self.kernel.matrices}
+        structs = [(printer.shared, printer.dynamic_bytes()) for printer in kernels]
+        brought = [found.alignment for found, dynamic in structs if found is not None and dynamic]
+        return {
+            "rtc": self.rtc,
+            "header": self.header,
+            "headers": sorted({self.type_headers[name] for name in types & set(self.type_headers)}),
+            "detail": self.detail,
+            # In the file's namespace: every array of that name in a program is one, aligned as the first of them.
+            "shared_align": max(brought, default=0),
+            "structs": [
+                line for found, size in structs if found is not None for line in found.lines(self._most(found, size))
+            ],
+            "launcher": self._launcher(kernels, workspaces),
+        }
+
+    def _most(self, found: SharedStruct, asked: int) -> int | None:
+        """The largest size of a struct that the launch does not ask for, where its text can change it."""
+        return self.static_bytes if not asked and found.names() & self.free else None
+
+    def prelude(self) -> list[str]:
+        """Named functions for the instructions that the kernel uses."""
+        copies = self.copies()
+        moves = rendered("simt/functions.j2", copies=copies) if copies else []
+        threads = self.block_threads()
+        block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
+        dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
+        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *moves]
+
+    def block_threads(self) -> str:
+        """How many threads a block has, by the names of constants."""
+        rows, cols = self.kernel.group
+        text = self.number(rows * cols)
+        # Of warp specialisation, too, there is one name for all threads.
+        return "THREADS" if text == " + ".join(THREADS["sum"]) else text
+
+    def copies(self) -> list[Mapping[str, object]]:
+        """The functions for moves of several elements, by the types and the numbers that occur."""
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and self.is_copy(s)]
+        found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
+        # A copy that converts has one that doesn't inside.
+        found |= {replace(copy, kind="copy", to=t, source=t) for copy in found for t in copy.kept()}
+        return [copy.said(self.types) for copy in sorted(found, key=_Copy.order)]
+
+    def is_copy(self, move: VectorCopy) -> bool:
+        """Whether a move is one that this printer has a function for."""
+        return move.atom.matrices is None
+
+    # --- the kernel -------------------------------------------------------------------------------
+
+    def signature(self) -> list[str]:
+        params = ", ".join(self.kernel_parameter(p) for p in passed(self.kernel))
+        return [f'extern "C" __global__ void {self.bounds()} {self.kernel.name}({params})']
+
+    def bounds(self) -> str:
+        """What the compiler is told of the launch."""
+        return f"__launch_bounds__({self.bound()})"
+
+    def bound(self) -> str:
+        """The threads of a block, outside of the namespace of the constants."""
+        text = self.block_threads()
+        text = "BLOCK_THREADS" if " " in text and self.program in (None, self.kernel.name) else text
+        return re.sub(r"[A-Z][A-Z_]+", lambda word: f"{self.detail}::{word[0]}", text)
+
+    def kernel_parameter(self, param: Buffer | Var) -> str:
+        """A parameter of the kernel; the launcher's are all that its caller gives."""
+        return self.parameter(param)
+
+    def qualifier(self, buffer: Buffer) -> str:
+        align = "__align__(16) " if buffer in self.aligned() else ""
+        return super().qualifier(buffer) + align
+
+    def aligned(self) -> list[Buffer]:
+        """What vectors are loaded from and stored to."""
+        moves = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.width > 1)
+        return [x for move in moves for x in (move.src, move.dst)]
+
+    def call_words(self, call: Call) -> Mapping[str, object]:
+        axis = as_int(call.args[0]) if call.args else None
+        return {"axis": DIMENSIONS[axis or 0] if axis in range(3) else "", "width": self.kernel.sub_group}
+
+    def vector_copy(self, move: VectorCopy) -> str:
+        to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+        if move.atom.name not in MOVES:
+            raise LoweringError(f"{self.name} has no instruction for {move.atom.name}")
+        inside = "" if move.valid is None else f", {self.expr(move.valid)}"
+        return f"{_copy_name(move)}({to}, {source}{inside});"
+
+    # --- shared memory ----------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> SharedStruct | None:
+        """What a kernel has of it, if any."""
+        arrays = [*dict.fromkeys((s.buffer, s.reuses) for s in shared(self.kernel))]
+        members = [*(self._member(*array) for array in arrays), *self.more_shared()]
+        step = self.kernel.name.removeprefix(self.program or self.kernel.name).strip("_")
+        return SharedStruct(f"{step.title()}Shared", tuple(members)) if members else None
+
+    def _member(self, buffer: Buffer, reuses: bool) -> Member:
+        size = buffer.dtype.size
+        alignment = max(size, self.shared_alignment(buffer))
+        declared = f"{self.types[buffer.dtype.name]} {member_of(buffer.name)}{self.dimensions(buffer)}"
+        padded = buffer.extents[-1] > (as_int(buffer.shape[-1]) or 0)
+        return Member(
+            name=member_of(buffer.name),
+            declared=declared,
+            bytes=int(buffer.bytes),
+            alignment=alignment,
+            asked=alignment > size,
+            reuses=reuses,
+            padded=padded,
+            swizzled=buffer.layout.swizzle > 0,
+        )
+
+    def more_shared(self) -> list[Member]:
+        """Members beside the kernel's arrays."""
+        return []
+
+    def shared_alignment(self, buffer: Buffer) -> int:
+        """What an array of shared memory begins on multiples of, beyond its elements."""
+        return 16 if buffer in self.aligned() else 1
+
+    def memory(self, name: str, space: Space = Space.LOCAL) -> str:
+        found = self.shared if space is Space.LOCAL else None
+        return name if found is None else found.place(member_of(name))
+
+    def dynamic_bytes(self) -> int:
+        """Shared memory that must be asked for at the launch; none while it may have a fixed size."""
+        found = self.shared
+        if found is None:
+            return 0
+        # With more stages it may become too large.
+        fixed = found.bytes <= self.static_bytes and not found.is_union and "STAGES" not in self.free
+        return 0 if fixed else found.bytes
+
+    def asked_bytes(self) -> str:
+        """The same, as the launcher says it."""
+        found = self.shared
+        return "0" if found is None or not self.dynamic_bytes() else f"sizeof({found.type})"
+
+    def declare(self, buffer: Buffer) -> list[str]:
+        """Arrays of shared memory are members of the struct."""
+        return [] if buffer.space is Space.LOCAL else super().declare(buffer)
+
+    def _declared_shared(self) -> list[str]:
+        found = self.shared
+        if found is None:
+            return []
+        if not self.dynamic_bytes():
+            return [f"    __shared__ {found.type} shared;"]
+        return [f"    {found.type} &shared = *reinterpret_cast<{found.type} *>(shared_memory);"]
+
+    # --- the launch -------------------------------------------------------------------------------
+
+    def launch(self) -> str:
+        rows, cols = self.kernel.group
+        blocks = f"min({self._grid()}, as many as run at once)" if self.kernel.persistent else self._grid()
+        return f"block ({cols}, {rows}), grid ({blocks})"
+
+    def _grid(self) -> str:
+        """Blocks along each dimension."""
+        kernel = self.kernel
+        if kernel.persistent:  # in one line
+            return self.expr(kernel.grid[1])
+        layers = [] if kernel.grid_z is None else [kernel.grid_z.name]
+        return ", ".join([*map(self.expr, reversed(kernel.grid)), *layers])
+
+    def requirements(self) -> list[str]:
+        alignment = self.alignment()
+        elements = [self.spec.element(x) for x in "ab"]
+        aligned = alignment > min((element.real or element).size for element in elements)
+        said = [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
+        return [*said, f"{GROUPS.name} as many as the device has multiprocessors"] if self.kernel.asks_device else said
+
+    @classmethod
+    def unfit(cls, group: tuple[int, int]) -> str | None:
+        threads, warp = group[0] * group[1], cls.words.sub_group
+        if threads >= cls.warp:
+            return None
+        idle = f"blocks of {threads} threads leave {cls.warp - threads} of a {warp}'s {cls.warp} lanes idle"
+        return f"{idle}: take preset {FILLS_WARPS}, say, whose blocks fill {warp}s"
+
+    def remarks(self) -> list[str]:
+        # Of a transposing kernel there is no preset.
+        unfit = None if self.program is None else self.unfit(self.kernel.group)
+        return [] if unfit is None else [unfit]
+
+    def build_options(self) -> tuple[str, ...]:
+        return ("-std=c++17",)
+
+    def _launcher(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> str:
+        """The C function that launches a file's kernels, in the order given, as one; run-time compilers, which compile
+        for the device alone, do not see it.
+        """
+        params = [*(self.parameter(p, "") for p in self.kernel.launcher_params), f"{self.api}Stream_t stream"]
+        odd = [f"!is_aligned({name}, {size})" for name, size in self._addresses()]
+        wrong = [*self._promises(), *self._spans(min(span(p.kernel) for p in kernels)), *self._memory(workspaces)]
+        refusals = [(self.misaligned, odd), (f"{self.api}ErrorInvalidValue", wrong)]
+        called = {"is_aligned"} if odd else set()
+        called |= {name for name in ("is_in_reach", "lie_apart") if f"{name}(" in " ".join(wrong)}
+        called |= {printer.counter() for printer in kernels if printer.kernel.persistent}
+        asks = any(printer.kernel.asks_device for printer in kernels)
+        template = environment().get_template(self.launcher_template)
+        return template.render(
+            rtc=self.rtc,
+            api=self.api,
+            multiprocessors=self.multiprocessors,
+            detail=self.detail,
+            called=called | ({"multiprocessors"} if asks else set()),
+            listed=self.spec.listed,
+            opening=f'extern "C" {self.api}Error_t {self.kernel.name}_launch({", ".join(params)})',
+            empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
+            skips=self.no_product(),
+            refusals=[(error, " || ".join(found)) for error, found in refusals if found],
+            groups=GROUPS.name if asks else None,
+            launches=[
+                {
+                    # A grid of no blocks is refused.
+                    "needed": (self.needed(printer.kernel) or ("",))[0],
+                    "text": environment()
+                    .get_template(self.launch_template)
+                    .render(printer.launch_fields(self, last=i + 1 == len(kernels)))
+                    .strip("\n"),
+                }
+                for i, printer in enumerate(kernels)
+            ],
+            **self.launcher_fields(kernels),
+        )
+
+    def launcher_fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:  # noqa: ARG002
+        """What the launcher's template says beside that."""
+        return {}
+
+    def launch_fields(self, file: Self, last: bool) -> Mapping[str, object]:  # noqa: ARG002
+        """What the template of this kernel's launch says.
+
+        Args:
+            file: prints all kernels as one.
+            last: whether it is the last kernel of the file.
+        """
+        kernel = self.kernel
+        rows, cols = kernel.group
+        given = (
+            map_name(p, kernel) if isinstance(p, Buffer) and p.tma_tile is not None else p.name for p in passed(kernel)
+        )
+        asked_bytes = f"int({self.asked_bytes()})" if self.dynamic_bytes() else "0"
+        asked = f"{self.counter()}(&most, {kernel.name}, {self.number(rows * cols)}, {asked_bytes}"
+        asked += f", {kernel.cluster});" if kernel.cluster > 1 else ");"
+        return {
+            "api": self.api,
+            "name": kernel.name,
+            "function": self.function_address(),
+            "arguments": ", ".join(given),
+            "grid": self._grid(),
+            "block": f"{self.number(cols)}, {self.number(rows)}",
+            "dynamic_bytes": self.asked_bytes() if self.dynamic_bytes() else "",
+            "counter": f"const {self.api}Error_t asked = {asked}" if kernel.persistent else "",
+            "taken": "return" if last else f"const {self.api}Error_t launched =",
+            "last": last,
+        }
+
+    def function_address(self) -> str:
+        """The kernel as the library's functions take it."""
+        return self.kernel.name
+
+    def counter(self) -> str:
+        """The function that says how many blocks of a kernel run at once."""
+        return "blocks_at_once"
+
+    # --- what a launcher refuses ------------------------------------------------------------------
+
+    def _addresses(self) -> Iterator[tuple[str, int]]:
+        """Matrices, and what they begin on multiples of. What an epilogue takes is read element by element; of lists of
+        addresses the host sees nothing.
+        """
+        for p in self.kernel.launcher_params:
+            if isinstance(p, Buffer):
+                size = 8 if p.addresses is not None else p.dtype.size
+                alone = p.addresses is not None or p.name in OPERANDS
+                if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
+                    yield p.name, bytes_
+
+    def _promises(self) -> Iterator[str]:
+        """What the spec says of sizes, of leading dimensions and of how matrices of a batch lie apart."""
+        names = [p.name for p in self.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
+        if "k" in names:
+            yield "k < 0"
+        units = dict(zip("mnk", self.spec.multiple_of, strict=True))
+        units |= {f"{what}{x}": self.spec.ld_multiple for what in ("ld", "stride_") for x in "abc"}
+        yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
+
+    def _spans(self, most: int) -> Iterator[str]:
+        """How far matrices reach; `most` is what they must span less than."""
+        if most not in (REACHED, FAR):
+            raise LoweringError(f"no launcher checks that matrices span less than {most} elements")
+        read = self.reads_operands()
+        for p in self.kernel.matrices:
+            shape = p.shape[-2:]
+            if p.prepacked or len(shape) < 2 or p.name == "workspace":
+                continue
+            (lines, length), pitch = map(self.expr, shape), self.expr(p.layout.strides[-2])
+            there = f"{'lie_apart' if most >= FAR else 'is_in_reach'}({lines}, {length}, {pitch})"
+            # Without K there are no elements, which the function sees for itself.
+            alone = p.name in "ab" and read is not None and read != "k > 0"
+            yield f"({read} && !{there})" if alone else f"!{there}"
+
+    def _memory(self, workspaces: Sequence[Workspace]) -> Iterator[str]:
+        """How much memory between kernels is reached."""
+        for x in workspaces:
+            if x.reach < FAR and GROUPS not in walk_expr(x.elements):
+                # From the left on, all factors are 64 bits wide.
+                product = self.expr(x.elements, PRECEDENCE["*"])
+                yield f"1LL * {product} >= 1LL << 31"
+
+
+def shared(kernel: Kernel) -> list[Alloc]:
+    """What lies in shared memory."""
+    return [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A function that moves elements."""
+
+    kind: str
+    width: int
+    to: DType
+    source: DType
+
+    @classmethod
+    def of(cls, move: VectorCopy) -> Self:
+        kind: str = "atomic_add" if move.atom.adds else way(move)
+        if move.atom.around:
+            kind = "copy_from_anywhere"
+        if move.atom.is_async:
+            kind = "async_copy" if move.valid is None else "async_copy_inside"
+        return cls(kind, move.width, move.dst.dtype, move.src.dtype)
+
+    def kept(self) -> tuple[DType, ...]:
+        """The type in memory, where the elements change theirs."""
+        return {"load": (self.source,), "store": (self.to,)}.get(self.kind, ())
+
+    def order(self) -> tuple[int, int, str]:
+        return KINDS.index(self.kind), self.width, f"{self.to} {self.source}"
+
+    def said(self, types: Mapping[str, str]) -> Mapping[str, object]:
+        """Its words for a template."""
+        memory = self.to if self.kind == "store" else self.source
+        size = memory.size * self.width
+        element = types[memory.name]
+        return {
+            "kind": self.kind,
+            "width": self.width if self.width > 1 else "",
+            "elements": f"{self.width} neighbouring elements",
+            "bytes": size,
+            "size": memory.size,
+            "vector": f"{element}{self.width}" if element in OWN_VECTORS else WORDS[size],
+            "source": types[self.source.name],
+            "to": types[self.to.name],
+            "cache": "cg" if size == max(WORDS) else "ca",
+        }
+
+
+def _copy_name(move: VectorCopy) -> str:
+    """The function that moves elements by one instruction, or begins to."""
+    if move.atom.is_async:
+        return f"cp_async_{move.width * move.src.dtype.size}" + ("" if move.valid is None else "_zfill")
+    name = "atomic_add" if move.atom.adds else "copy"
+    how = "_from_anywhere" if move.atom.around else "" if move.valid is None else "_inside"
+    return f"{name}{move.width if move.width > 1 else ''}{how}"

@@ -1,0 +1,80 @@
+"""The schedules that a choice picks from: the presets, and those of `candidates.toml` beside them; and what becomes of
+one where a product has K in parts, or matrices packed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from gemmgen import presets
+from gemmgen.presets import Preset
+from gemmgen.schedule import Atom, Operand, Schedule
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every schedule's name: the presets', then those of the file."""
+    return (*presets.names(), *presets.unlisted())
+
+
+def load(name: str) -> Preset:
+    """The schedule of that name, with what it is for. Raises: ScheduleError, which suggests the nearest presets."""
+    return presets.load_unlisted(name) if name in presets.unlisted() else presets.load(name)
+
+
+@cache
+def varied(
+    name: str,
+    parts: int = 1,
+    packed: tuple[bool, bool] = (False, False),
+    stream: bool = False,
+    joined: int = 1,
+    atom: Atom | None = None,
+) -> Schedule:
+    """A named schedule as a product asks for it, by a name that says so.
+
+    Packed operands leave C's lines free to begin anywhere, and parts of K are no C: neither is stored by TMA, nor by
+    groups that stay.
+
+    Args:
+        parts: of K, of which a cluster adds up `cluster_reduction`.
+        stream: whether blocks are dealt out evenly to the groups that the device runs at once.
+        packed: whether a kernel before lays out A, and B.
+        atom: an instruction in the place of the schedule's own, of elements of the same size.
+
+    Raises: ScheduleError where there is no such schedule.
+    """
+    plain = load(name).schedule
+    boxes = plain.epilogue_stages if parts == 1 and not any(packed) else 0
+    width = plain.c_width if joined == plain.cluster_reduction else 4 if joined > 1 else 1
+    stays = plain.persistent and boxes > 0
+    # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
+    along_k = plain.by_warpgroups and plain.atom != "wgmma"
+    return plain.but(
+        split_k=parts,
+        cluster_reduction=joined,
+        stream_k=stream,
+        a=_packed(plain.a, False if along_k else None) if packed[0] else replace(plain.a, prepacked=False),
+        b=_packed(plain.b, True if along_k else None) if packed[1] else replace(plain.b, prepacked=False),
+        epilogue_stages=boxes,
+        c_width=width,
+        persistent=stays,
+        ordered_epilogue=plain.ordered_epilogue and stays,
+        atom=atom or plain.atom,
+        name=_varied_name(name.replace(plain.atom, atom or plain.atom), parts, packed, stream, joined),
+    )
+
+
+def _packed(operand: Operand, transposed: bool | None) -> Operand:
+    """An operand that a kernel before lays out."""
+    turned = operand.transposed if transposed is None else transposed
+    return replace(operand, prepacked=True, pad=0, transposed=turned)
+
+
+def _varied_name(name: str, parts: int, packed: tuple[bool, bool], stream: bool, joined: int) -> str:
+    for suffix in ("_split", "_joined", "_packed"):
+        name = name.partition(suffix)[0]
+    name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
+    which = {(True, True): "_packed", (True, False): "_packed_a", (False, True): "_packed_b"}.get(packed, "")
+    return name + which + ("_stream" if stream else "")

@@ -1,0 +1,103 @@
+"""What a schedule takes of local memory and of registers, against what a target has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gemmgen.ir.instructions import DPAS_LANES, matrix_instruction
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
+DPAS_LANE_BYTES = 512
+
+
+def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What a schedule takes more of than the target has."""
+    local = local_bytes(spec, s, target)
+    if local > target.local_bytes:
+        rings = (n for n in range(s.stages - 1, 0, -1) if not n % (s.mbarrier or 1))
+        enough = next((n for n in rings if local_bytes(spec, s.but(stages=n), target) <= target.local_bytes), None)
+        fewer = f"{enough} stages instead of {s.stages}, or " if enough else ""
+        yield (
+            f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}block_k "
+            f"{max(1, s.block_k // 2)} instead of {s.block_k}, or a smaller tile"
+        )
+    used = register_bytes(spec, s)
+    limit = sub_group_registers(s, target) // s.sub_group if s.sub_group else target.register_bytes
+    if used > limit:
+        yield (
+            f"registers {used:,} B per work-item > {limit:,} B on this target "
+            f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): {_smaller(spec, s, limit)}"
+        )
+
+
+def _smaller(spec: GemmSpec, s: Schedule, limit: int) -> str:
+    """A tile whose registers are there, a step, or both together."""
+
+    def fits(tile: tuple[int, int], depth: int) -> bool:
+        return register_bytes(spec, s.but(tile=tile, block_k=depth)) <= limit
+
+    tile = halved(s.tile, lambda tile: fits(tile, s.block_k))
+    if tile != "1x1" or fits((1, 1), s.block_k):
+        return f"use a smaller tile, such as {tile}"
+    # Lanes that share A divide a step.
+    least = (s.sub_group or 1) if s.a.shuffle else 1
+    depths = (least << n for n in range(s.block_k.bit_length(), -1, -1))
+    enough = next((depth for depth in depths if depth < s.block_k and fits(s.tile, depth)), None)
+    if enough is not None:
+        return f"use block_k {enough} instead of {s.block_k}"
+    tile = halved(s.tile, lambda tile: fits(tile, least))
+    return f"use a smaller tile and a smaller block_k, by --tile {tile} --set block_k={least}"
+
+
+def halved(shape: tuple[int, int], fits: Callable[[tuple[int, int]], bool]) -> str:
+    """The shape with its longer side halved until it fits, or is 1x1."""
+    rows, cols = shape
+    while rows * cols > 1 and not fits((rows, cols)):
+        rows, cols = (rows // 2, cols) if rows >= cols else (rows, cols // 2)
+    return f"{rows}x{cols}"
+
+
+def sub_group_registers(s: Schedule, target: Target) -> int:
+    """Registers of a sub-group, in bytes. Those of devices with matrix instructions are as wide as these: 16 lanes are
+    Xe-HPC's, whose registers have twice the bytes of Xe-HPG's.
+    """
+    own = DPAS_LANE_BYTES * (s.sub_group or DPAS_LANES[0]) if s.atom == "dpas" else 0
+    return max(target.sub_group_register_bytes, own) * (2 if s.large_grf else 1)
+
+
+def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
+    """Local memory of a group, in bytes."""
+    total = 0
+    a, b = s.staged("a", spec.a_order), s.staged("b", spec.b_order)
+    for x, o, rows, cols in (("a", a, s.block_tile[0], s.block_k), ("b", b, s.block_k, s.block_tile[1])):
+        if o.memory == "local":
+            slow, fast = (cols, rows) if o.transposed else (rows, cols)
+            total += s.stages * slow * (fast + o.pad) * spec.made(x).size
+    partial = s.sliced_k * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.sliced_k > 1 else 0
+    both = max(total, partial) if "reused_local_memory" in target.features else total + partial
+    return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
+
+
+def register_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
+    rows, cols = s.tile
+    if (atom := matrix_instruction(s.atom, spec.dtype, "warp")) is not None:
+        a = rows // atom.c.rows.values * atom.a.rows.values
+        b = cols // atom.c.cols.values * atom.b.cols.values
+        operands = (a + b) * atom.a.cols.values * atom.dtype.size * s.register_stages
+        return rows * cols * atom.sums.size + operands
+    work_items = s.all_work_items[0] * s.all_work_items[1]
+    depth = s.block_k if s.whole_steps else s.b_sub_step or 1
+    a = rows * s.block_k // (s.sub_group or 1) if s.a.shuffle else rows * s.register_stages
+    if s.by_blocks and not s.b_sub_step:
+        # The rows of A that one read brings are used up before the next have to be there.
+        a = s.a.width * s.block_k // (s.sub_group or 1) if s.a.memory == "image" else 0
+    b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
+    via = 0
+    if s.prefetch:
+        for x, o, count in (("a", s.a, s.block_tile[0] * s.block_k), ("b", s.b, s.block_k * s.block_tile[1])):
+            via += -(-count // work_items) * spec.read(x, o.prepacked).size if o.memory == "local" else 0
+    return (rows * cols + a + b) * spec.accumulator.size + via

@@ -1,0 +1,138 @@
+"""What a target, and a product, have against vectors of a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.checker import listed
+from gemmgen.ir.dtypes import F32, F64
+from gemmgen.ir.target import FEATURES, Target
+from gemmgen.schedule import Schedule, text_of
+from gemmgen.spec import GemmSpec
+
+#: Steps of K from one row of C that is prefetched to the next.
+PREFETCH_STEPS = 64
+#: Elements that a vector can have.
+WIDTHS = (2, 4, 8, 16)
+#: A depth of a block of K that will do, for messages.
+BLOCK = 256
+
+
+def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule that has vectors, each with a remedy."""
+    if "vectors" not in target.features:
+        yield (
+            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu, "
+            f"or method slm"
+        )
+    elif s.vector not in WIDTHS:
+        yield f"vector = {s.vector} is no vector of OpenCL C: use one of {', '.join(map(str, WIDTHS))}"
+    elif (width := s.vector * spec.dtype.size) > target.vector_bytes:
+        fits = target.vector_bytes // spec.dtype.size
+        yield (
+            f"vector = {s.vector} of {spec.dtype} is {width} B > {target.vector_bytes} B on target {target.name!r}: "
+            f"use vector {fits}"
+        )
+    if s.tile[1] % s.vector and not s.dot_product:
+        yield (
+            f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}, or "
+            f"dot_product = true, for vectors along K"
+        )
+    if spec.dtype not in (F32, F64):
+        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
+    elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
+        yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
+    yield from _as_they_are(spec)
+    if spec.names_c and s.kc and s.split_k == 1:
+        reads = next(function.short for function in spec.functions if "c" in function.names)
+        yield (
+            f"{reads} in the epilogue reads what C held, but sums wait there from one block of K to the next: set "
+            f"kc = 0, or split_k = 2, or use method slm"
+        )
+    if s.group != (1, 1):
+        yield (
+            f"group {text_of(s.group)}, but a work-item with vectors is alone on its core: use group 1x1, and "
+            "macro_kernel"
+        )
+    if s.dot_product and spec.a_order == "col":
+        yield (
+            "A is column-major, but dot_product takes neighbours along K: use a schedule whose vectors lie along N, "
+            "such "
+            "as --preset cpu_6x64_copied, or pass a copy of A by rows"
+        )
+    yield from _loop(spec, s, target)
+    yield from _private(spec, s, target)
+    yield from _registers(spec, s, target)
+
+
+def _as_they_are(spec: GemmSpec) -> Iterator[str]:
+    """What elements go through before they are multiplied."""
+    for name in "ab":
+        if (stored := spec.element(name)) != spec.dtype:
+            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use vector 1, or leave it out"
+        if spec.prologue(name) is not None:
+            yield f"prologue_{name}, but vectors take A and B as they are: use method slm, or naive"
+
+
+def block_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Bytes of the block of B that a work-item copies."""
+    return (s.kc + s.b_prefetch) * s.macro_kernel[1] * s.tile[1] * spec.dtype.size if s.b.memory == "private" else 0
+
+
+def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """Where B comes from."""
+    if s.b.memory == "global":
+        copied = "set b.memory = 'private', which turns it" + ("" if s.kc else f", and kc = {BLOCK}")
+        if s.mc and not s.dot_product:
+            yield (
+                f"mc = {s.mc} is for a copy of B, which serves many rows: set b.memory = 'private', or use "
+                f"macro_kernel {s.mc}x{s.macro_kernel[1]}, whose work-items have so many rows"
+            )
+        if s.dot_product and spec.b_order == "row":
+            yield f"B is row-major, but dot_product takes neighbours along K: {copied}"
+        elif spec.b_order == "col" and not s.dot_product:
+            yield f"B is column-major, but vectors are of neighbouring columns: {copied}"
+        return
+    if "cached_private" not in target.features:
+        yield f"b.memory = 'private', but target {target.name!r} has no caches for it: use --target cpu, or 'global'"
+    if not s.kc:
+        yield f"b.memory = 'private' copies blocks of B, but kc = 0 gives no depth: use kc {BLOCK}, say"
+    elif s.dot_product and s.kc % s.vector:
+        yield f"kc = {s.kc} is no multiple of vector = {s.vector}, as dot_product needs: use one"
+    elif (used := block_bytes(spec, s)) > target.private_bytes:
+        yield (
+            f"the block of B, {s.kc} x {s.macro_kernel[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B "
+            "of "
+            f"a thread's stack on this target: use kc {max(1, s.kc // 2)} instead of {s.kc}, or a "
+            f"smaller macro_kernel"
+        )
+
+
+def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What the loop over K does beside the sum, and how."""
+    given = [("block_k", s.block_k > 1), ("b_prefetch", s.b_prefetch), ("c_prefetch", s.c_prefetch)]
+    if (names := [name for name, there in given if there]) and (s.dot_product or s.b.memory != "private"):
+        are = "is" if len(names) == 1 else "are"
+        yield f"{listed(names)} {are} for a copy of B by vectors of columns: set b.memory = 'private', or leave it out"
+    elif s.block_k > 1 and s.kc % s.block_k:
+        yield f"kc = {s.kc} is no whole iterations of block_k {s.block_k}: use a multiple of it"
+    if (names := [name for name, there in given[1:] if there]) and "cache_prefetch" not in target.features:
+        yield (
+            f"{listed(names)}, but target {target.name!r} has none ({FEATURES['cache_prefetch']}): leave it out, or "
+            f"use backend opencl and target cpu"
+        )
+    if s.c_prefetch and s.block_k > 1 and PREFETCH_STEPS % s.block_k:
+        yield f"c_prefetch asks for a row of C in {PREFETCH_STEPS} steps, no multiple of block_k {s.block_k}: use 4"
+    if s.c_prefetch and spec.c_order == "col" and s.split_k == 1:
+        yield "c_prefetch asks for rows of C, but C is column-major: leave it out"
+
+
+def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """C and a line of B; elements of A are read where they are used. Along K, a vector for each of C and of B, and one
+    of A.
+    """
+    rows, cols = s.tile
+    used = (rows * cols + cols + 1) * s.vector if s.dot_product else (rows + 1) * cols
+    used *= spec.accumulator.size
+    if used > target.register_bytes:
+        yield f"registers {used:,} B per work-item > {target.register_bytes:,} B on this target: use a smaller tile"

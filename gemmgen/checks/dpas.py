@@ -1,0 +1,109 @@
+"""What a target, and a product, have against matrix instructions of Intel's sub-groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.checks.capacity import sub_group_registers
+from gemmgen.checks.types import as_they_are
+from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
+from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.dpas import BLOCK_2D_LANES
+from gemmgen.spec import GemmSpec
+
+#: Rows of a tile that one 2D block read brings.
+BLOCK_2D_HEIGHTS = (8, 16, 32)
+
+
+def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is dpas, each with a remedy."""
+    # Larger registers mean nothing to another atom's mainloop.
+    plain = "--set atom=fma --set large_grf=false" if s.large_grf else "atom fma"
+    if spec.dtype not in DPAS_TYPES:
+        known = ", ".join(map(str, DPAS_TYPES))
+        yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or {plain}"
+        return
+    if spec.batched:
+        yield f"atom dpas multiplies one product, not a batch: call it for each, or use {plain}"
+    yield from as_they_are(spec, s)
+    lanes = s.group[1]
+    if lanes not in DPAS_LANES:
+        yield f"group {s.group[0]}x{lanes}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use group 1x8 or 1x16"
+        return
+    atom = dpas(spec.dtype, lanes)
+    if lacking := sorted(atom.needs - target.features):
+        yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target intel, or atom fma"
+    if target.sub_group_sizes and lanes not in target.sub_group_sizes:
+        sizes = ", ".join(map(str, target.sub_group_sizes))
+        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {sizes}"
+    if s.tile[0] % DPAS_ROWS:
+        height = f"{DPAS_ROWS}, the rows of an instruction: use {DPAS_ROWS} or 32"
+        yield f"the tile's {s.tile[0]} rows are no multiple of {height}"
+    if s.group[0] != 1:
+        yield f"group {s.group[0]}x{s.group[1]} is not one sub-group, which multiplies alone: use group 1x{lanes}"
+    if s.block_k % atom.depth:
+        goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}"
+        yield f"block_k = {s.block_k}, {goes}: use block_k {atom.depth}, or a multiple of it"
+    words = s.tile[0] * s.tile[1] + s.tile[0] + DPAS_ROWS * s.tile[1]
+    used, limit = words * 4, sub_group_registers(s, target) // lanes
+    if used > limit:
+        larger = "" if s.large_grf else " or large_grf"
+        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+
+
+def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is dpas on 2D block reads, each with a remedy."""
+    packed = "leave block_2d out, so that a kernel before packs A and B"
+    if spec.dtype not in DPAS_TYPES:
+        known = ", ".join(map(str, DPAS_TYPES))
+        yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or another method"
+        return
+    yield from _as_block_2d_reads_find_them(spec, packed)
+    atom = dpas(spec.dtype, BLOCK_2D_LANES)
+    if lacking := sorted(atom.needs - target.features):
+        yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target xe_hpc, or atom fma"
+    if target.sub_group_sizes and BLOCK_2D_LANES not in target.sub_group_sizes:
+        sizes = ", ".join(map(str, target.sub_group_sizes))
+        yield f"block_2d takes sub-groups of {BLOCK_2D_LANES}, but target {target.name!r} has {sizes}: {packed}"
+    (rows, cols), (high, wide) = s.tile, s.group
+    if rows not in BLOCK_2D_HEIGHTS:
+        known = ", ".join(map(str, BLOCK_2D_HEIGHTS))
+        yield f"the tile's {rows} rows are not those of a 2D block read: use one of {known}"
+    if wide % BLOCK_2D_LANES:
+        wider = -(-wide // BLOCK_2D_LANES) * BLOCK_2D_LANES
+        yield f"group {high}x{wide} is not of whole sub-groups of {BLOCK_2D_LANES}: use group {high}x{wider}"
+    if high * wide > target.max_group:
+        yield f"{high * wide} work-items > {target.max_group} on this target: use a smaller group"
+    step = atom.depth if s.block_k < 2 * atom.depth else 2 * atom.depth
+    if s.block_k % step:
+        goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}, and a 2D block read twice as deep"
+        yield f"block_k = {s.block_k}, {goes}: use block_k {2 * atom.depth}, or a multiple of it"
+    least = BLOCK_2D_LINE // spec.dtype.size
+    if s.split_k > 1 and s.block_k < least:
+        yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with block_2d: use block_k {least}"
+    # Fragments hold a sub-step of A and B.
+    words = rows * cols + 2 * (rows * atom.a.cols.values + cols * atom.depth) * spec.dtype.size // 4
+    used, limit = words * 4, sub_group_registers(s, target) // BLOCK_2D_LANES
+    if used > limit:
+        larger = "" if s.large_grf else " or large_grf"
+        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+
+
+def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:
+    """Matrices that such reads take as they lie."""
+    if spec.listed:
+        yield f"listed matrices, but block_2d asks where each begins: let them lie a stride apart, or {packed}"
+    if spec.is_wide:
+        yield f"matrices of 2^31 elements and more, but block_2d counts by 32 bits: leave --wide out, or {packed}"
+    # Reads transpose a column-major B; of A's half words they can't.
+    orders = {"a": spec.a_order, "c": spec.c_order}
+    if by_columns := [name for name, order in orders.items() if order == "col"]:
+        named = ", ".join(by_columns)
+        yield f"{named} in column-major order, but block_2d takes only B so: use row-major order, or {packed}"
+    for name in "ab":
+        if (stored := spec.read(name, False)) != spec.dtype:
+            yield f"{name}_dtype {stored}, but block_2d brings {name.upper()} to dpas as it is: {packed}"
+        if spec.prologue(name) is not None:
+            yield f"prologue_{name}, but block_2d brings {name.upper()} to dpas as it is: {packed}"

@@ -1,0 +1,78 @@
+"""What a target, and a product, have against multiplying by warps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.checks.types import as_they_are
+from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.instructions import (
+    MATRIX_LINE_BYTES,
+    MMA_HIGH,
+    MMA_INSTRUCTIONS,
+    MMA_WIDE,
+    Instruction,
+    matrix_instruction,
+)
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
+_C_WIDTHS = (1, 2, 4, 8)
+
+
+def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule by which warps multiply, each with a remedy."""
+    atom = matrix_instruction(s.atom, spec.dtype, "warp")
+    if atom is None:
+        known = [str(x.dtype) for x in MMA_INSTRUCTIONS if x.name == s.atom]
+        others = [x.name for x in MMA_INSTRUCTIONS if x.dtype == spec.dtype]
+        yield (
+            f"atom {s.atom} multiplies {', '.join(known)}, not {spec.dtype}: use one of them, or atom "
+            f"{' or '.join([*others, *(() if spec.dtype in FLOAT8 else ('fma',))])}"
+        )
+        return
+    if lacking := sorted(atom.needs - target.features):
+        remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
+        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
+    yield from as_they_are(spec, s)
+    yield from _lanes(s)
+    yield from _lines(spec, s, atom)
+
+
+def _lanes(s: Schedule) -> Iterator[str]:
+    """How lanes lie over C, which the instruction says."""
+    (rows, cols), most = s.tile, f"{MMA_HIGH}x{MMA_WIDE}"
+    if rows % MMA_HIGH or cols % MMA_WIDE:
+        yield f"tile {rows}x{cols} is not made of the {most} that atom {s.atom} gives a lane: use multiples of it"
+    elif cols % s.c_width and s.c_width in _C_WIDTHS:
+        yield (
+            f"c_width = {s.c_width} does not divide the tile's {cols} columns, of which lanes exchange sums: use one "
+            f"of {', '.join(str(width) for width in _C_WIDTHS if cols % width == 0)}"
+        )
+    elif s.c_width not in _C_WIDTHS:
+        yield (
+            f"c_width = {s.c_width}: use 1 or 2, which atom {s.atom} gives a lane, or 4 or 8, for which lanes exchange "
+            "sums"
+        )
+
+
+def _lines(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
+    """Local tiles, whose lines are copied and read by 16 bytes."""
+    if s.block_k // s.sliced_k % atom.depth:
+        yield (
+            f"block_k = {s.block_k} in {s.sliced_k} slices is not made of steps of {atom.depth}, as deep as atom "
+            f"{s.atom} "
+            f"goes in {spec.dtype}: use block_k {2 * atom.depth * s.sliced_k}"
+        )
+    elif s.across_tiles and s.block_k // s.sliced_k // atom.depth % 2:
+        yield (
+            f"across_tiles alternates two slots of registers, but block_k = {s.block_k} has an odd number of steps of "
+            f"{atom.depth}: use block_k {2 * atom.depth * s.sliced_k}"
+        )
+    if s.stages < 2:
+        yield f"stages = {s.stages}, but atom {s.atom} copies a tile while it multiplies another: use 3 or more"
+    for name, o in (("a", s.a), ("b", s.b)):
+        if o.pad % atom.line:
+            yield f"{name}.pad = {o.pad} moves lines off multiples of {MATRIX_LINE_BYTES} bytes: use {atom.line}"

@@ -1,0 +1,375 @@
+"""What a target, and a product, have against multiplying by warpgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
+from gemmgen.checks.types import as_they_are
+from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.instructions import (
+    LINES,
+    WARPGROUP_LANES,
+    WGMMA_COLS,
+    WGMMA_INSTRUCTIONS,
+    WGMMA_MOST_COLS,
+    WORD_BYTES,
+    Instruction,
+    matrix_instruction,
+)
+from gemmgen.ir.operands import PUT_BYTES, TURNED_BYTES, put_columns, stored_tma_tile
+from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+
+#: Bytes of an mbarrier.
+MBARRIER_BYTES = 8
+#: What a work-item that multiplies needs of registers beside its sums.
+OTHERS = 24
+#: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
+SUM_PAD = 8
+#: The same where sums are put down by columns.
+TURNED_PAD = 4
+#: Groups of a cluster that every device of its kind has room for.
+MOST_JOINED = 8
+
+
+def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is wgmma, each with a remedy."""
+    atom = matrix_instruction(s.atom, spec.dtype, "warpgroup")
+    if atom is None:
+        known = ", ".join(str(x.dtype) for x in WGMMA_INSTRUCTIONS if x.name == s.atom)
+        others = [x.name for x in WGMMA_INSTRUCTIONS if x.dtype == spec.dtype]
+        either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
+        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
+        return
+    if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
+        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
+    if spec.listed:
+        yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
+    yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))
+    yield from _operands(spec, s)
+    yield from register_problems(s, atom)
+    (high, wide), whole = s.group, WARPGROUP_LANES // 4
+    if (wide % 4 or high % whole) and not s.operands_swapped:
+        yield (
+            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, two above one another, "
+            f"{whole}x8, two beside one another, or 4x{whole}, by which operands are swapped"
+        )
+        return
+    yield from _tiles(spec, s, atom)
+    yield from role_problems(s, target)
+    yield from _room(spec, s, atom, target)
+
+
+def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What boxes can't bring as it lies."""
+    by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.prepacked]
+    for name in by_boxes:
+        if spec.prologue(name) is not None and not is_held(s, name):
+            yield (
+                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
+                f"it (--set {name}.prepacked=true)"
+            )
+    if by_boxes and s.atom == "wgmma_3xtf32":
+        packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
+        yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
+    size = min((spec.element(name).size for name in by_boxes), default=ALIGNMENT)
+    if spec.ld_multiple * size % ALIGNMENT:
+        unit = ALIGNMENT // size
+        packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
+        yield (
+            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
+            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or let a kernel before lay them out "
+            f"({packed})"
+        )
+
+
+def _tiles(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
+    """What a block is made of."""
+    high, wide = s.group
+    if atom.dtype.size != TURNED_BYTES:
+        yield from _along_k(spec, s)
+    yield from _shares(spec, s) if s.cluster_reduction > 1 else ()
+    lines, across, other = ("columns", "rows", "A") if s.operands_swapped else ("rows", "columns", "B")
+    given, by_columns = s.tile, s.operands_swapped and s.partial_sums > 1
+    spec, s = turned(spec, s) if s.operands_swapped else (spec, s)
+    rows, cols = s.block_tile
+    if s.tile[0] % 2 or rows > MOST_LINES:
+        most = MOST_LINES // s.group[0]
+        yield f"tile {given[0]}x{given[1]} has no pairs of {lines}, or more than {most} of them: use 2 {lines}"
+    unit = WGMMA_COLS if atom.sums.is_float else 2 * WGMMA_COLS
+    if cols % unit or cols > WGMMA_MOST_COLS:
+        most = WGMMA_MOST_COLS
+        yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {most}"
+    yield from _beside(spec, s, atom, (across, other), unit)
+    yield from _steps(spec, s, atom)
+    yield from _cluster(spec, s)
+    if s.ordered_epilogue and not (s.persistent and high * wide > WARPGROUP_LANES):
+        yield (
+            "ordered_epilogue lets a warpgroup multiply for the next block while another stores by TMA: use it with "
+            "persistent, "
+            "epilogue_stages 2 and group 64x4, say, or leave it out"
+        )
+    if s.cluster_reduction == 1:
+        yield from _boxes(spec, s, lines, across) if s.epilogue_stages else _stores(spec, s, across, by_columns)
+
+
+def _beside(spec: GemmSpec, s: Schedule, atom: Instruction, names: tuple[str, str], unit: int) -> Iterator[str]:
+    """Warpgroups beside one another, each with columns of its own."""
+    (_, beside), (across, other) = s.warpgroups, names
+    own, size = s.block_tile[1] // beside, atom.dtype.size
+    if beside == 1:
+        return
+    if own % unit:
+        yield f"a warpgroup's {own} {across} of {other}, multiplied by {unit}: use a multiple of {unit}"
+    line = line_bytes(s.tile_line("b", spec.b_order) * size) // size
+    if s.read_order("b", spec.b_order) == "row" and own % line and line % own:
+        yield (
+            f"a warpgroup's {own} {across} of {other} lie as TMA tiles of {line}, which no other's may begin within: "
+            f"use a multiple of {line}, or 32 or 16, or group {s.group[0] * beside}x4"
+        )
+
+
+def _steps(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
+    """How deep a tile is: as a line that swizzles is wide, of elements in two terms the widest; or several of these."""
+    known = [size // atom.dtype.size for size in (LINES_BYTES if atom.terms == 1 else LINES_BYTES[-1:])]
+    several = "BK" in s.mainloop.free and s.block_k % known[-1] == 0
+    if s.block_k not in known and not several:
+        whose = f"lines of {spec.dtype} are {_either(known)} long"
+        yield f"block_k = {s.block_k}, but {whose}: use block_k {atom.line}, or less where K is short"
+
+
+def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
+    """C by TMA, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
+    an instruction.
+    """
+    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
+    instead = "use epilogue_stages 0, by which work-items store it"
+    turned_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
+    if spec.c_order == "col" and turned_bytes and size == TURNED_BYTES:
+        order, whose = f"{across.removesuffix('s')}-major", lines.removesuffix("s")
+        yield (
+            f"epilogue_stages = {s.epilogue_stages} turns {spec.result} for a {order} C, but where bytes are turned "
+            "into registers a "
+            f"work-item's {lines} are another's neighbours: {instead}, with c_width 1"
+        )
+    if s.split_k > 1:
+        yield (
+            f"epilogue_stages = {s.epilogue_stages} stores C by TMA, but split_k = {s.split_k} leaves sums of its "
+            f"parts: {instead}"
+        )
+    if size not in PUT_BYTES:
+        yield (
+            f"epilogue_stages = {s.epilogue_stages} stores elements of {_either(PUT_BYTES)} bytes, not {spec.result}: "
+            f"{instead}"
+        )
+        return
+    if spec.ld_multiple * size % ALIGNMENT:
+        yield (
+            f"epilogue_stages = {s.epilogue_stages} stores lines of {spec.result} that begin on multiples of "
+            f"{ALIGNMENT} bytes, but "
+            f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
+            f"{instead}"
+        )
+    if cols % (unit := put_columns(spec.result)):
+        whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
+        yield f"{whose} {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or epilogue_stages 0"
+
+
+def _either(values: Iterable[int]) -> str:
+    *others, last = map(str, values)
+    return " or ".join([", ".join(others), last] if others else [last])
+
+
+def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Instructions on other elements than 16-bit ones turn nothing."""
+    for name, given, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
+        found = s.read_order(name, given)
+        if found != wanted and not is_held(s, name):
+            remedy = "--set a.prepacked=true" if name == "a" else "--set b.prepacked=true --set b.transposed=true"
+            if (s.a if name == "a" else s.b).prepacked:
+                yield (
+                    f"atom {s.atom} multiplies lines along K, but {name} is packed {found}-major: use --set "
+                    f"{name}.transposed={str(name == 'b').lower()}"
+                )
+                continue
+            yield (
+                f"atom {s.atom} multiplies lines along K, but {name} is {found}-major: store it {wanted}-major, or let "
+                f"a kernel before turn it ({remedy})"
+            )
+
+
+def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Iterator[str]:
+    """C from pairs as they lie in registers, or by way of local memory in longer runs; `by_columns` says that these are
+    of columns of sums that a second kernel adds up by rows.
+    """
+    (rows, cols), consumers = s.block_tile, s.group[0] * s.group[1]
+    if by_columns and s.c_width > 1 and spec.c_order == "row":
+        yield f"c_width = {s.c_width} stores neighbouring {across}, but a second kernel adds up rows: use c_width 1"
+    if spec.c_order == "col":
+        if s.c_width > 1:
+            order = f"{across.removesuffix('s')}-major"
+            yield f"c_width = {s.c_width} stores neighbouring {across}, but C is {order}: use c_width 1"
+        return
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
+    elif s.c_width > s.thread_vector[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+        yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
+
+
+def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Groups that share tiles."""
+    (down, across), (rows, cols) = s.cluster, s.block_tile
+    if s.cluster == (1, 1):
+        return
+    if down * across != 2:
+        yield f"cluster {down}x{across} has {down * across} groups: use 2x1 or 1x2, or 1x1 for none"
+    if s.split_k > 1:
+        yield f"cluster {down}x{across}, but split_k = {s.split_k} makes groups of parts of K: leave one of the two out"
+    if s.a.evict_first or s.b.evict_first:
+        yield f"cluster {down}x{across} shares what it reads, but a or b has evict_first: leave one of the two out"
+    a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
+    which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
+    # Lines of a tile swizzle by eights.
+    if not turned and lines % (2 * LINES):
+        yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {2 * LINES}"
+
+
+def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What each group of a cluster adds up of a block, and stores."""
+    if s.split_k % s.cluster_reduction or s.cluster_reduction > MOST_JOINED:
+        known = ", ".join(str(n) for n in range(1, MOST_JOINED + 1) if s.split_k % n == 0)
+        yield (
+            f"cluster_reduction = {s.cluster_reduction} of split_k = {s.split_k} parts is none of their divisors up to "
+            f"{MOST_JOINED}, the most groups of a cluster: use one of {known}"
+        )
+    if s.cluster != (1, 1):
+        yield (
+            f"cluster_reduction = {s.cluster_reduction} makes clusters of parts of K, cluster others: leave one of "
+            "the two out"
+        )
+    if s.epilogue_stages:
+        yield (
+            f"epilogue_stages = {s.epilogue_stages} stores C by TMA, but cluster_reduction = {s.cluster_reduction} "
+            "adds up its lines: use epilogue_stages 0"
+        )
+    lines, length = s.block_tile if spec.c_order == "row" or s.partial_sums > 1 else s.block_tile[::-1]
+    consumers, whose = (
+        s.group[0] * s.group[1],
+        f"{lines} lines of {length} for {s.cluster_reduction} groups of a cluster",
+    )
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1, 2, 4 or 8"
+    elif (
+        lines % s.cluster_reduction
+        or consumers * s.c_width % length
+        or lines * length % (consumers * s.c_width * s.cluster_reduction)
+    ):
+        runs = f"in runs of {s.c_width} to {consumers} work-items"
+        yield f"{whose}, {runs}, do not come out even: use another c_width or cluster_reduction"
+
+
+def _tile_bytes(turned: bool, outer: int, depth: int, size: int) -> int:
+    """Of a tile: whole lines, along whatever is its fast axis."""
+    slow, fast = (depth, outer) if turned else (outer, depth)
+    line = line_bytes(fast * size)
+    return slow * -(-fast * size // line) * line
+
+
+def _slot(spec: GemmSpec, s: Schedule) -> tuple[int, int]:
+    """Bytes of a slot for TMA tiles of C, one of each warp; and how many TMA tiles of a block a warp has."""
+    cols, by_columns = s.block_tile[1] // s.warpgroups[1], spec.c_order == "col"
+    lines, length = stored_tma_tile(cols, spec.result, by_columns)
+    warps, across = s.group[0] * s.group[1] // (WARPGROUP_LANES // 4), lines if by_columns else length
+    return warps * lines * line_bytes(length * spec.result.size), s.tile[0] // 2 * -(-cols // across)
+
+
+def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
+    """What takes so many bytes less, of stages so large, and of so many slots for TMA tiles of C, so large."""
+    slots, slot = c
+    # A group of less than a warpgroup has no slots, and is refused for that as well.
+    enough = s.stages - -(-over // stage), slots - -(-over // slot) if slot else 0
+    ways = [f"{enough[1]} epilogue_stages instead of {s.epilogue_stages}"] * (enough[1] > 0)
+    ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
+    return ", or ".join([*ways, "a smaller tile"])
+
+
+def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Iterator[str]:
+    """Local memory and registers. Of a row-major B whole boxes are held."""
+    spec, s = turned(spec, s) if s.operands_swapped else (spec, s)
+    rows, cols = s.block_tile
+    of_a = spec.element("a") if is_held(s, "a") else atom.dtype
+    turned_a, turned_b = s.read_order("a", spec.a_order) == "col", s.read_order("b", spec.b_order) == "row"
+    depth = s.block_k * atom.terms
+    tiles = s.stages * (
+        _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
+    )
+    slot, boxes = _slot(spec, s)
+    slots = min(boxes, s.epilogue_stages) * slot
+    by_memory = s.cluster_reduction > 1 or (s.c_width > s.thread_vector[1] and not s.epilogue_stages)
+    sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
+    beside = s.persistent or s.cluster_reduction > 1
+    used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
+    used += MBARRIER_BYTES * (s.group[0] * s.group[1] // WARPGROUP_LANES) * s.ordered_epilogue
+    if used > target.local_bytes:
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, (min(boxes, s.epilogue_stages), slot))
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
+        remedy = "c_width 2" if sums and s.cluster_reduction == 1 and (s.persistent or sums > tiles) else fewer
+        yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
+    own, has = s.tile[0] * s.tile[1] * atom.terms, s.setmaxnreg[0] or launched(s)
+    others = OTHERS + registers_held(s, atom)
+    if own + others > has:
+        yield f"{own} sums of a work-item and {others} registers besides > {has}: use a smaller tile"
+
+
+def is_held(s: Schedule, name: str) -> bool:
+    """Whether an operand is multiplied from registers."""
+    return (s.a if name == "a" else s.b).memory == "private"
+
+
+def register_problems(s: Schedule, atom: Instruction) -> Iterator[str]:
+    """What can't be multiplied from there."""
+    able = "b" if s.operands_swapped else "a"
+    for name, operand in (("a", s.a), ("b", s.b)):
+        if name != able and operand.memory == "private":
+            remedy = (
+                "group 64x4, say, by which they are not" if s.operands_swapped else "group 4x32, say, by which they are"
+            )
+            yield (
+                f"{name}.memory = 'private', but instructions take their first operand from registers, which is {able} "
+                f"where operands are {'' if s.operands_swapped else 'not '}swapped: use {able}.memory, or {remedy}"
+            )
+    if is_held(s, able) and atom.terms > 1:
+        yield f"{able}.memory = 'private', but atom {s.atom} multiplies tiles of heads and of rests: use 'local'"
+
+
+def registers_held(s: Schedule, atom: Instruction) -> int:
+    """Registers that a work-item has of A beside its sums."""
+    rows = s.tile[1 if s.operands_swapped else 0]
+    return (
+        rows * s.block_k * atom.dtype.size // (4 * WORD_BYTES) if is_held(s, "b" if s.operands_swapped else "a") else 0
+    )
+
+
+def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
+    """The same product as that of C^T.
+
+    Its operands have their final elements: the kernel that packs them converts stored types and applies prologues. Only
+    B from registers (RS) is converted here, and its prologue applied, unless packing has applied it.
+    """
+    made_here = schedule.b.memory == "private" and not (schedule.b.prepacked and spec.prologue_b is not None)
+    spec = spec.transposed()
+    spec = replace(spec, b_dtype=None, prologue_b=None)
+    spec = spec if made_here else replace(spec, a_dtype=None, prologue_a=None)
+    (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.thread_vector
+    a, b = _turned(schedule.b), _turned(schedule.a)
+    turns = schedule.but(tile=(cols, rows), group=(wide, high), thread_vector=(across, down), a=a, b=b)
+    return spec, turns.but(cluster=schedule.cluster[::-1])
+
+
+def _turned(operand: Operand) -> Operand:
+    # Of an operand that is not packed the matrix' order counts.
+    return replace(operand, transposed=not operand.transposed) if operand.prepacked else operand

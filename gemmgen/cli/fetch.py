@@ -1,0 +1,36 @@
+"""`gemmgen fetch`: bring a compiler that `gemmgen inspect` asks, without root."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gemmgen.cli.output import say
+from gemmgen.errors import UserError, suggest
+
+EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fetch ocloc"))
+
+
+def _complete(incomplete: str) -> list[str]:
+    """Tools, for the shell."""
+    from gemmgen.tools import FETCHED
+
+    return [tool for tool in FETCHED if tool.startswith(incomplete)]
+
+
+def fetch(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=_complete)],
+) -> None:
+    """Bring a compiler into the user's data folder: ocloc, Intel's for GPUs from Xe-LP on, of today.
+
+    About 70 MB from Debian's archive, through apt, which checks signatures; nothing is installed. gemmgen inspect asks
+    it before one on PATH. The same command later brings the newest again.
+    """
+    from gemmgen.inspect.fetch import fetch_ocloc
+    from gemmgen.tools import FETCHED
+
+    if tool not in FETCHED:
+        raise UserError(f"{tool!r} is not fetched: {suggest(tool, FETCHED)}")
+    program, version = fetch_ocloc()
+    say(f"{tool} {version}: {program}\n")

@@ -1,0 +1,339 @@
+"""`gemmgen tune`: measure schedules on a device and keep what is found."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemmgen.cli.output import complain, document, say
+from gemmgen.cli.request import DTYPES, attempt
+from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from gemmgen.spec import GemmSpec
+    from gemmgen.tuning.records import Store
+    from gemmgen.tuning.runners import Runner
+    from gemmgen.tuning.study import Place, Product, Progress
+
+EXAMPLES = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen tune --shapes 1024,128x4096x4096 --minutes 2",
+        "gemmgen tune --shapes 4096 --dtype bfloat16 --epilogue bias --epilogue gelu --minutes 10",
+        "gemmgen tune --model layers.txt --backend cuda --minutes 60",
+        "gemmgen tune --trace model.py --minutes 10",
+        "gemmgen tune --shapes 4096 --local 2 --minutes 10",
+    )
+)
+#: Exit code after Ctrl-C, and seconds between two lines where standard error is no terminal.
+INTERRUPTED, PERIOD = 130, 5.0
+#: A line of --model: a shape, and how often it is computed.
+_WEIGHTED = re.compile(r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
+#: The most a file of shapes may hold.
+_MOST_BYTES = 1 << 20
+
+
+def _option(name: str, metavar: str, text: str) -> object:
+    return typer.Option(name, metavar=metavar, help=text)
+
+
+Shapes = Annotated[str | None, _option("--shapes", "MxNxK[,...]", "Sizes, as of bench: 4096, 128x4096x512.")]
+Model = Annotated[Path | None, _option("--model", "FILE", "A file with a size a line, and how often it is computed.")]
+Trace = Annotated[Path | None, _option("--trace", "SCRIPT", "The sizes that gemm is asked for by a Python script.")]
+Dtype = Annotated[str | None, _option("--dtype", "TYPE", DTYPES)]
+Layout = Annotated[str | None, _option("--layout", "A[,B[,C]]", "row or col, for all or for each.")]
+Functions = Annotated[
+    list[str] | None, _option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
+]
+Minutes = Annotated[float, _option("--minutes", "N", "For all sizes together, by their weights.")]
+Backend = Annotated[str, _option("--backend", "NAME", "opencl, cuda or sycl.")]
+Device = Annotated[str | None, _option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")]
+Storage = Annotated[
+    str | None, _option("--storage", "URL", "Where Optuna keeps its studies; by itself a journal beside the records.")
+]
+Scheduler = Annotated[str | None, _option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")]
+Local = Annotated[int | None, _option("--local", "N", "N workers of Dask on this machine.")]
+#: That the sampler, NumPy's, takes.
+MOST_SEEDS = 2**32
+Seed = Annotated[int, _option("--seed", "N", "Of the sampler.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document in place of the table.")]
+
+
+def tune(
+    shapes: Shapes = None,
+    model: Model = None,
+    trace: Trace = None,
+    dtype: Dtype = None,
+    layout: Layout = None,
+    epilogue: Functions = None,
+    minutes: Minutes = 10.0,
+    backend: Backend = "opencl",
+    device: Device = None,
+    storage: Storage = None,
+    scheduler: Scheduler = None,
+    local: Local = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure schedules for sizes on a device, and keep them: gemm and the commands then take the fastest.
+
+    Every result is checked before its time counts. Ctrl-C loses nothing that was measured, and the same command goes
+    on. What is kept, `gemmgen tuned` shows. Exit code 1 if a result was wrong, 130 after Ctrl-C.
+    """
+    from gemmgen.tuning.records import Store
+    from gemmgen.tuning.study import require_optuna
+
+    problems: list[str] = []
+    if not 0 < minutes <= 100_000:
+        problems.append(f"--minutes {minutes:g}: give more than 0, such as 10")
+    if scheduler is not None and local is not None:
+        problems.append("--scheduler and --local exclude one another: drop one")
+    if local is not None and not 1 <= local <= 256:
+        problems.append(f"--local {local}: give 1 to 256 workers")
+    if not 0 <= seed < MOST_SEEDS:
+        problems.append(f"--seed {seed}: give 0 to {MOST_SEEDS - 1}")
+    attempt(problems, require_optuna)
+    place = attempt(problems, _place, backend, device)
+    products = attempt(problems, _products, shapes, model, trace, dtype, layout, epilogue or [], backend)
+    store = Store()
+    if not problems:
+        attempt(problems, _writable, store)
+    if problems or place is None or products is None:
+        raise UserError(problems)
+    runner = _runner(place, scheduler, local)
+    try:
+        found, stopped = _search(runner, place, products, store, storage, minutes * 60, seed)
+    finally:
+        runner.close()
+    _report(found, place, as_json)
+    if wrong := [text for progress in found for text in progress.wrong]:
+        complain(wrong)
+    raise typer.Exit(INTERRUPTED if stopped else 1 if wrong else 0)
+
+
+# --- what, and where ------------------------------------------------------------------------------
+
+
+def _place(backend: str, device: str | None) -> Place:
+    """Raises: DeviceError, UserError."""
+    from gemmgen.runtime.selection import pick
+    from gemmgen.tuning.device import key_of
+    from gemmgen.tuning.study import Place
+
+    found = pick(backend, device=device)
+    return Place(backend, found.number, found.target, key_of(backend, found, found.target))
+
+
+def _products(
+    shapes: str | None,
+    model: Path | None,
+    trace: Path | None,
+    dtype: str | None,
+    layout: str | None,
+    epilogue: list[str],
+    backend: str,
+) -> list[Product]:
+    """What is to be tuned, the weightiest first. Raises: UserError with every problem."""
+    from gemmgen.bench.records import parse_sizes
+    from gemmgen.options import build_spec
+
+    problems: list[str] = []
+    if sum(given is not None for given in (shapes, model, trace)) != 1:
+        problems.append("sizes come from one of --shapes 1024,128x4096x4096, --model FILE and --trace SCRIPT: give one")
+    spec = attempt(problems, build_spec, dtype=dtype, layout=layout, epilogue=epilogue)
+    if problems or spec is None:
+        if shapes is not None:
+            attempt(problems, parse_sizes, shapes)
+        raise UserError(problems)
+    if trace is not None:
+        said = {"--dtype": dtype, "--layout": layout, "--epilogue": epilogue or None}
+        if wrong := [f"{name} comes from --trace: leave it out" for name, value in said.items() if value]:
+            raise UserError(wrong)
+        found = _traced(trace, backend)
+    else:
+        found = _sized(spec, [(shapes, 1.0)] if shapes is not None else _weighted(model))
+    return sorted(found, key=lambda product: -product.weight)
+
+
+def _sized(spec: GemmSpec, texts: Sequence[tuple[str, float]]) -> list[Product]:
+    """Raises: UserError with every problem."""
+    from dataclasses import replace
+
+    from gemmgen.bench.records import parse_sizes
+    from gemmgen.tuning.study import Product
+
+    problems: list[str] = []
+    found: list[Product] = []
+    for text, weight in texts:
+        for size in attempt(problems, parse_sizes, text) or ():
+            batched = replace(spec, batched=size.batch > 0)
+            found.append(Product(batched, (size.m, size.n, size.k), size.batch or 1, weight))
+    if problems:
+        raise UserError(problems)
+    return list(dict.fromkeys(found))
+
+
+def _weighted(path: Path | None) -> list[tuple[str, float]]:
+    """The lines of a file: a size, and how often it is computed. Raises: UserError with every wrong line."""
+    from gemmgen.bench.records import parse_sizes
+
+    assert path is not None
+    try:
+        text = path.read_bytes()[: _MOST_BYTES + 1].decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--model {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(text) > _MOST_BYTES:
+        raise UserError(f"--model {path} is larger than {_MOST_BYTES >> 20} MB: give a size a line")
+    found: list[tuple[str, float]] = []
+    problems: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.partition("#")[0].strip()
+        match = _WEIGHTED.fullmatch(content)
+        if match is not None and float(match[2] or 1) > 0:
+            attempt(problems, parse_sizes, match[1])
+            found.append((match[1], float(match[2] or 1)))
+        elif content:
+            problems.append(f"{path}, line {number}: {content!r} is not like 128x4096x4096 12 (a size, and how often)")
+    if not found and not problems:
+        problems.append(f"--model {path} has no sizes: give one a line, such as 128x4096x4096 12")
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def _traced(script: Path, backend: str) -> list[Product]:
+    """What a script asks gemm for, run in this process, each with how often. Raises: UserError."""
+    import runpy
+    from collections import Counter
+
+    from gemmgen.api import kernels
+    from gemmgen.tuning.records import kind_of
+    from gemmgen.tuning.study import Product
+
+    if not script.is_file():
+        raise UserError(f"--trace {script} is no file: give a Python script that calls gemmgen")
+    kernels.asked = []
+    with suppress(SystemExit):
+        runpy.run_path(str(script), run_name="__main__")
+    found = Counter((kind_of(spec), shape, products) for at, spec, shape, products in kernels.asked if at == backend)
+    if not found:
+        raise UserError(f"--trace {script} has asked gemm for nothing on {backend}: name another script or --backend")
+    return [Product(*each, weight=float(count)) for each, count in found.items()]
+
+
+def _writable(store: Store) -> None:
+    """Raises: UserError where records can't be kept, which would be found out after the first measurement."""
+    from gemmgen.runtime.cache import own_folder
+
+    try:
+        with own_folder(store.folder):
+            pass
+    except OSError as error:
+        remedy = "name a folder of your own by XDG_DATA_HOME"
+        raise UserError(f"records can't be kept in {store.folder} ({error.strerror or error}): {remedy}") from None
+
+
+def _runner(place: Place, scheduler: str | None, local: int | None) -> Runner:
+    from gemmgen.tuning.runners import LocalRunner
+
+    if scheduler is not None or local is not None:
+        from gemmgen.tuning.workers import DaskRunner
+
+        return DaskRunner(place.backend, scheduler, local)
+    return LocalRunner(is_alone="vectors" in place.target.features)
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+def _search(
+    runner: Runner,
+    place: Place,
+    products: Sequence[Product],
+    store: Store,
+    storage: str | None,
+    seconds: float,
+    seed: int,
+) -> tuple[list[Progress], bool]:
+    """How far each product came, and whether Ctrl-C ended the search."""
+    from gemmgen.tuning.study import Search, open_storage
+
+    opened = open_storage(storage, store, place.key)
+    total = sum(product.weight for product in products)
+    found: list[Progress] = []
+    with _told(seconds) as tell:
+        for product in products:
+            search = Search(runner, place, product, store, opened, seed=seed, tell=tell)
+            found.append(search.progress)
+            try:
+                search.run(seconds * product.weight / total)
+            except KeyboardInterrupt:
+                return found, True
+    return found, False
+
+
+@contextmanager
+def _told(seconds: float) -> Iterator[Callable[[Progress], None]]:
+    """Context with a function that shows how far a search is: a bar on a terminal, else a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console, begin, due = Console(stderr=True), time.monotonic(), 0.0
+    if not console.is_terminal:
+
+        def tell(progress: Progress) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + PERIOD
+                console.print(f"{time.monotonic() - begin:.0f} s: {_so_far(progress)}", highlight=False, soft_wrap=True)
+
+        yield tell
+        return
+    with Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task("", total=seconds)
+        yield lambda progress: bar.update(task, completed=time.monotonic() - begin, description=_so_far(progress))
+
+
+def _so_far(progress: Progress) -> str:
+    gain = f", {progress.untuned / progress.best:.2f}x the untuned choice" if progress.untuned and progress.best else ""
+    best = f", best {progress.best * 1e3:.4g} ms{gain}" if progress.best else ""
+    return f"{progress.product}: {progress.trials} measured{best}"
+
+
+def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
+    from gemmgen.methods import slug
+
+    rows = [
+        {
+            "product": str(progress.product),
+            "measured": progress.trials,
+            "failed": progress.failed,
+            "untuned_ms": progress.untuned * 1e3,
+            "best_ms": progress.best * 1e3,
+            "schedule": None if progress.schedule is None else slug(progress.schedule),
+        }
+        for progress in found
+    ]
+    if as_json:
+        say(document("tuned", rows, device=str(place.key)))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(place.key), title_justify="left")
+    for title in ("product", "measured", "untuned ms", "best ms", "gain", "schedule"):
+        table.add_column(title, overflow="fold")
+    for progress in found:
+        gain = f"{progress.untuned / progress.best:.2f}" if progress.untuned and progress.best else "-"
+        times = [f"{x * 1e3:.4g}" if x else "-" for x in (progress.untuned, progress.best)]
+        name = "-" if progress.schedule is None else slug(progress.schedule)
+        table.add_row(str(progress.product), str(progress.trials), *times, gain, name)
+    console = Console()
+    (console if console.is_terminal else Console(width=160)).print(table, highlight=False)

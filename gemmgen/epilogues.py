@@ -1,0 +1,333 @@
+"""Epilogues: the sums of a block on their way to C, from registers or staged through shared memory.
+
+- From registers: each thread stores the elements that it holds, by vectors where they are neighbours.
+- Staged: sums are written to shared memory as accumulators lie and read back in runs along C's lines, so that warps
+  store whole lines. Sliced-K and the cluster reduction of split-K add up several planes on the way.
+- By TMA: each warp writes its rows to slots of shared memory and stores them box by box (`epilogue_stages`).
+
+The functions of an epilogue, with what they take, are applied wherever C is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD
+from gemmgen.epilogue import OPERANDS
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
+from gemmgen.ir.dtypes import I64
+from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
+from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
+from gemmgen.ir.instructions import Instruction
+from gemmgen.ir.operands import stored_tma_tile
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Let, Reduction, Registers, Tile
+from gemmgen.ir.swizzle import line_bytes
+from gemmgen.ir.synchronization import RANK, Barrier
+from gemmgen.ir.walk import map_expr, substitute
+from gemmgen.positions import COL0, FIRST_COL, FIRST_ROW, LOCAL_INDEX, PART, ROW0, SLICE, SUM_COL, SUM_ROW, ThreadLayout
+from gemmgen.problem import Problem, three_dimensional, which_product
+
+# --- functions on elements of C -------------------------------------------------------------------
+
+
+def operands(problem: Problem) -> tuple[Buffer, ...]:
+    """The arrays that the functions take, in the order of `OPERANDS`; of a batch, vectors serve all products."""
+    return tuple(_operand(problem, name) for name in problem.spec.operands if OPERANDS[name].of == "c")
+
+
+def _operand(problem: Problem, name: str) -> Buffer:
+    operand, dtype, one = OPERANDS[name], problem.spec.result, Const(1)
+    if operand.axes != "mn":
+        extent = problem.n if (operand.axes == "n") != problem.rows_are_columns else problem.m
+        return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False)
+    step = Var(f"stride_{operand.letter}", I64) if problem.spec.batched else None
+    layout = Layout(problem.c.shape, (Var(f"ld{operand.letter}"), one))
+    return Buffer(name, dtype, Space.GLOBAL, layout, writable=False, batch_stride=step)
+
+
+def matrices(problem: Problem) -> tuple[Buffer, ...]:
+    """Those of them that a batch has one of for each product."""
+    return tuple(buffer for buffer in operands(problem) if len(buffer.shape) == 2)
+
+
+def parameters(problem: Problem) -> tuple[Buffer | Var, ...]:
+    """What the kernel that stores C takes for its epilogue, after all else."""
+    listed: list[Buffer | Expr | None] = []
+    for buffer in operands(problem):
+        listed += [buffer, buffer.layout.strides[0], buffer.batch_stride]
+    return tuple(p for p in listed if isinstance(p, Buffer | Var))
+
+
+def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
+    """The functions on elements of C, their operands read from memory.
+
+    Args:
+        mirrored: whether they are applied to a tile whose rows are the problem's columns.
+    """
+    sums, transposed = problem.sums, (problem.spec.c_order == "col") != mirrored
+    by_columns = problem.rows_are_columns != mirrored
+    row, col = (ELEMENT_COL, ELEMENT_ROW) if by_columns else (ELEMENT_ROW, ELEMENT_COL)
+    places = {"n": (col,), "m": (row,), "mn": (ELEMENT_ROW, ELEMENT_COL)[:: -1 if transposed else 1]}
+    values: dict[Var, Expr] = {
+        Var("acc", sums): element(sums),
+        Var("c", sums): old(sums),
+        **places_by_type(sums, row=row, col=col),
+    }
+    for buffer in operands(problem):
+        place = places[OPERANDS[buffer.name].axes]
+        values[Var(buffer.name, sums)] = convert(Load(buffer, place), sums)
+    functions = problem.spec.functions
+    return tuple(Step(function.name, map_expr(function.value, substitute(values))) for function in functions)
+
+
+def _of_batch(step: Step) -> Step:
+    """A function on elements of C that reads matrices of a batch by three coordinates."""
+
+    def reads(node: Expr) -> Expr:
+        if not isinstance(node, Load) or len(node.index) != 2:
+            return node
+        matrix = three_dimensional(node.buffer)
+        return Load(matrix, (*which_product(matrix), *node.index))
+
+    return replace(step, value=map_expr(step.value, reads))
+
+
+# --- through shared memory ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Shared memory that a block's sums pass through.
+
+    Attributes:
+        partial: planes of sums; of a cluster a plane from each group.
+        mirrored: whether a block goes through column by column.
+        reuses: whether the sums lie where the tiles were.
+    """
+
+    problem: Problem
+    partial: Buffer
+    reuses: bool
+    mirrored: bool = False
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Lines of a block there, and their length."""
+        rows, cols = self.problem.schedule.block_tile
+        return (cols, rows) if self.mirrored else (rows, cols)
+
+    @property
+    def across(self) -> int:
+        """Threads along a line when the planes are added up."""
+        return self.lines[1] // self.problem.schedule.c_width
+
+    @cached_property
+    def total(self) -> Registers:
+        """The sums of all planes: lines one after the other, dealt out to all threads in short runs; of the groups of a
+        cluster each has a share of the lines.
+        """
+        s, across = self.problem.schedule, self.across
+        rows, run = self.lines[0] // s.cluster_reduction, s.c_width
+        down = s.group[0] * s.sliced_k * s.group[1] // across
+        fragment = ThreadValueLayout(AxisLayout(rows // down, down, 1, SUM_ROW), AxisLayout(run, across, run, SUM_COL))
+        buffer = Buffer("total", self.problem.sums, Space.PRIVATE, Layout.packed(rows // down, run))
+        return Registers(buffer, fragment)
+
+
+def staged(
+    staging: Staging, acc: Registers, say: str, plane: Expr, store: tuple[Comment, EpilogueStore], meet: Barrier
+) -> Body:
+    """The sums of all planes added up, and stored as `store` says, which has them in registers.
+
+    Args:
+        say: what is done, for a comment.
+        plane: where a thread's own sums go.
+        meet: of the threads that compute; the first time for those that still read what is overwritten.
+    """
+    problem, partial, total = staging.problem, staging.partial, staging.total
+    schedule, (comment, update) = problem.schedule, store
+    one, zero = number(1, problem.sums), number(0, problem.sums)
+    # Of a cluster, sums go to the group that adds them up, and lie in its own memory there.
+    to, there = ((Const(0),), (RANK,)) if partial.distributed > 1 else ((), ())
+    along = update.dst.origin[-2 if update.dst.transposed else -1]
+    own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, staging.mirrored)
+    planes = Tile(partial, (*there, *(Const(0),) * 3), *staging.lines)
+    width = 1 if staging.mirrored else schedule.thread_vector[1]
+    return (
+        Comment(say),
+        *((meet,) if staging.reuses or schedule.persistent else ()),
+        Alloc(partial, reuses=staging.reuses),
+        # Scaled here, so that the sums may lie in any registers.
+        EpilogueStore(own, acc, update.alpha, zero, *problem.vector(width, problem.sums)),
+        meet,
+        Let(SUM_ROW, LOCAL_INDEX // staging.across),
+        Let(SUM_COL, LOCAL_INDEX % staging.across),
+        Let(FIRST_ROW if staging.mirrored else FIRST_COL, along + total.fragment.cols.start),
+        Alloc(total.buffer),
+        Reduction(
+            total,
+            planes,
+            schedule.sliced_k * schedule.cluster_reduction,
+            *problem.vector(total.fragment.cols.vector, problem.sums),
+        ),
+        comment,
+        replace(update, acc=total, alpha=one),
+    )
+
+
+# --- from registers -------------------------------------------------------------------------------
+
+
+def tile_of_c(problem: Problem, rows: int, cols: int, row: Expr = ROW0, col: Expr = COL0) -> Tile:
+    """So many rows and columns of C, from (row, col) on, in the order that C is stored in."""
+    by_columns = problem.spec.c_order == "col"
+    return Tile(problem.c, (col, row) if by_columns else (row, col), rows, cols, by_columns)
+
+
+def destination(problem: Problem) -> Buffer:
+    """Where such a kernel leaves what it sums: partial sums of split-K, or C."""
+    in_parts = problem.schedule.split_k > 1 and not problem.schedule.atomic
+    return problem.workspace(writable=True) if in_parts else problem.c
+
+
+def store_from_registers(problem: Problem, acc: Registers) -> tuple[Comment, EpilogueStore]:
+    """C, a part's share of it, or that share added to C; and what the kernel says of it."""
+    s, spec, zero = problem.schedule, problem.spec, number(0, problem.sums)
+    vector = problem.vector(s.c_width, spec.result)
+    tile = tile_of_c(problem, *s.block_tile)
+    comment, beta = Comment(problem.epilogue_comment()), problem.beta
+    result = destination(problem)
+    if s.atomic:
+        comment, beta = Comment("Split-K: add this part's partial sums to C."), zero
+        vector = problem.adding_vector(s.c_width)
+    elif s.split_k > 1:
+        tile = Tile(result, (PART, ROW0, COL0), *s.block_tile)
+        comment, beta = Comment("Split-K: this part's partial sums."), zero
+        vector = problem.vector(s.c_width, problem.sums)
+    functions = steps(problem) if result == problem.c else ()
+    return comment, EpilogueStore(tile, acc, problem.alpha, beta, *vector, functions)
+
+
+def add_up_slices(problem: Problem, acc: Registers, in_tiles: bool, store: tuple[Comment, EpilogueStore]) -> Body:
+    """Sliced-K: the sums of all slices, added up in shared memory.
+
+    Args:
+        in_tiles: whether tiles of A or B were in shared memory before.
+    """
+    s, reuses = problem.schedule, in_tiles and "reused_local_memory" in problem.target.features
+    partial = Buffer("partial", problem.sums, Space.LOCAL, Layout.packed(s.sliced_k, *s.block_tile))
+    where = " in place of the tiles" if reuses else ""
+    say = f"Sliced-K: every slice writes its partial sums{where}; then they are added up."
+    return staged(Staging(problem, partial, reuses), acc, say, SLICE, store, Barrier())
+
+
+# --- of warpgroups --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WarpgroupEpilogue:
+    """That of a kernel whose warpgroups multiply: C or partial sums, from registers, staged, or by TMA."""
+
+    problem: Problem
+    threads: ThreadLayout
+    atom: Instruction
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stores C, not partial sums of split-K."""
+        return self.problem.schedule.partial_sums == 1
+
+    @property
+    def c(self) -> Buffer:
+        """C as this kernel has it, with TMA tiles where it is stored so."""
+        c = three_dimensional(self.problem.c)
+        return replace(c, tma_tile=self._box) if self.problem.schedule.epilogue_stages else c
+
+    @property
+    def result(self) -> Buffer:
+        """Where the kernel leaves what it sums."""
+        return self.c if self.whole else self.problem.workspace(writable=True)
+
+    @property
+    def _box(self) -> tuple[int, int]:
+        """What a warp stores by one TMA instruction."""
+        return stored_tma_tile(self.atom.cols, self.problem.spec.result, self.problem.spec.c_order == "col")
+
+    @property
+    def slots(self) -> Buffer | None:
+        """Shared memory for TMA tiles of C before they are stored, one of each warp at a time."""
+        s, c = self.problem.schedule, self.problem.c
+        if not s.epilogue_stages:
+            return None
+        (lines, length), size = self._box, c.dtype.size
+        line, cols = line_bytes(length * size), lines if self.problem.spec.c_order == "col" else length
+        boxes = -(-self.atom.cols // cols) * (s.tile[0] // 2)
+        warps = self.threads.rows.lanes * s.warpgroups[1] * 4 // self.atom.lanes
+        layout = Layout.packed(min(boxes, s.epilogue_stages), warps * lines, line // size)
+        return Buffer("c_shared", c.dtype, Space.LOCAL, replace(layout, swizzle=line))
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether the lines that are stored are columns of the sums."""
+        return (self.problem.spec.c_order == "col") if self.whole else self.problem.swapped
+
+    @property
+    def _staging(self) -> Staging:
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks. Where a cluster adds them
+        up, they lie as they are stored then. They reuse the tiles' memory, unless the tiles of the next block are there
+        by then, or others of a cluster write them, who do not know whether a tile is still read.
+        """
+        s = self.problem.schedule
+        mirrored = s.cluster_reduction > 1 and self._by_columns
+        lines, length = s.block_tile[::-1] if mirrored else s.block_tile
+        planes = (s.cluster_reduction, s.cluster_reduction) if s.cluster_reduction > 1 else (1,)
+        layout = Layout.packed(*planes, lines // s.cluster_reduction, length, pad=TURNED_PAD if mirrored else SUM_PAD)
+        partial = Buffer("sums", self.problem.sums, Space.LOCAL, layout, distributed=s.cluster_reduction)
+        return Staging(self.problem, partial, not s.persistent and s.cluster_reduction == 1, mirrored)
+
+    def store(self, acc: Registers) -> Body:
+        """C, or a part's share of it, from registers or by way of shared memory."""
+        problem, s, staging = self.problem, self.problem.schedule, self._staging
+        by_columns = self._by_columns
+        origin = (COL0, ROW0) if by_columns else (ROW0, COL0)
+        planes = which_product(self.c) if self.whole else (PART,)
+        tile = Tile(self.result, (*planes, *origin), *staging.lines, by_columns and not staging.mirrored)
+        vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
+        functions = tuple(map(_of_batch, steps(problem, staging.mirrored)))
+        update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
+        comment = Comment(problem.epilogue_comment())
+        if not self.whole:
+            update = replace(update, beta=number(0, problem.sums), steps=())
+            comment = Comment("Split-K: this part's partial sums.")
+        if self.slots is not None:
+            atom, width = problem.vector(1 if by_columns else s.thread_vector[1], problem.spec.result)
+            return (comment, replace(update, atom=atom, width=width, via=self.slots))
+        meet = Barrier(role_items=s.group[0] * s.group[1])
+        if s.cluster_reduction > 1:
+            return self._add_up_cluster(staging, acc, comment, update, meet)
+        if s.c_width <= s.thread_vector[1]:
+            return (comment, update)
+        where = ", in place of the tiles" if staging.reuses else ""
+        say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."
+        return staged(staging, acc, say, Const(0), (comment, update), meet)
+
+    def _add_up_cluster(
+        self, staging: Staging, acc: Registers, comment: Comment, update: EpilogueStore, meet: Barrier
+    ) -> Body:
+        """Cluster reduction of split-K: each group adds up and stores a share of the lines."""
+        joined, tile = self.problem.schedule.cluster_reduction, update.dst
+        together = replace(meet, groups=joined)
+        line = tile.origin[-2] + RANK * (staging.lines[0] // joined)
+        share = replace(update, dst=replace(tile, origin=(*tile.origin[:-2], line, tile.origin[-1])))
+        say = "Cluster reduction of split-K: each block adds up some lines of all parts of K."
+        begun = (
+            Comment("All blocks of the cluster have begun, so that their shared memory exists."),
+            replace(together, part="wait"),
+        )
+        return (*begun, *staged(staging, acc, say, RANK, (comment, share), together))
+
+    def operands(self) -> tuple[Buffer | Var, ...]:
+        """What the functions take, as this kernel has it."""
+        return tuple(three_dimensional(p) if isinstance(p, Buffer) else p for p in parameters(self.problem))

@@ -1,0 +1,103 @@
+"""How operands reach matrix instructions, and sums leave them: loads and stores of 8 x 16 bytes, and packed reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.copy_instructions import CopyAtom, LdMatrix
+from gemmgen.ir.dtypes import I32, DType
+from gemmgen.ir.instructions import DPAS_ROWS, WGMMA_COLS, WORD_BYTES
+from gemmgen.ir.swizzle import line_bytes
+
+#: Bytes of elements that `ldmatrix` can turn, and whose tiles `wgmma` takes with K as their slow axis.
+TURNED_BYTES = 2
+#: Rows of the sums that a warp has, and puts down as the lines of a TMA store.
+BOX_ROWS = 16
+#: What a TMA store writes of a line at least, past the end of the matrix if that ends in between.
+PART_BYTES = 16
+_MMA = frozenset({"mma"})
+
+
+def packed_read(lanes: int, word: DType) -> CopyAtom:
+    """A read of eight words a lane, from memory that was laid out for it: whoever reads there has made room.
+
+    Whole words lie lane after lane, eight by one vector load: a message then brings a whole operand, where block reads
+    are split in two. Half words take a block read, whose lanes lie side by side: vectors would have to be taken apart.
+    """
+    if word == I32:
+        return CopyAtom("packed_vectors", (0, 1), (0, DPAS_ROWS), (DPAS_ROWS,), "inside", frozenset({"sub_groups"}))
+    return CopyAtom("packed_block", (0, lanes), (0, 1), (DPAS_ROWS,), "inside", frozenset({"block_read"}))
+
+
+def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
+    """What fills a warp's operand from local memory, of elements of `size` bytes: two or four matrices of 8 x 16 bytes
+    (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers.
+    Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two
+    elements of a column. None where the instruction can't: it turns elements of two bytes alone, and splits those of
+    eight.
+    """
+    if size > WORD_BYTES or (turned and size != TURNED_BYTES):
+        return None
+    name = f"ldmatrix_{operand}{'_turned' if turned else ''}"
+    matrices = LdMatrix(turned, operand == "a")
+    return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8, 16), "inside", _MMA, aligned=True, bytes=(8, 16), matrices=matrices)
+
+
+#: Four matrices of 8 x 16 bytes, turned as if two bytes were one element: lane 8 q + i says where line i of matrix q
+#: begins; a lane gets two neighbours of each of two lines of a matrix.
+TURN_BYTES = CopyAtom(
+    "ldmatrix_bytes",
+    (0, 1),
+    (0, 0),
+    (16,),
+    "inside",
+    _MMA,
+    aligned=True,
+    bytes=(16,),
+    matrices=LdMatrix(True, False),
+)
+_STORES = frozenset({"tensor_maps"})
+#: Bytes of elements that can be put down in lines that swizzle: by matrices, and by pairs.
+PUT_BYTES = (2, 4)
+#: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
+#: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane
+#: 8 q + i says where line i of matrix q begins.
+PUT_MATRICES = CopyAtom(
+    "stmatrix", (0, 1), (0, 0), (8,), "inside", _STORES, aligned=True, bytes=(16,), matrices=LdMatrix(False, True)
+)
+#: The same, turned (`.trans`): a line of a matrix is a column of the sums, and a lane's two neighbours go to two lines.
+PUT_TURNED = replace(PUT_MATRICES, name="stmatrix_turned", matrices=LdMatrix(True, True))
+#: A work-item's own pair, of elements that no such matrix has; and turned, one below the other.
+PUT_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
+PUT_PAIR_TURNED = replace(PUT_PAIR, name="swizzled_turned", element_step=(1, 0), aligned=False)
+
+
+def put_atom(dtype: DType, turned: bool) -> tuple[CopyAtom, int]:
+    """What puts sums down as elements of a type in lines that swizzle, and how many of a lane's at a time.
+
+    Args:
+        turned: whether those lines are columns of the sums.
+
+    Raises: LoweringError where nothing does.
+    """
+    for atoms, width in (((PUT_MATRICES, PUT_TURNED), 8), ((PUT_PAIR, PUT_PAIR_TURNED), 2)):
+        if dtype.size == atoms[turned].bytes[0] // width:
+            return atoms[turned], width
+    raise LoweringError(f"nothing puts down {dtype}")
+
+
+def put_columns(dtype: DType) -> int:
+    """How many columns of the sums a warp puts down at a time: two lots of eight by matrices, else one."""
+    return 2 * WGMMA_COLS if dtype.size == PUT_BYTES[0] else WGMMA_COLS
+
+
+def stored_tma_tile(cols: int, dtype: DType, turned: bool) -> tuple[int, int]:
+    """Lines, and elements of a line, of the boxes by which a warp stores its sixteen rows of so many columns: lines of
+    up to 128 bytes; turned, as many columns as such a line has, or fewer that are the same in each box.
+    """
+    most = line_bytes(cols * dtype.size) // dtype.size
+    if not turned:
+        return BOX_ROWS, min(most, cols)
+    unit = put_columns(dtype)
+    return max((x for x in range(unit, most + 1, unit) if cols % x == 0), default=unit), BOX_ROWS

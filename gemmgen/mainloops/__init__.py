@@ -1,0 +1,1 @@
+"""Mainloops: how a block of C is summed along K. One module for each."""

@@ -1,0 +1,248 @@
+"""CPU panels: few threads, each with a large block of C, which it computes tile by tile in vectors of its own.
+
+The macro-kernel is the loops over the tiles of a block, in an order that lets the caches of one core serve them; the
+micro-kernels (`micro_kernels.py`) sum a tile. Rows past the last one are the last one read again. B is read in place,
+where the last tile of a line begins earlier so that its vectors end inside; or from a private copy of a block, which
+has no edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gemmgen import epilogues
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.constants import said
+from gemmgen.ir.copy_instructions import SCALAR, VECTOR
+from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
+from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
+from gemmgen.passes.expand import COL as J
+from gemmgen.passes.loops import loop
+from gemmgen.positions import (
+    ACROSS,
+    BATCH,
+    BATCH_COUNT,
+    BLOCK,
+    COL0,
+    DOWN,
+    K0,
+    K_BEGIN,
+    K_END,
+    K_PART,
+    PART,
+    ROW0,
+    call,
+)
+from gemmgen.problem import Problem
+from gemmgen.schedule import Schedule
+from gemmgen.schedulers import Scheduler
+
+#: A thread's block of C, and how many rows and columns each has.
+ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
+COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each")
+K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
+M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
+
+
+@dataclass(frozen=True)
+class CpuPanel:
+    """The macro-kernel: block of C, block of K, and tile, from the outside in. A micro-kernel sums a tile."""
+
+    problem: Problem
+
+    @property
+    def _schedule(self) -> Schedule:
+        return self.problem.schedule
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(self.problem)
+
+    @cached_property
+    def _panel(self) -> Panel:
+        return Panel(self.problem, self._k_end)
+
+    @cached_property
+    def _micro_kernel(self) -> OuterProduct | DotProduct:
+        return (DotProduct if self._schedule.dot_product else OuterProduct)(self._panel)
+
+    def kernels_before(self) -> tuple[Kernel, ...]:
+        """None: B is copied by each thread for itself."""
+        return ()
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """The memory between kernels."""
+        return self.problem.workspaces()
+
+    # --- where a thread is -----------------------------------------------------------------------
+
+    def _grid(self) -> tuple[Expr, Expr]:
+        """Groups, of one thread each, along rows and columns."""
+        down, across = self._groups
+        return (Const(1), down * across * self._schedule.split_k) if self._schedule.split_k > 1 else (down, across)
+
+    @property
+    def _groups(self) -> tuple[Expr, Expr]:
+        """So many that none has too many tiles, then up to the next multiple."""
+        s = self._schedule
+        units = (tile * sweep * even for tile, sweep, even in zip(s.tile, s.macro_kernel, s.grid_multiple, strict=True))
+        down, across = (
+            ceil_div(size, unit) * even
+            for size, unit, even in zip((self.problem.m, self.problem.n), units, s.grid_multiple, strict=True)
+        )
+        return down, across
+
+    @property
+    def _k_end(self) -> Expr:
+        """Where the sum ends."""
+        return K_END if self.problem.asks_alpha else self._scheduler.k_end
+
+    def _where(self) -> Body:
+        """This thread's block of C: an even share of all tiles."""
+        down, across = self._groups
+        number = call("group_id", 0)
+        row: Expr = call("group_id", 1)
+        col: Expr = number
+        lets: list[Stmt] = [Let(BATCH, call("group_id", 2))] if self.problem.spec.batched else []
+        lets += [Let(DOWN, down), Let(ACROSS, across)]
+        if self._schedule.split_k > 1:
+            lets += [Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))]
+            row, col = BLOCK // ACROSS, BLOCK % ACROSS
+        rows, cols = self._schedule.tile
+        for each, begin, end, place, size, unit, count in (
+            (ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),
+            (COLS_EACH, COL_BEGIN, COL_END, col, self.problem.n, cols, ACROSS),
+        ):
+            lets += [
+                Let(each, (ceil_div(size, unit) + count - 1) // count * unit),
+                Let(begin, minimum(size, place * each)),
+                Let(end, minimum(size, begin + each)),
+            ]
+        if self._schedule.split_k > 1:
+            whole = self._schedule.vector if self._schedule.dot_product else 1
+            lets += [
+                Let(K_PART, ceil_div(self.problem.k, self._schedule.split_k * whole) * whole),
+                Let(K_BEGIN, minimum(self.problem.k, PART * K_PART)),
+                Let(K_END, self.problem.end_unless_zero(K_BEGIN, minimum(self.problem.k, K_BEGIN + K_PART))),
+            ]
+        elif self.problem.asks_alpha:
+            lets.append(Let(K_END, self.problem.end_unless_zero(Const(0), self.problem.k)))
+        return tuple(lets)
+
+    # --- the product --------------------------------------------------------------------------------
+
+    def _in_blocks(self) -> Body:
+        """K in blocks, where it has them; one at least, so that C is written even where K is zero."""
+        depth = self._schedule.kc
+        if not depth:
+            return self._tiles(self._scheduler.k_start, self._k_end, self.problem.beta)
+        stop = select(compare("<", self._scheduler.k_start, self._k_end), self._k_end, self._scheduler.k_start + 1)
+        beta = Var("beta_now", self.problem.sums)
+        first = select(compare("==", K_BLOCK, self._scheduler.k_start), self.problem.beta, number(1, self.problem.sums))
+        body = (
+            *self._bounds(depth),
+            *self._fill_copy(),
+            Comment("C holds the sums between blocks of K."),
+            Let(beta, self._beta_of(first)),
+            *(self._tiles(K_BLOCK, K_STOP, beta) if self._panel.copy is None else self._tiles(Const(0), K_DEPTH, beta)),
+        )
+        return (For(K_BLOCK, self._scheduler.k_start, stop, depth, body),)
+
+    def _bounds(self, depth: int) -> Body:
+        """Of a block of K: where it ends, or of a copy, whose steps are counted from its first, how deep it is."""
+        if self._panel.copy is None:
+            return (Let(K_STOP, minimum(self._k_end, K_BLOCK + depth)),)
+        return (Let(K_DEPTH, minimum(Const(depth), self._k_end - K_BLOCK)),)
+
+    def _beta_of(self, first: Expr) -> Expr:
+        if self._schedule.split_k > 1:
+            one, zero = number(1, self.problem.sums), number(0, self.problem.sums)
+            return select(compare("==", K_BLOCK, self._scheduler.k_start), zero, one)
+        return first
+
+    def _fill_copy(self) -> Body:
+        """B's block to private memory; past the last column whatever the edge holds."""
+        block, s = self._panel.copy, self._schedule
+        if block is None:
+            return ()
+        say = Comment(
+            f"A block of {self.problem.title('b')}, up to {said(s.kc)} deep, in the order that it is read in."
+        )
+        by_rows = self.problem.spec.b_order == "row"
+        if by_rows and not s.dot_product:
+            place, at = (K_BLOCK + K0, COL0 + J * s.vector), (PANEL, K0, J * s.vector)
+            move = VectorCopy(block, at, self.problem.given("b"), place, VECTOR, s.vector)
+            line = loop(J, s.tile[1] // s.vector, (move,))
+            return say, For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+        # A column after the other, whose lines would else drive each other from the cache. Intel's compiler (2026.2)
+        # crashes where panels stand inside and there is but one.
+        place = (K_BLOCK + K0, COL0 + J) if by_rows else (COL0 + J, K_BLOCK + K0)
+        at = (PANEL, J, K0) if s.dot_product else (PANEL, K0, J)
+        move = VectorCopy(block, at, self.problem.given("b"), place, SCALAR, 1)
+        column = For(K0, Const(0), K_DEPTH, 1, (move,))
+        return say, *self._panels((For(J, Const(0), Const(s.tile[1]), 1, (column,), exact=True),))
+
+    def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+        """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
+        rows, cols = self._schedule.tile
+        tile = self._micro_kernel.tile(start, stop, beta)
+        down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=self._panel.whole_rows)
+        if self._schedule.mc == 1:
+            a, b = map(self.problem.title, "ab")
+            return Comment(f"Some rows of {a} pass all panels of {b}."), replace(down, body=self._panels(tile))
+        if many := self._schedule.mc * rows:
+            some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
+            end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
+            a, b = map(self.problem.title, "ab")
+            comment = Comment(f"Some rows of {a} after the others, which stay in the cache while {b}'s panels pass.")
+            return comment, For(M_BLOCK, ROW_BEGIN, ROW_END, many, (end, *some))
+        if not self._panel.begins_earlier:
+            return self._panels((down,))
+        fits = compare("<=", Const(cols), self.problem.n)
+        shifted = select(fits, minimum(OWN_COL, self.problem.n - cols), OWN_COL)
+        main = self._panel.k_main(start, stop)
+        vectors = f"its vectors of {self.problem.title('b')}"
+        say = Comment(f"The last tile of a line begins earlier, so that {vectors} end inside.")
+        return (For(OWN_COL, COL_BEGIN, COL_END, cols, (say, Let(COL0, shifted), *main, down)),)
+
+    def _panels(self, body: Body) -> Body:
+        """The copy's panels, each the columns of a tile."""
+        cols = self._schedule.tile[1]
+        inner = (Let(PANEL, (COL0 - COL_BEGIN) // cols), *body)
+        return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self._panel.whole_columns),)
+
+    # --- the kernel ---------------------------------------------------------------------------------
+
+    def kernel(self) -> Kernel:
+        """All of it."""
+        problem, split, block = self.problem, self._schedule.split_k > 1, self._panel.copy
+        a, b = problem.given("a"), problem.given("b")
+        finishing = () if split else epilogues.matrices(problem)
+        order: list[Expr | Buffer] = [problem.m, problem.n, problem.k, problem.alpha, *problem.parameters_of(a, b)]
+        order += [self._panel.result] if split else [problem.beta, *problem.parameters_of(problem.c)]
+        order += () if split else epilogues.parameters(problem)
+        return Kernel(
+            name=self.problem.name,
+            params=tuple(p for p in order if isinstance(p, Buffer | Var)),
+            body=(
+                *self._where(),
+                *(self.problem.named_pitches("workspace") if split else ()),
+                *self.problem.to_product(a, b, self._panel.result, *finishing),
+                *(() if block is None else (Alloc(block),)),
+                *self._in_blocks(),
+            ),
+            group=(1, 1),
+            grid=self._grid(),
+            nonnegative=self._assumptions(),
+            assumptions=self.problem.assumptions(),
+            grid_z=BATCH_COUNT if self.problem.spec.batched else None,
+        )
+
+    def _assumptions(self) -> tuple[Expr, ...]:
+        """That a part is one of those that there are, and none ends past K."""
+        in_parts = (Const(self._schedule.split_k - 1) - PART,) if self._schedule.split_k > 1 else ()
+        return (*in_parts, *((self.problem.k - K_END,) if self.problem.asks_alpha else ()))

@@ -1,0 +1,262 @@
+"""A product by matrix instructions: a kernel that packs A and B as those want them, and one that multiplies.
+
+Both packed matrices are made of tiles that a sub-group reads as they lie: of A, `tile[0]` rows by a step of K; of B, a
+step of K by `tile[1]` columns a lane, where neighbours along K share a word. A tile holds instructions' operands in the
+order in which they are read. What lies past K is zero, past M and N whatever the edge holds, so that the kernel that
+multiplies has no guards but C's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gemmgen import epilogues
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.constants import said
+from gemmgen.ir.copy_instructions import SCALAR, ThreadValueLayout
+from gemmgen.ir.dtypes import I32, DType
+from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, number
+from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.operands import packed_read
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    EpilogueStore,
+    Fill,
+    For,
+    Let,
+    Multiply,
+    Registers,
+    Stmt,
+    Store,
+    VectorCopy,
+)
+from gemmgen.ir.workspace import Workspace
+from gemmgen.passes.expand import COL as J
+from gemmgen.passes.expand import DEPTH as P
+from gemmgen.passes.expand import ROW as I
+from gemmgen.passes.expand_functions import copied
+from gemmgen.passes.loops import loop
+from gemmgen.positions import BLOCK, COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
+from gemmgen.problem import Problem
+from gemmgen.schedule import Schedule
+from gemmgen.schedulers import Scheduler
+
+CHUNKS, CHUNK, BEGIN = Var("chunks"), Var("chunk"), Var("begin")
+
+
+@dataclass(frozen=True)
+class Dpas:
+    """The mainloop, its kernels and the memory between them."""
+
+    problem: Problem
+
+    @property
+    def _schedule(self) -> Schedule:
+        return self.problem.schedule
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(self.problem)
+
+    @cached_property
+    def _threads(self) -> ThreadLayout:
+        return ThreadLayout.of(self._schedule)
+
+    @property
+    def _lanes(self) -> int:
+        return self._schedule.sub_group or 1
+
+    @cached_property
+    def _atom(self) -> Instruction:
+        return dpas(self.problem.spec.dtype, self._lanes)
+
+    def kernels_before(self) -> tuple[Kernel, ...]:
+        """What packs A and B."""
+        return self.pack("a"), self.pack("b")
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """The memory between kernels."""
+        return tuple(Workspace(x.name, x.dtype, x.shape[0]) for x in map(self.tiles_of, "ab"))
+
+    @property
+    def chunks(self) -> Expr:
+        """Steps of K, the last one filled up with zeros."""
+        return ceil_div(self.problem.k, self._schedule.block_k)
+
+    @property
+    def parts(self) -> int:
+        """Instructions along K in a step."""
+        return self._schedule.block_k // self._atom.depth
+
+    def _operands(self, name: str) -> int:
+        """Of one instruction along K, in a tile."""
+        return self._schedule.tile[0] // DPAS_ROWS if name == "a" else self._schedule.tile[1]
+
+    def _operand_elements(self, name: str) -> int:
+        return (DPAS_ROWS if name == "a" else self._lanes) * self._atom.depth
+
+    def _tile_elements(self, name: str) -> int:
+        return self.parts * self._operands(name) * self._operand_elements(name)
+
+    def _blocks(self, name: str) -> Expr:
+        """Tiles of a step of K."""
+        size, block = (
+            (self.problem.m, self._schedule.tile[0]) if name == "a" else (self.problem.n, self._schedule.block_tile[1])
+        )
+        return ceil_div(size, block)
+
+    def tiles_of(self, name: str, dtype: DType | None = None, writable: bool = False) -> Buffer:
+        """Tile after tile, in elements or in words of another type."""
+        dtype = dtype or self.problem.spec.dtype
+        total = (
+            self._blocks(name) * self.chunks * (self._tile_elements(name) * self.problem.spec.dtype.size // dtype.size)
+        )
+        layout = Layout((total,), (Const(1),))
+        return Buffer(f"{name}_packed", dtype, Space.GLOBAL, layout, writable=writable, prepacked=True)
+
+    # --- packing ----------------------------------------------------------------------------------
+
+    def pack(self, name: str) -> Kernel:
+        """A group for each tile, a thread for each word and lane of an operand: places are sums, without a division."""
+        problem, to = self.problem, self.tiles_of(name, writable=True)
+        contracted = "cols" if name == "a" else "rows"
+        order = problem.spec.a_order if name == "a" else problem.spec.b_order
+        extents = (problem.m, problem.k) if name == "a" else (problem.k, problem.n)
+        matrix = problem.matrix(name, *extents, order, contracted)
+        place = (ROW, COL) if order == "row" else (COL, ROW)
+        where, inside = self._packed_place(name)
+        value = Buffer("value", problem.spec.dtype, Space.PRIVATE, Layout.packed())
+        load = VectorCopy(value, (), matrix, place, SCALAR, 1)
+        step = problem.prologue(name)
+        element: Body = (
+            *(Let(at, expr) for at, expr in zip((ROW, COL), where, strict=True)),
+            Alloc(value),
+            *((load,) if step is None else copied(step, load)),
+            Store(to, (BEGIN + inside,), Load(value, ())),
+        )
+        loops = loop(P, self.parts, loop(I, self._operands(name), loop(J, self._own(name), element)))
+        blocks, size = self._blocks(name), self._tile_elements(name)
+        begin = (BLOCK * self.chunks + CHUNK) * size
+        body: Body = (
+            Let(BLOCK, call("group_id", 1)),
+            Let(CHUNK, call("group_id", 0)),
+            Let(LOCAL_ROW, call("local_id", 1)),
+            Let(LOCAL_COL, call("local_id", 0)),
+            Let(BEGIN, begin),
+            *loops,
+        )
+        pitch = problem.pitch(name)
+        lines = problem.m if name == "a" else problem.n
+        listed = (lines, problem.k, matrix, pitch, to, *problem.prologue_parameters(name))
+        return Kernel(
+            name=f"{problem.name}_pack_{name}",
+            params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
+            body=body,
+            group=(DPAS_ROWS, self._lanes),
+            grid=(blocks, self.chunks),
+            nonnegative=(to.shape[0] - begin - size,),
+            assumptions=problem.assumptions(),
+        )
+
+    def _own(self, name: str) -> int:
+        """Neighbours along K of an operand that a lane holds, of one of its words."""
+        atom = self._atom
+        return atom.b_register.size // atom.dtype.size if name == "b" else atom.depth // self._lanes
+
+    def _packed_place(self, name: str) -> tuple[tuple[Expr, Expr], Expr]:
+        """The (row, column) of the matrix that an element is, and where in its tile it goes: element `j` of what word
+        `local_row` of lane `local_col` holds, of operand `i`, `p` instructions into the step.
+        """
+        count, own, word, lane = self._operands(name), self._own(name), LOCAL_ROW, LOCAL_COL
+        along = CHUNK * self._schedule.block_k + P * self._atom.depth
+        across = BLOCK * count + I
+        # A lane's eight words, then the next lane's; or a word of each lane, then the next words.
+        inside = lane * DPAS_ROWS + word if self._words(name) == I32 else word * self._lanes + lane
+        inside = (P * count + I) * self._operand_elements(name) + inside * own + J
+        if name == "a":
+            return (across * DPAS_ROWS + word, along + lane * own + J), inside
+        return (along + word * own + J, across * self._lanes + lane), inside
+
+    # --- the product ------------------------------------------------------------------------------
+
+    @cached_property
+    def acc(self) -> Registers:
+        """Columns of rows: eight rows of a column are one register of the instruction."""
+        rows, cols = self._schedule.tile
+        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(cols, rows))
+        return Registers(buffer, ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True))
+
+    def kernel(self) -> Kernel:
+        """What multiplies."""
+        problem, s = self.problem, self._schedule
+        tile = epilogues.tile_of_c(problem, *s.block_tile)
+        body: Body = (
+            *self._scheduler.positions(self._threads),
+            Let(CHUNKS, self.chunks),
+            Alloc(self.acc.buffer),
+            Fill(self.acc, number(0, problem.sums)),
+            Comment(f"Steps of {said(s.block_k)} along K; both operands are packed in that order, with zeros past K."),
+            *self._begin(),
+            *problem.unless_zero((For(K0, Const(0), problem.k, s.block_k, self._step()),)),
+            Comment(problem.epilogue_comment()),
+            EpilogueStore(tile, self.acc, problem.alpha, problem.beta, SCALAR, steps=epilogues.steps(problem)),
+        )
+        words_of = (self.tiles_of("a", self._words("a")), self.tiles_of("b", self._words("b")))
+        params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha, *words_of]
+        params += [problem.beta, problem.c, problem.pitch("c"), *epilogues.parameters(problem)]
+        return Kernel(
+            name=problem.name,
+            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
+            body=body,
+            group=s.group,
+            grid=self._scheduler.grid(),
+            sub_group=self._lanes,
+            nonnegative=self._scheduler.assumptions(),
+            assumptions=problem.assumptions(),
+            large_registers=s.large_grf,
+        )
+
+    def _begin(self) -> Body:
+        """Where the group's tiles begin."""
+        begin: list[Stmt] = []
+        for name, group in (("b", 0), ("a", 1)):
+            first = call("group_id", group) * CHUNKS * self._tile_words(name)
+            begin += [Alloc(self._at(name)), Store(self._at(name), (), first)]
+        return tuple(begin)
+
+    def _step(self) -> Body:
+        """A step of K. All operands of an instruction's depth are read before they are multiplied, and a column's
+        products follow each other: few instructions then wait for several others (docs/matrices.md).
+        """
+        zero = Const(0)
+        reads: list[Stmt] = []
+        for name, var in (("a", I), ("b", J)):
+            fragment, words, count = self._fragment(name), self._words(name), self._operands(name)
+            place = (Load(self._at(name), ()) + (P * count + var) * (DPAS_ROWS * self._lanes),)
+            tiles = self.tiles_of(name, words)
+            read = VectorCopy(fragment, (var, zero), tiles, place, packed_read(self._lanes, words), DPAS_ROWS)
+            reads += [Alloc(fragment), *loop(var, count, (read,))]
+        a, b = self._fragment("a"), self._fragment("b")
+        multiply = Multiply(self.acc.buffer, (J, I * DPAS_ROWS), a, (I, zero), b, (J, zero), self._atom)
+        products = loop(J, self._operands("b"), loop(I, self._operands("a"), (multiply,)))
+        on = (Store(self._at(name), (), Load(self._at(name), ()) + self._tile_words(name)) for name in "ba")
+        return *loop(P, self.parts, (*reads, *products)), *on
+
+    def _at(self, name: str) -> Buffer:
+        """The place of the step's tile."""
+        return Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed())
+
+    def _tile_words(self, name: str) -> int:
+        return self._tile_elements(name) * self.problem.spec.dtype.size // self._words(name).size
+
+    def _fragment(self, name: str) -> Buffer:
+        """Registers for a step's operands, eight words each."""
+        return Buffer(f"{name}_frag", self._words(name), Space.PRIVATE, Layout.packed(self._operands(name), DPAS_ROWS))
+
+    def _words(self, name: str) -> DType:
+        """What a lane holds of an operand, eight of them."""
+        return self._atom.a_register if name == "a" else I32

@@ -1,0 +1,341 @@
+"""A product by matrix instructions of Intel's sub-groups on 2D block reads of A and B as they are.
+
+The sub-groups of a work-group have a tile of C each. What several of them read they share by the cache, into which they
+prefetch together. The hardware brings zeros for what lies past the matrices, and asks of them how they lie in memory
+(`block_2d_conditions`). Where they do not, and for what is left of K, each lane loads its elements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from gemmgen import epilogues
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.constants import said
+from gemmgen.ir.copy_instructions import (
+    BLOCK_2D_BYTES,
+    BLOCK_2D_ROWS,
+    BLOCK_2D_WORD,
+    AxisLayout,
+    CopyAtom,
+    ThreadValueLayout,
+    block_2d_conditions,
+    block_2d_read,
+    block_2d_transposed_read,
+)
+from gemmgen.ir.expr import Const, Expr, Var, all_of, number, select
+from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas, of_elements
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    Fill,
+    For,
+    If,
+    Let,
+    Multiply,
+    Prefetch,
+    Registers,
+    Stmt,
+    VectorCopy,
+)
+from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.workspace import Workspace
+from gemmgen.passes.expand import COL as J
+from gemmgen.passes.expand import DEPTH as P
+from gemmgen.passes.expand import ROW as I
+from gemmgen.passes.loops import loop
+from gemmgen.positions import (
+    BATCH_COUNT,
+    COL0,
+    K0,
+    K_MAIN,
+    LANE,
+    LOCAL_COL,
+    LOCAL_ROW,
+    ROW,
+    ROW0,
+    ThreadLayout,
+    position_in_c,
+)
+from gemmgen.problem import Problem
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.dpas import BLOCK_2D_LANES
+from gemmgen.schedulers import Scheduler
+
+#: Where a sub-group's columns begin, and which of those beside one another it is.
+TILE_COL, SUB_GROUP_COL = Var("tile_col"), Var("sub_group_col")
+#: Which of a fragment's instructions along K, and of the steps that are prefetched before the first.
+PART, AHEAD = Var("q"), Var("ahead")
+#: Blocks side by side that one read brings.
+COUNTS = (4, 2, 1)
+
+
+@dataclass(frozen=True)
+class DpasBlock2D:
+    """The mainloop of one kernel."""
+
+    problem: Problem
+
+    @property
+    def _schedule(self) -> Schedule:
+        return self.problem.schedule
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(self.problem)
+
+    @cached_property
+    def _atom(self) -> Instruction:
+        return of_elements(dpas(self.problem.spec.dtype, BLOCK_2D_LANES))
+
+    @property
+    def _size(self) -> int:
+        return self._atom.dtype.size
+
+    @cached_property
+    def _threads(self) -> ThreadLayout:
+        """A sub-group's rows and columns are next to one another, its lanes over neighbouring columns."""
+        s = self._schedule
+        (rows, cols), (high, wide) = s.tile, s.group
+        alone = AxisLayout(cols, BLOCK_2D_LANES, 1, LANE)
+        beside = AxisLayout(cols, wide, 1, LOCAL_COL, repeats=cols, inner_lanes=BLOCK_2D_LANES)
+        across = alone if wide == BLOCK_2D_LANES else beside
+        return ThreadLayout(s, AxisLayout(rows, high, rows, LOCAL_ROW), across)
+
+    def kernels_before(self) -> tuple[Kernel, ...]:
+        """None."""
+        return ()
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Partial sums of split-K."""
+        return self.problem.workspaces()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @cached_property
+    def _a(self) -> Buffer:
+        return self.problem.given("a")
+
+    @cached_property
+    def _b(self) -> Buffer:
+        return self.problem.given("b")
+
+    @cached_property
+    def _acc(self) -> Registers:
+        """Columns of rows: eight rows of a column are one register of the instruction."""
+        rows, cols = self._schedule.tile
+        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(cols, rows))
+        return Registers(buffer, ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True))
+
+    @property
+    def _parts(self) -> int:
+        """Instructions along K that a read of A serves."""
+        return min(2, self._schedule.block_k // self._atom.depth)
+
+    @property
+    def _sub_step(self) -> int:
+        """How deep in K a read of A goes."""
+        return self._parts * self._atom.depth
+
+    @property
+    def _b_rows(self) -> int:
+        """How deep a lane's elements of B lie together in registers."""
+        return self._sub_step if self._by_columns else min(BLOCK_2D_ROWS, self._sub_step)
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether B is column-major, and transposed by its reads."""
+        return self.problem.spec.b_order == "col"
+
+    @property
+    def _sub_groups_across(self) -> int:
+        return self._schedule.group[1] // BLOCK_2D_LANES
+
+    def _fragment(self, name: str) -> Buffer:
+        """A lane's elements of A, for each part along K; of B, for each read along K and each column."""
+        rows, cols = self._schedule.tile
+        own = self._atom.a.cols.values
+        shape: tuple[int, ...] = (self._parts, rows) if own == 1 else (self._parts, rows, own)
+        if name == "b":
+            shape = (self._sub_step // self._b_rows, cols, self._b_rows)
+        return Buffer(f"{name}_frag", self._atom.dtype, Space.PRIVATE, Layout.packed(*shape))
+
+    # --- the kernel -------------------------------------------------------------------------------
+
+    def kernel(self) -> Kernel:
+        """What multiplies."""
+        problem, s, result = self.problem, self._schedule, epilogues.destination(self.problem)
+        stores_c = result == problem.c
+        body: Body = (
+            *self._names(),
+            *problem.to_product(self._a, self._b, result, *(epilogues.matrices(problem) if stores_c else ())),
+            Alloc(self._acc.buffer),
+            Fill(self._acc, number(0, problem.sums)),
+            *problem.unless_zero(self._along_k()),
+            *epilogues.store_from_registers(problem, self._acc),
+        )
+        params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
+        params += problem.parameters_of(self._a, self._b)
+        params += [problem.beta, *problem.parameters_of(problem.c)] if stores_c else [result]
+        params += epilogues.parameters(problem) if stores_c else ()
+        return Kernel(
+            name=problem.name,
+            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
+            body=body,
+            group=s.group,
+            grid=self._scheduler.grid(),
+            sub_group=BLOCK_2D_LANES,
+            nonnegative=self._scheduler.assumptions(),
+            assumptions=problem.assumptions(),
+            grid_z=BATCH_COUNT if problem.spec.batched else None,
+            large_registers=s.large_grf,
+        )
+
+    def _names(self) -> Body:
+        """Where work-items and sub-groups stand, and how far 2D block reads go along K: to a whole word of a line."""
+        names = self._scheduler.positions(self._threads)
+        wide = BLOCK_2D_LANES * self._schedule.tile[1]
+        if self._sub_groups_across > 1:
+            beside = Let(SUB_GROUP_COL, LOCAL_COL // BLOCK_2D_LANES)
+            names = (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * wide))
+        return (*names, Let(K_MAIN, self._k_main))
+
+    @cached_property
+    def _k_main(self) -> Expr:
+        """How far the reads go: as far as lines of A are whole words, unless a matrix does not lie as they ask."""
+        problem, word = self.problem, max(1, BLOCK_2D_WORD // self._size)
+        begin, end = self._scheduler.k_start, self._scheduler.k_end
+        whole = end if problem.spec.multiple_of[2] % word == 0 else end - end % word
+        asked = [*block_2d_conditions(self._a), *block_2d_conditions(self._b)]
+        # A part of K may be empty.
+        asked += [begin < whole] if self._scheduler.in_parts else []
+        return select(all_of(x for x in asked if x not in problem.assumptions()), whole, begin)
+
+    @property
+    def _place(self) -> tuple[Expr, Expr]:
+        """Row and column of C where a sub-group's tile begins."""
+        return position_in_c(ROW, ROW0, self._threads.rows), TILE_COL if self._sub_groups_across > 1 else COL0
+
+    def _along_k(self) -> Body:
+        """The main loop by 2D block reads, then what they leave."""
+        s, begin, end = self._schedule, self._scheduler.k_start, self._scheduler.k_end
+        meet = (Barrier("none"),) if s.barrier else ()
+        ahead = self._prefetches(K0 + s.prefetch_distance * s.block_k) if s.prefetch_distance else ()
+        reads = loop(P, s.block_k // self._sub_step, self._sub_steps(K0 + P * self._sub_step, K_MAIN, False))
+        rest: Body = (
+            Comment("The rest of K, or all of it where the matrices do not lie as such reads ask."),
+            For(K0, K_MAIN, end, self._sub_step, self._sub_steps(K0, end, True)),
+        )
+        return (
+            *self._prefetched_first(),
+            Comment(f"Steps of {said(s.block_k)} along K by 2D block reads, with zeros past the matrices' ends."),
+            For(K0, begin, K_MAIN, s.block_k, (*meet, *ahead, *reads)),
+            *(() if self._k_main == end else rest),
+        )
+
+    def _sub_steps(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
+        """As deep in K as one read of A: all reads before the products, of which a column's follow each other."""
+        (row, col), a, b = self._place, self._fragment("a"), self._fragment("b")
+        read_a = block_2d_read(self._size, self._schedule.tile[0], self._parts, by_elements=by_elements)
+        to = (Const(0),) * len(a.shape)
+        move_a = VectorCopy(a, to, self._a, (row, k0), read_a, read_a.widths[0], extent=(self.problem.m, end))
+        read_b = self._columns_of_b if self._by_columns else self._rows_of_b
+        reads: list[Stmt] = [Alloc(a), move_a, Alloc(b), *read_b(b, (k0, col), end, by_elements)]
+        return *reads, *self._products(a, b)
+
+    def _rows_of_b(self, b: Buffer, place: tuple[Expr, Expr], end: Expr, by_elements: bool) -> Body:
+        """Reads that bring several columns, neighbours along K in a word."""
+        (k0, col), wide, zero = place, self._b_count * BLOCK_2D_LANES, Const(0)
+        atom = block_2d_read(self._size, self._b_rows, self._b_count, transformed=True, by_elements=by_elements)
+
+        def moves(number: Expr) -> Body:
+            to, at = (number, J * self._b_count, zero), (k0 + number * self._b_rows, col + J * wide)
+            move = VectorCopy(b, to, self._b, at, atom, atom.widths[0], extent=(end, self.problem.n))
+            return loop(J, self._schedule.tile[1] // self._b_count, (move,))
+
+        down = self._sub_step // self._b_rows
+        return moves(zero) if down == 1 else loop(PART, down, moves(PART))
+
+    def _columns_of_b(self, b: Buffer, place: tuple[Expr, Expr], end: Expr, by_elements: bool) -> Body:
+        """Reads that bring an instruction's operand each: a lane's part of its column is a part of a line in memory."""
+        (k0, col), depth = place, self._atom.depth
+        atom = block_2d_transposed_read(depth, by_elements)
+        to, at = (Const(0), J, PART * depth), (col + J * BLOCK_2D_LANES, k0 + PART * depth)
+        move = VectorCopy(b, to, self._b, at, atom, depth, extent=(self.problem.n, end))
+        return loop(PART, self._parts, loop(J, self._schedule.tile[1], (move,)))
+
+    def _products(self, a: Buffer, b: Buffer) -> Body:
+        """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own."""
+        rows, cols = self._schedule.tile
+        depth, zero = self._atom.depth, Const(0)
+        of_a = (PART, I * DPAS_ROWS, zero)[: len(a.shape)]
+        of_b = (zero, J, PART * depth) if self._b_rows == self._sub_step else (PART, J, zero)
+        multiply = Multiply(self._acc.buffer, (J, I * DPAS_ROWS), a, of_a, b, of_b, self._atom)
+        return loop(PART, self._parts, loop(J, cols, loop(I, rows // DPAS_ROWS, (multiply,))))
+
+    @cached_property
+    def _b_count(self) -> int:
+        """Blocks of B side by side that one read brings."""
+        most = BLOCK_2D_BYTES // (BLOCK_2D_LANES * self._size)
+        return next(x for x in COUNTS if x <= most and self._schedule.tile[1] % x == 0)
+
+    # --- prefetches -------------------------------------------------------------------------------
+
+    def _prefetched_first(self) -> Body:
+        """The tiles of the first steps, where there are any."""
+        s = self._schedule
+        if not s.prefetch_distance:
+            return ()
+        begin = self._scheduler.k_start
+        first = loop(AHEAD, s.prefetch_distance, self._prefetches(begin + AHEAD * s.block_k))
+        return (If(begin < K_MAIN, first),)
+
+    def _prefetches(self, k0: Expr) -> Body:
+        """The tiles of A and B of a step: a part of a sub-group's rows of A, and of its columns of B, by each of the
+        sub-groups that read those.
+        """
+        s, (row, col) = self._schedule, self._place
+        line = BLOCK_2D_BYTES // self._size
+        beside: Expr = SUB_GROUP_COL if self._sub_groups_across > 1 else Const(0)
+        above: Expr = LOCAL_ROW if s.group[0] > 1 else Const(0)
+        along_k = -(-s.block_k // line)
+        wide = BLOCK_2D_LANES * s.tile[1]
+        of_a = self._ask(self._a, s.tile[0], along_k, beside, self._sub_groups_across, lambda i: (row, k0 + i * line))
+        if self._by_columns:
+            rows, across = min(BLOCK_2D_ROWS, wide), along_k
+            blocks = -(-wide // rows) * along_k
+        else:
+            rows, across = min(BLOCK_2D_ROWS, s.block_k), -(-wide // line)
+            blocks = across * (s.block_k // rows)
+        down, on = (col, k0) if self._by_columns else (k0, col)
+        of_b = self._ask(
+            self._b, rows, blocks, above, s.group[0], lambda i: (down + i // across * rows, on + i % across * line)
+        )
+        return (*of_a, *of_b)
+
+    def _ask(
+        self,
+        matrix: Buffer,
+        rows: int,
+        blocks: int,
+        number: Expr,
+        sharers: int,
+        place: Callable[[Expr], tuple[Expr, Expr]],
+    ) -> Body:
+        """Prefetches of so many blocks of a tile by so many sub-groups, of which this has a number."""
+        atom, lines = self._prefetch_atom(rows), self.problem.m if matrix == self._a else self.problem.n
+        by_rows = matrix == self._b and not self._by_columns
+        extent = (K_MAIN, lines) if by_rows else (lines, K_MAIN)
+        if blocks < sharers:
+            return (Prefetch(matrix, place(number % blocks), atom=atom, extent=extent),)
+        which = number + J * sharers if blocks > sharers else number
+        return loop(J, -(-blocks // sharers), (Prefetch(matrix, place(which), atom=atom, extent=extent),))
+
+    def _prefetch_atom(self, rows: int) -> CopyAtom:
+        """As much as a message brings of so many rows."""
+        neighbours = block_2d_read(self._size, rows, 1).lane_step[1]
+        return block_2d_read(self._size, rows, BLOCK_2D_BYTES // (BLOCK_2D_LANES * neighbours * self._size))

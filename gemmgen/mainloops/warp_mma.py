@@ -1,0 +1,216 @@
+"""Warp matrix instructions (`mma`): a warp multiplies fragments that its lanes have loaded from shared memory; a
+wavefront (`mfma`) those from global memory.
+
+3xTF32 makes three instructions of one, of the high and low parts of elements, and adds up in two steps: instructions
+add up a step of K, which is then added to the accumulators as float32. They drop bits where they add, which would show
+over a long K; additions of float32 are rounded. What is not finite has no low part, and is summed a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
+from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
+from gemmgen.ir.instructions import Instruction, matrix_instruction
+from gemmgen.ir.operands import line_atom
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Registers, Store, Tile
+from gemmgen.mainloops import exchange
+from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.shared_memory import SharedTiles
+from gemmgen.passes.loops import loop
+from gemmgen.positions import K0, KK, WARP_COL, WARP_ROW, ThreadLayout
+
+
+@dataclass(frozen=True)
+class WarpMma(Direct):
+    """The mainloop of one kernel.
+
+    Attributes:
+        repeats: the mainloop whose product this one repeats by high parts alone: a tile after the other, each where the
+            first of the ring lies.
+    """
+
+    repeats: WarpMma | None = None
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The warp's."""
+        atom = matrix_instruction(self.schedule.atom, self.problem.spec.dtype, "warp")
+        if atom is None:
+            raise LoweringError(f"no {self.schedule.atom} of {self.problem.spec.dtype}")
+        return atom if self.repeats is None else atom.of_heads
+
+    @property
+    def lanes(self) -> int | None:
+        """A warp's."""
+        return self.instruction.lanes
+
+    @cached_property
+    def threads(self) -> ThreadLayout:
+        """A warp's rows and columns lie in bands as wide as the instruction's operands."""
+        layout = ThreadLayout.of(self.schedule, (self.instruction.a.rows.lanes, self.instruction.b.cols.lanes))
+        return replace(layout, cols=exchange.before(layout.cols, self._side_by_side))
+
+    @property
+    def _side_by_side(self) -> int:
+        """Instructions whose columns follow one another, where lanes exchange their sums. What goes through shared
+        memory anyway, as with sliced-K, is dealt out anew there.
+        """
+        return exchange.instructions(self.schedule)
+
+    @cached_property
+    def depth(self) -> int:
+        """That of an instruction."""
+        return self.instruction.depth
+
+    @property
+    def written_out(self) -> bool:
+        """Always: fragments are registers."""
+        return True
+
+    def fragment(self, name: str) -> ThreadValueLayout:
+        """As the instruction has it: a lane may hold other rows of A, and columns of B, than of C."""
+        a, b, c = self.instruction.a, self.instruction.b, self.instruction.c
+        if name == "a":
+            return ThreadValueLayout(self.threads.rows if a.rows == c.rows else self._bands(0, a.rows, c.rows), a.cols)
+        return ThreadValueLayout(b.rows, self._bands(1, b.cols, c.cols), transposed=True)
+
+    def _bands(self, axis: int, own: AxisLayout, sums: AxisLayout) -> AxisLayout:
+        """The rows of A, or columns of B, of all the block's instructions.
+
+        Args:
+            own, sums: those that a lane holds of one instruction's operand, and of its sums.
+        """
+        values = self.schedule.tile[axis] // sums.values * own.values
+        lanes = self.schedule.group[axis] // sums.lanes * own.lanes
+        bands = AxisLayout(values, lanes, 1, (WARP_ROW, WARP_COL)[axis] + own.lane)
+        return bands if axis == 0 else exchange.beside(bands, self._side_by_side, own.lanes)
+
+    def load_instruction(self, name: str, tile: Tile | None, fragment: ThreadValueLayout) -> tuple[CopyAtom, int]:
+        """`ldmatrix`, and the elements that it brings a lane: two bands at once where there are two."""
+        if tile is None:
+            return super().load_instruction(name, tile, fragment)
+        bands, depth = (fragment.rows, fragment.cols) if name == "a" else (fragment.cols, fragment.rows)
+        width = depth.values * (1 if bands.values % 2 else 2)
+        atom = line_atom(name, tile.transposed != (name == "b"), self.problem.spec.dtype.size)
+        return (SCALAR, 1) if atom is None else (atom, width)
+
+    # --- stored -----------------------------------------------------------------------------------
+
+    @property
+    def results(self) -> Registers:
+        """The sums, exchanged between the lanes of a line."""
+        return exchange.after(self.acc, self._side_by_side)
+
+    def exchanged(self) -> Body:
+        """The exchange."""
+        return exchange.statements(self.acc, self._side_by_side)
+
+    # --- sums in two steps ------------------------------------------------------------------------
+
+    @property
+    def in_two_steps(self) -> bool:
+        """Whether instructions add up a step of K apart from the accumulators."""
+        return self.instruction.products > 1
+
+    @property
+    def step_sums(self) -> Registers:
+        """What an instruction adds to."""
+        return step_sums_of(self.acc) if self.in_two_steps else self.acc
+
+    def zeros(self) -> Body:
+        """The sums, before all steps."""
+        if not self.in_two_steps:
+            return super().zeros()
+        return *super().zeros(), Alloc(self.step_sums.buffer), Fill(self.step_sums, number(0, self.problem.sums))
+
+    def after_product(self) -> Body:
+        """After the last inner step, its sums are added to the accumulators."""
+        if not self.in_two_steps:
+            return ()
+        return (If(Const(self.slice_depth - self.depth) <= KK, add_step(self.acc)),)
+
+    def along_k(self) -> Body:
+        """The sum over K; in high and low parts, a second one of high parts alone where there is any NaN."""
+        if not self.in_two_steps:
+            return super().along_k()
+        return (*super().along_k(), *instead_of_nan(self.acc, self._by_high_parts()))
+
+    # --- a second product by high parts -----------------------------------------------------------
+
+    def _by_high_parts(self) -> Body:
+        """The loop along K, to sums beside the accumulators."""
+        alone = self.schedule.but(stages=1, register_stages=1, across_tiles=False)
+        again = WarpMma(replace(self.problem, schedule=alone), repeats=self)
+        exact, step = self.problem.exact_k, self.schedule.block_k
+        return (For(K0, self.scheduler.k_start, again.k_stop, step, again.step(K0), exact=exact),)
+
+    @cached_property
+    def acc(self) -> Registers:
+        """A thread's sums."""
+        acc = super().acc
+        if self.instruction.c.transposed:
+            turned = Layout.packed(*reversed(self.schedule.tile))
+            acc = Registers(replace(acc.buffer, layout=turned), replace(acc.fragment, transposed=True))
+        return acc if self.repeats is None else step_sums_of(acc)
+
+    @cached_property
+    def tiles(self) -> SharedTiles:
+        """Tiles of shared memory that operands pass through."""
+        return super().tiles if self.repeats is None else SharedTiles(self.problem, "heads", self.repeats.tiles)
+
+    def path(self, name: str) -> OperandPath:
+        """The way of an operand."""
+        path = super().path(name)
+        if self.repeats is None:
+            return path
+        buffer = replace(path.registers.buffer, name=f"{name}_head")
+        return replace(path, registers=replace(path.registers, buffer=buffer))
+
+
+def step_sums_of(acc: Registers) -> Registers:
+    """What instructions add to in the meantime."""
+    return replace(acc, buffer=replace(acc.buffer, name="step_sums"))
+
+
+def add_step(acc: Registers) -> Body:
+    """Adds a part to the accumulators, each register to its own, and begins the next with zeros."""
+    part = step_sums_of(acc)
+    added = _each(acc, lambda total, place: Bin("+", total, Load(part.buffer, place)))
+    return (
+        Comment("The step's sum is added in float32, which rounds."),
+        *added,
+        Fill(part, number(0, part.buffer.dtype)),
+    )
+
+
+def instead_of_nan(acc: Registers, product: Body) -> Body:
+    """Where any work-item of the group has NaN, a second product, which `part` takes up, says what it is. What is not
+    finite makes NaN of its rest, where it may have to be infinite.
+    """
+    part, dtype = step_sums_of(acc), acc.buffer.dtype
+    doubt = Buffer("doubt", dtype, Space.PRIVATE, Layout.packed(1))
+    at = (Const(0),)
+    found = _each(acc, lambda total, _: Call("fma", (total, number(0, dtype), Load(doubt, at)), dtype), (doubt, at))
+    kept = _each(acc, lambda total, place: select(compare("==", total, total), total, Load(part.buffer, place)))
+    again = Call("any_in_group", (compare("!=", Load(doubt, at), number(0, dtype)),), BOOL)
+    say = Comment("Inf and NaN have no low part: where it made a sum NaN, the high parts decide.")
+    return (say, Alloc(doubt), Store(doubt, at, number(0, dtype)), *found, If(again, (*product, *kept)))
+
+
+def _each(
+    acc: Registers, value: Callable[[Expr, tuple[Expr, ...]], Expr], to: tuple[Buffer, tuple[Expr, ...]] | None = None
+) -> Body:
+    """Stores what comes of each sum and its place, there or elsewhere."""
+    row, col = Var("i"), Var("j")
+    place = acc.at(row, col)
+    buffer, at = to or (acc.buffer, place)
+    store = Store(buffer, at, value(Load(acc.buffer, place), place))
+    rows, cols = acc.fragment.rows.values, acc.fragment.cols.values
+    return loop(row, rows, loop(col, cols, (store,)))

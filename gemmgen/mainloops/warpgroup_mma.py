@@ -1,0 +1,414 @@
+"""Warpgroup matrix instructions (`wgmma`): TMA brings tiles that warpgroups multiply, out of shared memory or with A
+from registers. The kernel is specialised by warps: one producer thread loads, all others multiply and store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gemmgen import kernels
+from gemmgen.checks.roles import MOST_LINES
+from gemmgen.checks.warpgroup_mma import turned
+from gemmgen.epilogues import WarpgroupEpilogue
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.constants import is_free
+from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
+from gemmgen.ir.dtypes import I64, DType
+from gemmgen.ir.elementwise import ELEMENT_LINE, ELEMENT_OWN, Step
+from gemmgen.ir.expr import Const, Expr, Load, Var, convert, minimum, number
+from gemmgen.ir.instructions import (
+    WARPGROUP_LANES,
+    WGMMA_DEPTH_BYTES,
+    WORD_BYTES,
+    Instruction,
+    matrix_instruction,
+    wgmma_form,
+)
+from gemmgen.ir.kernel import Kernel, Limit
+from gemmgen.ir.operands import TURN_BYTES, line_atom
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    CooperativeCopy,
+    Fill,
+    For,
+    FragmentLoad,
+    Let,
+    Registers,
+    Stmt,
+    Store,
+    Tile,
+    TileMma,
+)
+from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
+from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
+from gemmgen.ir.walk import map_expr, walk_expr
+from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.warp_mma import add_step, step_sums_of
+from gemmgen.passes.loops import loop
+from gemmgen.positions import (
+    BATCH,
+    BATCH_COUNT,
+    COL0,
+    K0,
+    LOCAL_COL,
+    ROW,
+    ROW0,
+    ThreadLayout,
+    position_in_c,
+)
+from gemmgen.problem import Problem, three_dimensional, which_product
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedulers import Scheduler
+
+#: Where the sum ends in a kernel that asks for alpha itself.
+K_LAST = Var("k_last")
+
+
+@dataclass(frozen=True)
+class WarpgroupMma:
+    """The mainloop and its kernel.
+
+    Attributes:
+        product: what kernels before and after this one are of.
+        problem: what this one computes: the same, or the same with its operands swapped.
+    """
+
+    product: Problem
+    problem: Problem
+
+    @staticmethod
+    def of(product: Problem) -> WarpgroupMma:
+        """For a problem whose schedule may ask for its operands to be swapped."""
+        if not product.schedule.operands_swapped:
+            return WarpgroupMma(product, product)
+        spec, schedule = turned(product.spec, product.schedule)
+        swapped = replace(product, spec=spec, schedule=schedule, swapped=True, named_for=product.named_for)
+        return WarpgroupMma(product, swapped)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The problem's."""
+        return self.problem.schedule
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """What deals blocks of C to groups."""
+        return Scheduler(self.problem)
+
+    @cached_property
+    def threads(self) -> ThreadLayout:
+        """Which elements of C each thread holds."""
+        return ThreadLayout.of_warpgroups(self.schedule, self.instruction.paired)
+
+    @cached_property
+    def epilogue(self) -> WarpgroupEpilogue:
+        """What stores C, or partial sums."""
+        return WarpgroupEpilogue(self.problem, self.threads, self.instruction)
+
+    @cached_property
+    def pipe(self) -> Pipe:
+        """The ring of tiles between producer and consumers."""
+        s = self.schedule
+        high, wide = s.group
+        storing = high * wide // WARPGROUP_LANES if s.ordered_epilogue else 0
+        roles = WarpSpecialization(
+            high * wide, high, s.setmaxnreg, self.scheduler.clustered // s.cluster_reduction, storing
+        )
+        return Pipe("tiles", s.stages, "roles", roles=roles)
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The one for all columns of a warpgroup."""
+        s, spec = self.schedule, self.problem.spec
+        atom = matrix_instruction(s.atom, spec.dtype, "warpgroup")
+        if atom is None:
+            raise LoweringError(f"no {s.atom} of {spec.dtype}")
+        a_turned, b_turned = self.problem.is_transposed("a"), not self.problem.is_transposed("b")
+        held = s.a.memory == "private"
+        paired = held and a_turned and spec.element("a").size == 1
+        cols = s.block_tile[1] // s.warpgroups[1]
+        return wgmma_form(atom, cols, a_turned, b_turned, held, paired)
+
+    @cached_property
+    def acc(self) -> Registers:
+        """A thread's sums."""
+        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(*self.schedule.tile))
+        return Registers(buffer, ThreadValueLayout(self.threads.rows, self.threads.cols))
+
+    # --- tiles ------------------------------------------------------------------------------------
+
+    def _operand(self, name: str) -> Operand:
+        return self.schedule.a if name == "a" else self.schedule.b
+
+    def _element(self, name: str) -> DType:
+        """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
+        from_registers = self.instruction.held and name == "a"
+        return self.problem.spec.element(name) if from_registers else self.problem.spec.made(name)
+
+    @property
+    def _depth(self) -> int:
+        """Elements of a step along K, high and low parts counted apart."""
+        return self.schedule.block_k * self.instruction.terms
+
+    def _logical(self, name: str) -> tuple[int, int]:
+        """Rows and columns of an operand's tile."""
+        rows, cols = self.schedule.block_tile
+        return (rows, self._depth) if name == "a" else (self._depth, cols)
+
+    def _extents(self, name: str) -> tuple[int, int]:
+        """The same in storage order."""
+        rows, cols = self._logical(name)
+        return (cols, rows) if self.problem.is_transposed(name) else (rows, cols)
+
+    def _line(self, name: str) -> int:
+        """Elements of a line of an operand's tile."""
+        size = self._element(name).size
+        order = self.problem.spec.a_order if name == "a" else self.problem.spec.b_order
+        along = self.schedule.tile_line(name, order)
+        line = line_bytes(along * size) // size
+        # Of the widest there may be several side by side.
+        several = is_free(along) and line * size == LINES_BYTES[-1]
+        return along if along == line and not several else line
+
+    def matrix(self, name: str) -> Buffer:
+        """An operand as tensor maps have it: TMA tiles as wide as a line in shared memory. Packed ones have no gaps. Of
+        a tile that a cluster shares by multicast each group brings some TMA tiles, or some lines of each.
+        """
+        matrix = self.problem.source(name)
+        if name in self.problem.packed:
+            lines, length = matrix.shape
+            step = convert(lines, I64) * length if self.problem.spec.batched else None
+            matrix = replace(matrix, layout=Layout.pitched(lines, length, length), batch_stride=step)
+        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        line = self._line(name)
+        line = min(line, fast)
+        by_boxes = fast % (line * shared) == 0
+        box = slow if by_boxes else slow // shared, line
+        return three_dimensional(
+            replace(matrix, tma_tile=box, multicast=shared, evict_first=self._operand(name).evict_first)
+        )
+
+    def tile(self, name: str) -> Tile:
+        """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
+        slow, fast = self._extents(name)
+        line, element = self._line(name), self._element(name)
+        layout = Layout.packed(self.schedule.stages, -(-fast // line), slow, line)
+        layout = replace(layout, swizzle=line * element.size)
+        buffer = Buffer(f"{name}_shared", element, Space.LOCAL, layout)
+        rows, cols = self._logical(name)
+        zero = Const(0)
+        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.problem.is_transposed(name), self.pipe)
+
+    def _source(self, name: str) -> Tile:
+        """Where the TMA tiles of a step come from."""
+        k0 = K0 if self.instruction.terms == 1 else K0 * self.instruction.terms
+        logical = (ROW0, k0) if name == "a" else (k0, COL0)
+        transposed = self.problem.is_transposed(name)
+        origin = logical[::-1] if transposed else logical
+        matrix = self.matrix(name)
+        return Tile(matrix, (*which_product(matrix), *origin), *self._logical(name), transposed)
+
+    # --- along K ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _a_registers(self) -> Registers:
+        """A step's A in registers, where it is multiplied from there."""
+        lane = LOCAL_COL if self.schedule.warpgroups[1] == 1 else LOCAL_COL % 4
+        return _registers_of_a(self.instruction, self.schedule.block_k, self.threads.rows, lane)
+
+    def _multiply(self, sums: Registers) -> Body:
+        """The products of a step."""
+        if not self.instruction.held:
+            return (TileMma(sums, self.tile("a"), self.tile("b"), self.instruction),)
+        filled = _fill(self._a_registers, self.tile("a"), self._source("a"), self._prologue_in_registers)
+        return (filled, TileMma(sums, self._a_registers, self.tile("b"), self.instruction))
+
+    @property
+    def _prologue(self) -> Step | None:
+        """What A's elements are made into on their way to registers."""
+        return self.problem.prologue("a") if self.instruction.held and "a" not in self.problem.packed else None
+
+    @cached_property
+    def _same_along_k(self) -> dict[Load, Load]:
+        """What that reads of arrays by a row of A, or of a single element, and the registers that hold it instead."""
+        made, found = self._prologue, dict[Load, Load]()
+        for load in () if made is None else walk_expr(made.value):
+            if isinstance(load, Load) and load.index in ((ELEMENT_LINE,), (Const(0),)):
+                by_row = load.index == (ELEMENT_LINE,)
+                layout = Layout.packed(*((self.threads.rows.values,) if by_row else ()))
+                own = Buffer(f"own_{load.buffer.name}", load.dtype, Space.PRIVATE, layout)
+                found[load] = Load(own, (ELEMENT_OWN,) if by_row else ())
+        return found
+
+    @property
+    def _prologue_in_registers(self) -> Step | None:
+        """The prologue with those for what it reads."""
+        made, kept = self._prologue, self._same_along_k
+        return made and replace(
+            made, value=map_expr(made.value, lambda x: kept.get(x, x) if isinstance(x, Load) else x)
+        )
+
+    def _read_before(self) -> Body:
+        """Fills them, in front of the loop along K."""
+        out: list[Stmt] = []
+        rows, row = self.threads.rows, Var("i")
+        for load, own in self._same_along_k.items():
+            at = minimum(position_in_c(ROW, ROW0, rows) + rows.step(row), load.buffer.shape[0] - 1)
+            out.append(Alloc(own.buffer))
+            if own.index:
+                out += loop(row, rows.values, (Store(own.buffer, (row,), Load(load.buffer, (at,))),))
+            else:
+                out.append(Store(own.buffer, (), load))
+        line = "column of B" if self.problem.swapped else "row of A"
+        return (Comment(f"What the prologue takes of a {line} stays the same along K."), *out) if out else ()
+
+    @property
+    def _k_stop(self) -> Expr:
+        return K_LAST if self.problem.asks_alpha else self.scheduler.k_end
+
+    def _k_last(self) -> Body:
+        """A name for it, where alpha decides."""
+        if not self.problem.asks_alpha:
+            return ()
+        return (Let(K_LAST, self.problem.end_unless_zero(self.scheduler.k_start, self.scheduler.k_end)),)
+
+    def _block(self) -> Body:
+        """One block of C, or a part of its sum."""
+        pipe, zero, sums = self.pipe, number(0, self.problem.sums), self.acc
+        fresh: Body = ()
+        added: Body = ()
+        if self.instruction.terms > 1:
+            sums, added = step_sums_of(self.acc), add_step(self.acc)
+            fresh = (Alloc(sums.buffer), Fill(sums, zero))
+        step = (
+            PipeOp("acquire", pipe),
+            *(CooperativeCopy(self.tile(name), self._source(name), SCALAR) for name in "ab"),
+            PipeOp("commit", pipe),
+            PipeOp("wait", pipe),
+            *self._multiply(sums),
+            PipeOp("release", pipe),
+            *added,
+        )
+        said = "C^T = B^T * A^T: columns of C are the rows of the sums."
+        start, exact = self.scheduler.k_start, self.problem.exact_k
+        return (
+            *((Alloc(self._a_registers.buffer),) if self.instruction.held else ()),
+            Alloc(self.acc.buffer),
+            Fill(self.acc, zero),
+            *fresh,
+            *self._read_before(),
+            *((Comment(said),) if self.problem.rows_are_columns else ()),
+            For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
+            *self._slots_read(),
+            *self.epilogue.store(self.acc),
+        )
+
+    def _slots_read(self) -> Body:
+        """TMA stores of the last block read their slots for some time, for most of which there is K to go."""
+        if not (self.schedule.persistent and self.schedule.epilogue_stages):
+            return ()
+        return (StoreGroup("wait", 0), Barrier(of_sub_group=True))
+
+    # --- the kernels ------------------------------------------------------------------------------
+
+    def kernels_before(self) -> tuple[Kernel, ...]:
+        """What packs operands."""
+        return kernels.packing(self.product)
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """The memory between kernels."""
+        return self.product.workspaces()
+
+    def kernel(self) -> Kernel:
+        """What multiplies."""
+        problem, s, slots, joined = self.problem, self.schedule, self.epilogue.slots, self.schedule.cluster_reduction
+        shared = [self.tile("a").buffer, self.tile("b").buffer, *(() if slots is None else (slots,))]
+        # Wide lines first: eight lines begin on a multiple of their bytes.
+        tiles: Body = tuple(map(Alloc, sorted(shared, key=lambda x: -x.layout.swizzle)))
+        left: Body = ()
+        if slots is not None:
+            left = (
+                Comment("A block may not exit while TMA stores still read its shared memory."),
+                StoreGroup("wait", 0),
+            )
+        names: Body = (*self.scheduler.positions(self.threads), *self.threads.warpgroup(), *self._k_last())
+        names, blocks = self.scheduler.loop_over_blocks(names, self._block())
+        params = self._parameters()
+        moved = () if self.epilogue.whole else problem.to_product(self.epilogue.result)
+        begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
+        awaited = problem.awaited(*(p for p in params if isinstance(p, Buffer)))
+        of_batch = (BATCH_COUNT - BATCH - 1,) if problem.spec.batched else ()
+        return Kernel(
+            name=problem.name,
+            params=params,
+            # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
+            body=(*names, *begun, *awaited, *problem.released(), *tiles, *moved, *blocks, *left),
+            group=s.all_work_items,
+            grid=self.scheduler.grid(),
+            sub_group=self.instruction.lanes,
+            nonnegative=(*self.scheduler.assumptions(), *of_batch),
+            assumptions=problem.assumptions(),
+            grid_z=self.scheduler.layers,
+            persistent=s.persistent,
+            cluster=self.scheduler.clustered,
+            swapped=problem.swapped,
+            multiples=((s.block_k, self.instruction.depth),) if is_free(s.block_k) else (),
+            limits=self._limits,
+        )
+
+    @property
+    def _limits(self) -> tuple[Limit, ...]:
+        """Of the depth of a step: lines along K that are narrow swizzle differently, and TMA tiles end across K."""
+        depth, limits = self.schedule.block_k, list[Limit]()
+        for name in "ab":
+            if self.problem.is_transposed(name) != (name == "b"):
+                limits.append(Limit(depth, None, MOST_LINES, "TMA tiles have no longer sides"))
+            elif (size := depth * self._element(name).size) < LINES_BYTES[-1]:
+                limits.append(Limit(depth, depth, depth, f"its lines swizzle as lines of {int(size)} bytes do"))
+        return tuple(dict.fromkeys(limits))
+
+    def _parameters(self) -> tuple[Buffer | Var, ...]:
+        problem, epilogue = self.problem, self.epilogue
+        made = problem.prologue_parameters({"a"} - {*problem.packed}) if self.instruction.held else ()
+        order: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
+        order += problem.parameters_of(self.matrix("a"), self.matrix("b"))
+        if epilogue.whole:
+            order += [problem.beta, *problem.parameters_of(epilogue.c), *made, *epilogue.operands()]
+        else:
+            order += [epilogue.result, *made]
+        order += [BATCH_COUNT] if self.scheduler.batch_in_line else []
+        return tuple(p for p in order if isinstance(p, Buffer | Var))
+
+
+# --- A from registers -----------------------------------------------------------------------------
+
+
+def _registers_of_a(atom: Instruction, k_step: int, rows: AxisLayout, lane: Expr) -> Registers:
+    """A step's A, the fragments of its instructions after one another."""
+    fragment = ThreadValueLayout(rows, replace(atom.a.cols, lane=lane))
+    shape = k_step // atom.depth, rows.values, fragment.cols.values
+    return Registers(Buffer("a_frag", atom.dtype, Space.PRIVATE, Layout.packed(*shape)), fragment, Const(0))
+
+
+def _fill(dst: Registers, src: Tile, of: Tile, made: Step | None) -> FragmentLoad:
+    """What brings it there from its tile, which TMA copies fill from `of`."""
+    atom, width = _instruction(dst, src, made is not None)
+    return FragmentLoad(dst, src, atom, width, prologue=made, of=of)
+
+
+def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, int]:
+    """The one that reads the tile, and what it brings a work-item."""
+    dtype, run = dst.buffer.dtype, dst.fragment.cols.vector
+    atom = line_atom("a", src.transposed, dtype.size)
+    if atom is not None and not changes and src.buffer.dtype == dtype:
+        return atom, 4 * WORD_BYTES // dtype.size
+    # One transposing ldmatrix of bytes fills the fragments of one instruction on bytes, or of two on 2-byte elements.
+    # It does not fit TF32, nor a block K shorter than that.
+    fits = src.buffer.dtype.size == 1 and dtype.size <= 2 and src.cols % WGMMA_DEPTH_BYTES == 0
+    if src.transposed and fits:
+        return TURN_BYTES, TURN_BYTES.widths[0]
+    return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)

@@ -1,0 +1,195 @@
+"""Expand the update of C: alpha * sums + beta * C through an epilogue's functions, element by element or by vectors of
+neighbours, where they are inside of C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import AxisLayout, aligned
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    EpilogueStore,
+    If,
+    Let,
+    Store,
+    VectorCopy,
+)
+from gemmgen.ir.walk import walk_expr
+from gemmgen.passes.expand_functions import epilogue_applied, finished, once_whole
+from gemmgen.passes.expand_tma_store import store_by_tma
+from gemmgen.passes.loops import loop
+from gemmgen.positions import COL0, SUM_ROW
+
+ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
+#: The first element of an axis that a lane owns, from the origin of its tile on; by its name where it has one.
+Namer = Callable[[Expr, AxisLayout], Expr]
+
+
+def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Expr]) -> Body:
+    """C, element by element."""
+    fragment, dst = update.acc.fragment, update.dst
+    slow, fast = dst.origin[:-3:-1] if dst.transposed else dst.origin[-2:]
+    row = named(slow, fragment.rows) + fragment.rows.step(ROW)
+    col = named(fast, fragment.cols) + fragment.cols.step(COL)
+    # A row of many parts stands in each access of its columns: it gets a name. It may be a column, put down so.
+    several = fragment.rows.lanes > 1 and 1 < fragment.rows.vector < fragment.rows.values
+    # Rows of warpgroups lie so that they are long to say; lines that a cluster shares have a name already.
+    local = dst.buffer.space is Space.LOCAL
+    long = local and fragment.rows.repeats > 1 and (dst.transposed or dst.buffer.distributed == 1)
+    many = several or long or SUM_ROW in walk_expr(row)
+    line_name = Var(f"{dst.buffer.name}_{'col' if COL0 in walk_expr(slow) or (local and dst.transposed) else 'row'}")
+    names: Body = (Let(line_name, row),) if many else ()
+    row = line_name if many else row
+    place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
+    if update.via is not None:
+        own = named(slow, fragment.rows), named(fast, fragment.cols)
+        return store_by_tma(update, *own, promises)
+    if update.atom.adds:
+        return _add(update, named, names, row)
+    if update.width > 1:
+        return _epilogue_columns(update, named) if dst.transposed else _epilogue_vectors(update, named, names, row)
+    dealt, place = _dealt(dst.buffer, place)
+    element = (*dealt, *_new_element(update, Load(dst.buffer, place), update.acc.at(ROW, COL), row, col))
+    return loop(ROW, fragment.rows.values, (*names, *loop(COL, fragment.cols.values, element)))
+
+
+def _add(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
+    """alpha * acc added to C: by vectors where they are inside and may stand there, else one by one."""
+    dst, width = update.dst, update.width
+    spread = update.acc.fragment.cols
+    start = named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
+    values, first, each, scaled = _scaled(update)
+    move = VectorCopy(dst.buffer, (line, start), values, first, update.atom, width)
+    single = replace(move, dst_index=(line, start + ELEMENT), src_index=each, width=1)
+    add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
+    columns = loop(COL, spread.values // width, (*scaled, *add))
+    return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
+
+
+def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], Body]:
+    """alpha * acc for one vector, its first and each of its elements: in registers of its own, so that accumulators
+    may lie in any, but where the sums are if they are such vectors already.
+    """
+    c, acc, width = update.dst.buffer, update.acc, update.width
+    first, each = (_sum_of_vector(update, e) for e in (Const(0), ELEMENT))
+    if is_const(update.alpha, 1.0) and acc.fragment.cols.values == width and not update.dst.transposed:
+        return acc.buffer, first, each, ()
+    values = Buffer(f"{c.name}_values", acc.buffer.dtype, Space.PRIVATE, Layout.packed(width))
+    sum_ = Load(acc.buffer, each)
+    scaled = sum_ if is_const(update.alpha, 1.0) else Bin("*", update.alpha, sum_)
+    return (
+        values,
+        (Const(0),),
+        (ELEMENT,),
+        (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),))),
+    )
+
+
+def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
+    """The same by vectors of neighbours, where they are inside and may stand there."""
+    dst, width = update.dst, update.width
+    spread = update.acc.fragment.cols
+    start = named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
+    planes = dst.origin[:-2]
+    if dst.buffer.space is Space.LOCAL:
+        dealt, at = _dealt(dst.buffer, (*planes, line, start))
+        columns = loop(COL, spread.values // width, _epilogue_vector(update, at))
+        return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
+    place = (*planes, line, start + ELEMENT)
+    sum_ = _sum_of_vector(update, ELEMENT)
+    single = _new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
+    column = If(
+        _fits(update, start),
+        _epilogue_vector(update, (*planes, line, start)),
+        loop(ELEMENT, width, single),
+    )
+    row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
+    return loop(ROW, update.acc.fragment.rows.values, row)
+
+
+def _epilogue_vector(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:
+    """One vector of c."""
+    c, width, dtype = update.dst.buffer, update.width, update.acc.buffer.dtype
+    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
+    values, first, each, body = _scaled(update)
+    if not is_const(update.beta, 0.0):
+        sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, each)), dtype)
+        add_old: Body = (
+            Alloc(old),
+            VectorCopy(old, (Const(0),), c, place, update.atom, width),
+            *loop(ELEMENT, width, (Store(values, each, sum_),)),
+        )
+        always = isinstance(update.beta, Const)
+        body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, number(0, dtype)), add_old))
+    if update.steps:
+        line, at = place[-2], place[-1] + ELEMENT
+        own, before = Load(values, each), Load(c, (*place[:-1], at))
+        names, value = epilogue_applied(update, own, before, *((at, line) if update.dst.transposed else (line, at)))
+        body = (*body, *loop(ELEMENT, width, (*names, Store(values, each, value))))
+    return (*body, VectorCopy(c, place, values, first, update.atom, width))
+
+
+def _sum_of_vector(update: EpilogueStore, element: Expr) -> tuple[Expr, ...]:
+    """Where the sum of an element of a vector of C is."""
+    acc, width = update.acc, update.width
+    return acc.at(ROW * width + element, COL) if update.dst.transposed else acc.at(ROW, COL * width + element)
+
+
+def _epilogue_columns(update: EpilogueStore, named: Namer) -> Body:
+    """C column by column, by vectors of neighbours in a column, where they are inside and may stand there."""
+    fragment, dst, width = update.acc.fragment, update.dst, update.width
+    start = named(dst.origin[-1], fragment.rows) + fragment.rows.chunk_step(ROW, width)
+    line = named(dst.origin[-2], fragment.cols) + fragment.cols.step(COL)
+    planes = dst.origin[:-2]
+    place = (*planes, line, start + ELEMENT)
+    sum_ = _sum_of_vector(update, ELEMENT)
+    single = _new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
+    vector = _epilogue_vector(update, (*planes, line, start))
+    one = If(_fits(update, start), vector, loop(ELEMENT, width, single))
+    column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, (one,)))
+    return loop(COL, fragment.cols.values, (column,))
+
+
+def _fits(update: EpilogueStore, start: Expr) -> Expr:
+    """Whether a vector of C from column `start` on is inside, and may stand there."""
+    inside = start + update.width <= update.dst.buffer.shape[-1]
+    alignment = aligned(update.atom, update.width, update.dst.buffer)
+    return inside if alignment is None else both(inside, alignment)
+
+
+def _dealt(buffer: Buffer, place: tuple[Expr, ...]) -> tuple[Body, tuple[Expr, ...]]:
+    """A place in a block whose lines are dealt out to the groups of a cluster, behind a name for the line; any other as
+    it is.
+    """
+    if buffer.distributed == 1:
+        return (), place
+    share, line = buffer.shape[-2], Var("line")
+    return (Let(line, place[-2]),), (line // share, *place[1:-2], line % share, place[-1])
+
+
+def _new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: Expr, col: Expr) -> Body:
+    """Stores an element of C, the one at (row, col), where the old one is; its sum is in a place of the registers."""
+    value = _blend(update, convert(old, update.acc.buffer.dtype), place)
+    store = Store(old.buffer, old.index, convert(value, old.dtype))
+    if not update.steps:
+        return (store,)
+    return once_whole(update, finished(update, store, value, row, col), (store,))
+
+
+def _blend(update: EpilogueStore, old: Expr, place: tuple[Expr, ...]) -> Expr:
+    """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
+    value: Expr = Load(update.acc.buffer, place)
+    dtype = update.acc.buffer.dtype
+    if not is_const(update.alpha, 1.0):
+        value = Bin("*", update.alpha, value)
+    if is_const(update.beta, 0.0):
+        return value
+    if is_const(update.beta, 1.0):
+        return Bin("+", value, old)
+    blended = Call("fma", (update.beta, old, value), dtype)
+    return select(compare("==", update.beta, number(0, dtype)), value, blended)

@@ -1,0 +1,333 @@
+"""Expand the update of C by TMA: worked out in the accumulators, staged in shared memory, stored by each warp apart.
+
+Of each 64 rows of C that a warpgroup has, a warp has sixteen, which are the lines of a TMA tile. The warp writes them
+to a slot of its own, and one of its lanes begins the store. So no warp waits for another, and what lies past C is not
+stored. But whole parts of 16 bytes are: a TMA tile in which C ends within such a part goes element by element.
+
+Of a column-major C the lines of a TMA tile are columns of the sums, sixteen elements each: they are transposed as they
+are written to shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import aligned
+from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.expr import (
+    Bin,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Var,
+    all_of,
+    as_int,
+    both,
+    compare,
+    convert,
+    is_const,
+    number,
+    select,
+)
+from gemmgen.ir.instructions import WGMMA_COLS
+from gemmgen.ir.operands import BOX_ROWS, PART_BYTES, put_atom, put_columns
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
+from gemmgen.ir.synchronization import Barrier, StoreGroup
+from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
+from gemmgen.passes.expand_functions import epilogue_applied
+from gemmgen.passes.loops import loop
+from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
+
+ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
+#: Which of the TMA tiles of C's columns is stored, and of a warpgroup's rows if it has more than 64.
+BOX, TURN = Var("tma_tile"), Var("turn")
+C_ROW, C_COL = Var("c_row"), Var("c_col")
+#: Where a warp's lines begin, and where a lane puts down its own.
+FIRST_LINE, OWN_LINE, OWN_PART = Var("first_line"), Var("own_line"), Var("own_part")
+ZERO = Const(0)
+WARP = 32
+#: Whether a thread is its warp's first. Said in another way than in the loop along K: compilers would keep what is
+#: known from there, and where there is no such loop set it apart, together with the sums' zeros; then ptxas has matrix
+#: instructions wait for each other (C7515).
+FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
+FIRST_BESIDE = both(compare("==", LOCAL_COL % 4, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
+#: A pair of neighbours, as threads have them.
+PAIR = 2
+#: Neighbours that make a sector of the four lanes of a line, of elements of two bytes.
+FOUR = 4
+#: As many sums as a thread has that is not short of registers: it is alone on its multiprocessor.
+MANY_SUMS = 128
+
+
+def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """All of it; `row` and `col` are where a thread's part of C begins, `promises` what is known of C's columns."""
+    finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
+    return (*finished, *_stored(update, row, col, promises))
+
+
+# --- in the accumulators --------------------------------------------------------------------------
+
+
+def _scaled(update: EpilogueStore) -> Body:
+    """acc = alpha * acc."""
+    if is_const(update.alpha, 1.0):
+        return ()
+    place = update.acc.at(ROW, COL)
+    scale = Store(update.acc.buffer, place, Bin("*", update.alpha, Load(update.acc.buffer, place)))
+    return _each(update, (scale,))
+
+
+def _each(update: EpilogueStore, body: Body) -> Body:
+    fragment = update.acc.fragment
+    return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
+
+
+def _with_old(update: EpilogueStore, row: Expr, col: Expr) -> Body:
+    """acc += beta * c where beta is not zero, where it is inside: by pairs where these are neighbours in C."""
+    beta, acc, c = update.beta, update.acc, update.dst.buffer
+    dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
+    at = _at(update, C_ROW, C_COL)
+    if is_const(beta, 0.0):
+        return ()
+    if _halves_sectors(update):
+        return _unless_zero(beta, _by_fours(update, row, col))
+    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
+
+    def added(column: Expr, before: Expr) -> Store:
+        place = acc.at(ROW, column)
+        sum_ = Load(acc.buffer, place)
+        value = Bin("+", sum_, before) if is_const(beta, 1.0) else Call("fma", (beta, before, sum_), dtype)
+        return Store(acc.buffer, place, value)
+
+    pair = (
+        Alloc(old),
+        VectorCopy(old, (ZERO,), c, at, update.atom, PAIR),
+        *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(old, (ELEMENT,))),)),
+    )
+    fragment, width = acc.fragment, update.width
+    single: Body = (If(compare("<", C_COL, cols), (added(COL * width, convert(Load(c, at), dtype)),)),)
+    own = single if width == 1 else (If(compare("<=", C_COL + PAIR, cols), pair, single),)
+    columns = loop(COL, fragment.cols.values // width, (Let(C_COL, col + fragment.cols.chunk_step(COL, width)), *own))
+    body = loop(
+        ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
+    )
+    return _unless_zero(beta, body)
+
+
+def _unless_zero(beta: Expr, body: Body) -> Body:
+    return body if isinstance(beta, Const) else (If(compare("!=", beta, number(0, beta.dtype)), body),)
+
+
+def _halves_sectors(update: EpilogueStore) -> bool:
+    """Whether what the lanes of a line read by pairs is half of a sector of 32 bytes, and there are two such halves.
+    Blocks of fewer sums a thread share a multiprocessor with others, whose registers an exchange would take.
+    """
+    rows, cols, c = update.acc.fragment.rows, update.acc.fragment.cols, update.dst.buffer
+    many = rows.values * cols.values >= MANY_SUMS
+    return many and c.dtype.size == 2 and update.width == PAIR and cols.vector == PAIR and cols.values % FOUR == 0
+
+
+def _by_fours(update: EpilogueStore, row: Expr, col: Expr) -> Body:
+    """The same by four neighbours at a time: of two lots of eight columns, even lanes of a line read the first, odd
+    ones the second. Then they exchange halves, all lanes together, and each has the pairs that its sums belong to.
+    """
+    acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
+    dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
+    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(FOUR))
+    low, received, first_col = Var("is_low", BOOL), Var("received", dtype), Var("first_col")
+    # An odd lane's four begin where those of the even lane before it do, eight columns on.
+    own = Let(low, compare("==", LOCAL_COL % 2, 0)), Let(first_col, col + LOCAL_COL % 2 * (WGMMA_COLS - PAIR))
+    names = (
+        Let(C_COL, first_col + fragment.cols.chunk_step(COL * 2, PAIR)),
+        Alloc(old),
+        *loop(ELEMENT, FOUR, (Store(old, (ELEMENT,), number(0, dtype)),)),
+    )
+    wide = VectorCopy(old, (ZERO,), c, _at(update, C_ROW, C_COL), update.atom, FOUR)
+    single = Store(old, (ELEMENT,), convert(Load(c, _at(update, C_ROW, C_COL + ELEMENT)), dtype))
+    singly = loop(ELEMENT, FOUR, (If(compare("<", C_COL + ELEMENT, cols), (single,)),))
+    may = aligned(update.atom, FOUR, c)
+    fits = compare("<=", C_COL + FOUR, cols)
+    read = If(compare("<", C_ROW, rows), (If(fits if may is None else both(fits, may), (wide,), singly),))
+    first, second = Load(old, (ELEMENT,)), Load(old, (ELEMENT + PAIR,))
+    exchange = (
+        Let(received, Call("shuffle_xor", (select(low, second, first), Const(1)), dtype)),
+        Store(old, (ELEMENT,), select(low, first, received)),
+        Store(old, (ELEMENT + PAIR,), select(low, received, second)),
+    )
+    place = acc.at(ROW, COL * FOUR + ELEMENT)
+    sum_, before = Load(acc.buffer, place), Load(old, (ELEMENT,))
+    value = Bin("+", sum_, before) if is_const(update.beta, 1.0) else Call("fma", (update.beta, before, sum_), dtype)
+    added = loop(ELEMENT, FOUR, (Store(acc.buffer, place, value),))
+    each = (*names, read, *loop(ELEMENT, PAIR, exchange), *added)
+    columns = loop(COL, fragment.cols.values // FOUR, each)
+    # What one lane has read for another is read before the other stores there.
+    met = Barrier("none", of_sub_group=True)
+    return (*own, *loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns)), met)
+
+
+def _stepped(update: EpilogueStore, row: Expr, col: Expr) -> Body:
+    """The functions on each element; what they read is read where the element is inside."""
+    if not update.steps:
+        return ()
+    acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
+    place = acc.at(ROW, COL)
+    before = Load(c, _at(update, C_ROW, C_COL))
+    names, value = epilogue_applied(update, Load(acc.buffer, place), before, C_ROW, C_COL)
+    body: Body = (*names, Store(acc.buffer, place, value))
+    reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
+    named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
+    if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
+        rows, cols = _extents(update)
+        body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
+    columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
+    return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
+
+
+def _values(stmt: object) -> tuple[Expr, ...]:
+    return (stmt.value,) if isinstance(stmt, Let | Store) else ()
+
+
+# --- by way of local memory -----------------------------------------------------------------------
+
+
+def _stored(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """Box after box, each in the next slot, which has to be read before it is written to again."""
+    via, c = update.via, update.dst.buffer
+    if via is None or c.tma_tile is None:
+        raise LoweringError(f"{c.name} is not stored by TMA")
+    (boxes, left), turns = divmod(_own_cols(update), _tma_tile_cols(update)), update.acc.fragment.rows.values // 2
+    slots, of_turn = as_int(via.shape[0]) or 1, boxes + (left > 0)
+    free: Body = ()
+    if of_turn * turns > slots:
+        say = Comment("Wait until an earlier TMA store has read this stage.")
+        free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
+
+    def box(length: int) -> Body:
+        stored: Body = (*free, *_one_tma_tile(update, via, (TURN * of_turn + BOX) % slots, length))
+        if (ragged := _ragged(update, promises, length)) is not None:
+            say = Comment(f"TMA stores at least {PART_BYTES} bytes: the ragged end of C goes element by element.")
+            stored = (If(ragged, (say, *_singly(update, row, col, length)), stored),)
+        # Each box counts as a group, stored so or not: the waits go by that.
+        return (*stored, StoreGroup("commit"))
+
+    own, part = _own(update, put_atom(via.dtype, update.dst.transposed)[0].matrices is not None)
+    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * c.tma_tile[0]), Let(OWN_LINE, own), Let(OWN_PART, part))
+    say = Comment("Each warp stores its rows of C by TMA, one box after the other.")
+    last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
+    return (say, *names, *loop(TURN, turns, (*loop(BOX, boxes, box(_tma_tile_cols(update))), *last)))
+
+
+def _at(update: EpilogueStore, row: Expr, col: Expr) -> tuple[Expr, ...]:
+    """Where an element of C is stored."""
+    return (*update.dst.origin[:-2], *((col, row) if update.dst.transposed else (row, col)))
+
+
+def _extents(update: EpilogueStore) -> tuple[Expr, Expr]:
+    """C's rows and columns."""
+    slow, fast = update.dst.buffer.shape[-2:]
+    return (fast, slow) if update.dst.transposed else (slow, fast)
+
+
+def _tma_tile_cols(update: EpilogueStore) -> int:
+    """Columns of a TMA tile."""
+    lines, length = update.dst.buffer.tma_tile or (0, 0)
+    return lines if update.dst.transposed else length
+
+
+def _beside(update: EpilogueStore) -> bool:
+    """Whether warpgroups lie beside one another, too."""
+    return _own_cols(update) < update.dst.cols
+
+
+def _own_cols(update: EpilogueStore) -> int:
+    """Columns of a block that a warpgroup has."""
+    return update.acc.fragment.cols.values * 4
+
+
+def _first_row(update: EpilogueStore) -> Expr:
+    """Of C's rows, where those of a warp begin: with its lines, or where these are columns, or others of the same rows
+    have lines of their own, by its threads.
+    """
+    begin, all_rows = update.dst.origin[-1 if update.dst.transposed else -2], update.acc.fragment.rows.lanes * 2
+    by_lines = not (update.dst.transposed or _beside(update))
+    return begin + TURN * all_rows + (FIRST_LINE if by_lines else LOCAL_ROW // (WARP // 4) * BOX_ROWS)
+
+
+def _first_col(update: EpilogueStore) -> Expr:
+    """Where a warpgroup's columns begin."""
+    col = update.dst.origin[-2 if update.dst.transposed else -1]
+    return col + WARPGROUP_COL * _own_cols(update) if _beside(update) else col
+
+
+def _one_tma_tile(update: EpilogueStore, via: Buffer, slot: Expr, length: int) -> Body:
+    """Put down in a slot, and its store begun; of `length` columns, the last one's fewer than others have."""
+    acc, c, turned, cols = update.acc, update.dst.buffer, update.dst.transposed, _tma_tile_cols(update)
+    (atom, width), wide = put_atom(via.dtype, turned), put_columns(via.dtype)
+    at_once = atom.matrices is not None
+    # Of both rows a lane has as many, or has them one after the other.
+    values = width // 2 if at_once else width
+    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (cols // 4) + PART * values)
+    row, col = ZERO if at_once else _apart(update, ROW), PART * wide
+    down, on = (col, row) if turned else (row, col)
+    put: Body = (VectorCopy(via, (slot, OWN_LINE + down, OWN_PART + on), acc.buffer, at, atom, width),)
+    to = _at(update, _first_row(update), _first_col(update) + BOX * cols)
+    c = replace(c, tma_tile=(length, BOX_ROWS) if turned else (BOX_ROWS, length))
+    return (
+        *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
+        StoreGroup("fence"),
+        Barrier(of_sub_group=True),
+        If(FIRST_BESIDE if _beside(update) else FIRST_OF_WARP, (TmaCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
+    )
+
+
+def _ragged(update: EpilogueStore, promises: Collection[Expr], length: int) -> Expr | None:
+    """Whether C ends inside a TMA tile of so many columns within the least that a store writes; None for never."""
+    c = update.dst.buffer
+    unit, end = PART_BYTES // c.dtype.size, c.shape[-1]
+    whole = compare("==", end % unit, 0)
+    if whole in promises or is_const(whole, 1):
+        return None
+    if update.dst.transposed:
+        return both(compare("!=", end % unit, 0), end < _first_row(update) + BOX_ROWS)
+    return both(compare("!=", end % unit, 0), end < _first_col(update) + BOX * _tma_tile_cols(update) + length)
+
+
+def _singly(update: EpilogueStore, row: Expr, col: Expr, length: int) -> Body:
+    """A TMA tile from registers, element by element."""
+    acc, c = update.acc, update.dst.buffer
+    rows, cols = acc.fragment.rows.lanes * 2, _tma_tile_cols(update)
+    own_row = row + TURN * rows + _apart(update, ROW)
+    own_col = col + BOX * cols + acc.fragment.cols.step(COL)
+    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (cols // 4) + COL))
+    stored = Store(c, _at(update, C_ROW, C_COL), convert(value, c.dtype))
+    columns = loop(COL, length // 4, (Let(C_COL, own_col), stored))
+    return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
+
+
+def _paired(update: EpilogueStore) -> bool:
+    """Whether a lane's two rows of a TMA tile lie side by side, not eight apart."""
+    return update.acc.fragment.rows.vector == PAIR
+
+
+def _apart(update: EpilogueStore, row: Expr) -> Expr:
+    """How far the first of them, or the second, is from the first."""
+    return row if _paired(update) else row * (BOX_ROWS // 2)
+
+
+def _own(update: EpilogueStore, by_matrices: bool) -> tuple[Expr, Expr]:
+    """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
+    lines lanes name for each other; else where its own first pair goes.
+    """
+    paired, turned = _paired(update), update.dst.transposed
+    if by_matrices and turned:
+        line = LOCAL_INDEX % WARP // BOX_ROWS * WGMMA_COLS + LOCAL_INDEX % WGMMA_COLS
+        return FIRST_LINE + line, LOCAL_INDEX // WGMMA_COLS % 2 * WGMMA_COLS
+    if by_matrices:
+        line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % BOX_ROWS
+        return FIRST_LINE + line, LOCAL_INDEX % WARP // BOX_ROWS * WGMMA_COLS
+    row, col = LOCAL_INDEX % WARP // 4 * (2 if paired else 1), LOCAL_INDEX % 4 * PAIR
+    return (FIRST_LINE + col, row) if turned else (FIRST_LINE + row, col)

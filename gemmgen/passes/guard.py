@@ -1,0 +1,294 @@
+"""Guard every access to a matrix that may lie outside of it; guards that are provably true never appear.
+
+Single elements past an axis that is not summed over are read from the edge (nothing made of them is
+stored); past the summed axis they count as zero. Wide loads are issued where they fit and replaced by
+single elements where they don't. Stores happen inside the matrix only.
+
+Guards of whole sub-groups' loads are taken out of the main loop (`unswitch`): one loop without them, one for the
+matrix's edge. A branch inside the main loop, though it goes the same way each round, keeps compilers from unrolling it.
+What a single thread loads is guarded by a predicate instead and stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gemmgen.ir.affine import Knowledge
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.copy_instructions import SCALAR, aligned
+from gemmgen.ir.expr import (
+    Bin,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    all_of,
+    convert,
+    is_const,
+    minimum,
+    number,
+    select,
+    wrap,
+)
+from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel
+from gemmgen.ir.stmt import Block, Body, Comment, For, If, Let, PointerInit, Stmt, Store, VectorCopy
+from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
+from gemmgen.passes.expand import ELEMENT
+from gemmgen.passes.loops import loop
+
+MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
+
+
+def predicate(kernel: Kernel) -> Kernel:
+    """The kernel with all accesses inside their matrices."""
+    scope = Knowledge({}, {}, kernel.nonnegative, kernel.group, kernel.sub_group, kernel.assumptions)
+    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope), nonnegative=())
+
+
+@dataclass(frozen=True)
+class _Guard:
+    kernel: Kernel
+
+    def body(self, body: Body, scope: Knowledge) -> Body:
+        """Guard each statement, knowing what those before it bind."""
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, Let):
+                scope = scope.with_let(stmt.var, stmt.value)
+            out += self.statement(stmt, scope)
+        return _hoist_guards(tuple(out))
+
+    def statement(self, stmt: Stmt, scope: Knowledge) -> Body:
+        match stmt:
+            case For():
+                stop, inner = stmt.stop, scope
+                match scope.lets.get(stop):
+                    case Select(condition, whole, none) if none == stmt.start:
+                        # It runs only where the condition holds.
+                        stop, inner = whole, scope.with_condition(condition)
+                last = stop - stmt.step if stmt.exact else stop - 1
+                inner = inner.with_loop(stmt.var, stmt.start, stmt.step, last)
+                return (replace(stmt, body=self.body(stmt.body, inner)),)
+            case If(condition, then, orelse):
+                inside = self.body(then, scope.with_condition(condition))
+                if scope.holds(condition):
+                    return inside
+                if not stmt.roles and scope.contradicts(condition):
+                    return self.body(orelse, scope)
+                return (
+                    replace(stmt, condition=scope.unproved(condition), then=inside, orelse=self.body(orelse, scope)),
+                )
+            case Block(body):
+                return (replace(stmt, body=self.body(body, scope)),)
+            case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
+                return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
+            case Store() | Let():
+                return (replace(stmt, value=map_expr(stmt.value, partial(_proved, scope))),)
+            case PointerInit(_, buffer, index) if buffer.space is Space.GLOBAL:
+                return (replace(stmt, index=self._nearest(buffer, index, scope)),)
+            case VectorCopy() if stmt.dst.space is Space.GLOBAL:
+                footprint = (*(1,) * (len(stmt.dst_index) - 2), *stmt.atom.footprint(stmt.width, 1))
+                return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
+            case VectorCopy() if stmt.src.space in MATRIX_SPACES:
+                return self._load(stmt, scope)
+        return (stmt,)
+
+    def _outside(
+        self, buffer: Buffer, index: tuple[Expr, ...], footprint: tuple[int, ...], scope: Knowledge
+    ) -> tuple[Expr | None, ...]:
+        """For each axis: None where the access provably fits, else the condition that it does."""
+        conditions: list[Expr | None] = []
+        for place, size, extent in zip(index, buffer.shape, footprint, strict=True):
+            fits = place < size if extent == 1 else place + extent <= size
+            if scope.contradicts(fits):
+                fits = Const(0, fits.dtype)
+            conditions.append(None if scope.holds(fits) or is_const(fits, 1) else fits)
+        return tuple(conditions)
+
+    def _nearest(self, buffer: Buffer, index: tuple[Expr, ...], scope: Knowledge) -> tuple[Expr, ...]:
+        """A place, or the nearest inside where it may be past an end; how far K goes is for what is read from there."""
+        outside = self._outside(buffer, index, (1,) * len(index), scope)
+        return tuple(
+            place if fits is None or axis == buffer.contracted else minimum(place, extent - 1)
+            for axis, (place, fits, extent) in enumerate(zip(index, outside, buffer.shape, strict=True))
+        )
+
+    def _load(self, move: VectorCopy, scope: Knowledge) -> Body:
+        if move.atom.edge in ("inside", "bounded"):
+            return (move,)
+        lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
+        footprint = (*(1,) * (len(move.src_index) - 2), *move.atom.footprint(move.width, lanes))
+        outside = self._outside(move.src, move.src_index, footprint, scope)
+        if move.atom.edge == "undefined":
+            return self._zero_past_the_end(move, scope)
+        clamped = list(move.src_index)
+        conditions: list[Expr] = self._alignment(move, scope)
+        for axis, condition in enumerate(outside):
+            if condition is None:
+                continue
+            if footprint[axis] == 1 and axis != move.src.contracted:
+                clamped[axis] = minimum(clamped[axis], move.src.shape[axis] - 1)
+            else:
+                conditions.append(condition)
+        inside = replace(move, src_index=tuple(clamped))
+        if move.atom.edge == "zero_fill":
+            return self._zero_filled(inside, outside, scope)
+        if not conditions:
+            return (inside,)
+        if move.atom.edge == "clamp":
+            return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
+        return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
+
+    def _alignment(self, move: VectorCopy, scope: Knowledge) -> list[Expr]:
+        """The condition that lines of the matrix begin on multiples of the vector, unless that is known."""
+        condition = aligned(move.atom, move.width, move.src)
+        return [] if condition is None or scope.holds(condition) else [condition]
+
+    def _zero_filled(self, move: VectorCopy, outside: tuple[Expr | None, ...], scope: Knowledge) -> Body:
+        """A copy that is told how many of its elements are inside the matrix."""
+        slow, fast = outside
+        valid: Expr = Const(move.width)
+        if fast is not None and (move.width > 1 or move.src.contracted == 1):
+            place, size = move.src_index[1], move.src.shape[1]
+            part = select(place < size, size - place, Const(0)) if move.width > 1 else Const(0)
+            valid = select(fast, valid, part)
+        name: Body = ()
+        if slow is not None and move.src.contracted == 0:
+            if not isinstance(valid, Const):
+                along = Var(f"{move.src.name}_fits")
+                name, valid = (Let(along, valid),), along
+            valid = select(slow, valid, Const(0))
+        if not isinstance(valid, Const):
+            inside = Var(f"{move.src.name}_inside")
+            name, valid = (*name, Let(inside, valid)), inside
+        whole: Body = (*name, replace(move, valid=None if is_const(valid, move.width) else valid))
+        alignment = self._alignment(move, scope)
+        if not alignment:
+            return whole
+        single = replace(move, width=1)
+        dst_index, src_index = self._element(single, ELEMENT)
+        single = replace(single, dst_index=dst_index, src_index=src_index)
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        return (If(all_of(alignment), whole, loop(ELEMENT, move.width, self._load(single, inner))),)
+
+    def _element(self, move: VectorCopy, element: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """(index in the destination, coordinates in the source) of one element of this lane."""
+        lane = Var("lane") if any(move.atom.lane_step) else Const(0)
+        steps = zip(move.atom.element_step, move.atom.lane_step, strict=True)
+        src = tuple(
+            place + element * element_step + lane * lane_step
+            for place, (element_step, lane_step) in zip(move.src_index[-2:], steps, strict=True)
+        )
+        src = (*move.src_index[:-2], *src)
+        return (*move.dst_index[:-1], move.dst_index[-1] + element), src
+
+    def _singly(self, move: VectorCopy, scope: Knowledge) -> Body:
+        """A wide load, element by element; unrolled where it fills registers, which takes compilers longer."""
+        dst_index, src_index = self._element(move, ELEMENT)
+        single = VectorCopy(move.dst, dst_index, move.src, src_index, SCALAR, 1)
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        load = self._load(single, inner)
+        if move.dst.space is Space.PRIVATE and move.dst.bytes > LARGEST_IN_REGISTERS:
+            return (For(ELEMENT, Const(0), Const(move.width), 1, load, exact=True),)
+        return loop(ELEMENT, move.width, load)
+
+    def _zero_past_the_end(self, move: VectorCopy, scope: Knowledge) -> Body:
+        """Images may be read past their edges; what lies past the summed axis is replaced by zero."""
+        axis = move.src.contracted
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        dst_index, src_index = self._element(move, ELEMENT)
+        conditions = self._outside(move.src, src_index, (1, 1), inner)
+        if axis is None or (condition := conditions[axis]) is None:
+            return (move,)
+        value = select(condition, Load(move.dst, dst_index), _zero(move))
+        return (move, *loop(ELEMENT, move.width, (Store(move.dst, dst_index, value),)))
+
+
+def _proved(scope: Knowledge, node: Expr) -> Expr:
+    """A choice that is provably always the same, as what it chooses."""
+    match node:
+        case Select(condition, then, _) if scope.holds(condition):
+            return then
+        case Bin("min", a, b) if scope.holds(a <= b):
+            return a
+    return node
+
+
+def _zero(move: VectorCopy) -> Const:
+    return number(0, move.dst.dtype)
+
+
+def _load_of(move: VectorCopy) -> Expr:
+    return convert(Load(move.src, move.src_index), move.dst.dtype)
+
+
+def _only_where(conditions: tuple[Expr | None, ...], body: Body) -> Body:
+    """Nested guards, one an axis, so that each can move out of the loops it doesn't depend on."""
+    for condition in conditions[::-1]:
+        if condition is not None:
+            body = (If(condition, body),)
+    return body
+
+
+def _hoist_guards(body: Body) -> Body:
+    """Take a guard out of each loop that holds nothing else and whose variable it doesn't name."""
+    return tuple(_hoist_guard(s) if isinstance(s, For) else s for s in body)
+
+
+def _hoist_guard(stmt: For) -> Stmt:
+    match stmt.body:
+        case (If(condition, then, ()),) if stmt.unroll and stmt.var not in walk_expr(condition):
+            return If(condition, (_hoist_guard(replace(stmt, body=then)),))
+    return stmt
+
+
+# --- guards out of the main loop ------------------------------------------------------------------
+
+
+def unswitch(kernel: Kernel) -> Kernel:
+    """The kernel with such loops written twice."""
+    return replace(kernel, body=map_body(kernel.body, _versions))
+
+
+def _versions(stmt: Stmt) -> Body:
+    if not isinstance(stmt, For) or stmt.unroll:
+        return (stmt,)
+    conditions = tuple(dict.fromkeys(_guards(stmt)))
+    if not conditions:
+        return (stmt,)
+    fast = replace(stmt, body=_decided(stmt.body, conditions, True))
+    # Where one guard alone decides, it fails in the other loop; of several, any may.
+    slow = replace(stmt, body=_decided(stmt.body, conditions, False)) if len(conditions) == 1 else stmt
+    edge = Comment("At the edge of the matrix each lane loads its own elements.")
+    return (If(all_of(conditions), (fast,), (edge, slow)),)
+
+
+def _guards(loop: For) -> Iterator[Expr]:
+    """The conditions of collective loads that are the same in each round."""
+    inside = {name for stmt in walk((loop,)) for name in bound(stmt)}
+    for stmt in walk(loop.body):
+        if isinstance(stmt, If) and _is_collective(stmt.then) and not inside & _names(stmt.condition):
+            yield stmt.condition
+
+
+def _is_collective(body: Body) -> bool:
+    return any(isinstance(s, VectorCopy) and any(s.atom.lane_step) for s in walk(body))
+
+
+def _names(node: Expr) -> set[Var]:
+    return {x for x in walk_expr(node) if isinstance(x, Var)}
+
+
+def _decided(body: Body, conditions: tuple[Expr, ...], holds: bool) -> Body:
+    """The body where all of the conditions hold, or none."""
+
+    def decide(stmt: Stmt) -> Body:
+        match stmt:
+            case If(condition, then, orelse) if condition in conditions:
+                return (Block(then if holds else orelse),)
+        return (stmt,)
+
+    return map_body(body, decide)

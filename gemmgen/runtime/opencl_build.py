@@ -1,0 +1,235 @@
+"""Build an OpenCL source: check the device first, and turn the compiler's errors into messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.characterize import has_src_build_cache
+
+from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.ir.target import FEATURES
+from gemmgen.ir.walk import evaluate
+from gemmgen.runtime import limits, opencl_driver
+from gemmgen.runtime.arrays import value_of
+from gemmgen.runtime.cache import DiskCache, digest
+from gemmgen.runtime.opencl_devices import features_of, sub_group_sizes, type_of
+from gemmgen.runtime.opencl_driver import Program, translated
+from gemmgen.source import EntryPoint, Source
+
+if TYPE_CHECKING:
+    from pyopencl.typing import KernelArg
+
+Range: TypeAlias = tuple[int, int, int]
+
+#: An error's position: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
+ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
+LOG_LINES = 40
+
+_cache = DiskCache("opencl")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The kernels of a source on one device. A kernel holds its arguments, so `lock` guards setting and launching."""
+
+    program: Program
+    kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, source: Source, program: Program) -> Built:
+        """The kernels of a program that is built."""
+        return cls(program, tuple(zip(source.entry_points, kernels_of(source, program), strict=True)))
+
+
+def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
+    """Compile for a device, or take the binary from the disk cache.
+
+    Raises: DeviceError or ScheduleError with everything that the device lacks; DeviceError with the compiler's log.
+    """
+    check_device(source, device)
+    options = " ".join((*_options(source, device), os.environ.get("PYOPENCL_BUILD_OPTIONS", ""))).strip()
+    with translated(device):
+        built = Built.of(source, _program(source, options, context, device))
+    for entry, kernel in built.kernels:
+        check_sub_group(entry, kernel, device)
+    return built
+
+
+def _program(source: Source, options: str, context: cl.Context, device: cl.Device) -> Program:
+    """A built program, from the binary on disk if there is one that the device accepts."""
+    keeps = not (cl._PYOPENCL_NO_CACHE or has_src_build_cache(device))
+    question = _question(source.text, options, device)
+    binary = _cache.read(source.name, question) if keeps else None
+    if binary is not None:
+        with suppress(cl.Error):  # a binary of another driver with the same name and version
+            return opencl_driver.build(opencl_driver.program_from(context, device, binary), device, options)
+    program = opencl_driver.program_of(context, source.text)
+    try:
+        opencl_driver.build(program, device, options)
+    except cl.RuntimeError as error:
+        if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+            raise
+        raise DeviceError(build_failure(source, device, opencl_driver.log(program, device))) from error
+    if keeps:
+        (made,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+        _cache.write(source.name, question, made)
+    return program
+
+
+def kernels_of(source: Source, program: Program) -> list[cl.Kernel]:
+    """New kernels, with arguments of their own, in the order of the entry points."""
+    made = opencl_driver.kernels(program)
+    return [made[entry.name] for entry in source.entry_points]
+
+
+def _question(text: str, options: str, device: cl.Device) -> bytes:
+    """The cache key: everything that a binary depends on."""
+    platform = device.platform
+    told = platform.name, platform.vendor, platform.version, device.name, device.version, device.driver_version
+    return digest(text, options, *told, limits.instructions() if type_of(device) == "cpu" else "")
+
+
+def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
+    """A kernel argument in the type that OpenCL requires."""
+    value = value_of(entry, name, values)
+    return cast("KernelArg", np.dtype(dtype).type(value) if kind in ("int", "scalar") else value)
+
+
+def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
+    """The global and the local size of a launch, for a grid of groups (layers, rows, columns)."""
+    layers, rows, cols = groups
+    high, wide = entry.group
+    return (cols * wide, rows * high, layers), (wide, high, 1)
+
+
+def enqueue(
+    queue: cl.CommandQueue,
+    entry: EntryPoint,
+    kernel: cl.Kernel,
+    groups: Range,
+    values: Mapping[str, object],
+    wait_for: Sequence[cl.Event],
+) -> cl.Event:
+    """Queue a kernel.
+
+    Args:
+        groups: along (layers, rows, columns).
+        values: of the kernel's arguments, by name.
+    """
+    for index, arg in enumerate(entry.arguments):
+        kernel.set_arg(index, argument(entry, arg.name, arg.kind, arg.dtype, values))
+    everywhere, group = ranges(entry, groups)
+    return cl.enqueue_nd_range_kernel(queue, kernel, everywhere, group, wait_for=wait_for)
+
+
+def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
+    """The bytes of each workspace for a product.
+
+    Raises: DeviceError if a workspace is larger than a buffer can be.
+    """
+    elements = {w.name: max(1, evaluate(w.elements, dict(sizes))) for w in source.workspaces}
+    taken = {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
+    limit = device.max_mem_alloc_size if taken else 0
+    if too_large := [
+        f"{name} takes {size:,} B > {limit:,} B, the largest buffer of {device.name.strip()}: use a lower split, pack "
+        "nothing, or multiply in parts"
+        for name, size in taken.items()
+        if size > limit
+    ]:
+        raise DeviceError(too_large)
+    return taken
+
+
+def _options(source: Source, device: cl.Device) -> list[str]:
+    """The build options for a device. An Intel GPU is recognised by extensions that only Intel's GPUs and Intel's CPU
+    runtime have. The CPU runtime refuses the GPUs' options.
+    """
+    of_intel = type_of(device) == "gpu" and "intel_sub_groups" in features_of(device)
+    return [*source.options(of_intel, {*source.matrix_extensions} <= {*device.extensions.split()})]
+
+
+def check_device(source: Source, device: cl.Device) -> None:
+    """Check features, sub-group sizes, group size and local memory.
+
+    Raises: DeviceError if the device can't run it at all, ScheduleError if another schedule fits; with every problem.
+    """
+    name, features = device.name.strip(), features_of(device)
+    lacking = [
+        f"{source.name} needs {feature} ({FEATURES.get(feature, 'unknown')}), which {name} lacks: "
+        "choose another device (gemmgen devices) or a preset without it (gemmgen presets)"
+        for feature in sorted(source.requires - features)
+    ]
+    too_big: list[str] = []
+    for entry in source.entry_points:
+        lacking += _sub_group_problems(entry, device) if "sub_groups" in features else []
+        too_big += _limit_problems(entry, device)
+    if lacking:
+        raise DeviceError(lacking + too_big)
+    if too_big:
+        raise ScheduleError(too_big)
+
+
+def _sub_group_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
+    sizes = sub_group_sizes(device)
+    if entry.sub_group is None or entry.sub_group in sizes:
+        return []
+    listed = ", ".join(map(str, sizes)) or "none"
+    return [
+        f"{entry.name} needs sub-groups of {entry.sub_group}, but {device.name.strip()} has {listed}: use one of those"
+    ]
+
+
+def _limit_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
+    rows, cols = entry.group
+    name, per_dimension = device.name.strip(), device.max_work_item_sizes
+    problems = []
+    if rows * cols > device.max_work_group_size:
+        problems.append(
+            f"{entry.name} has groups of {rows}x{cols} = {rows * cols} work-items > {device.max_work_group_size} "
+            f"on {name}: use a smaller group"
+        )
+    elif cols > per_dimension[0] or rows > per_dimension[1]:
+        problems.append(
+            f"{entry.name} has groups of {rows}x{cols} work-items > {per_dimension[1]}x{per_dimension[0]} "
+            f"on {name}: use a smaller group"
+        )
+    if entry.local_bytes > device.local_mem_size:  # the Intel CPU runtime would refuse it only at the launch
+        problems.append(
+            f"{entry.name} takes {entry.local_bytes:,} B of local memory > {device.local_mem_size:,} B on {name}: "
+            "use a smaller tile, group or K step, or fewer stages"
+        )
+    return problems
+
+
+def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> None:
+    """Check the sub-group size of a compiled kernel, since some compilers choose it freely. Raises: ScheduleError."""
+    if entry.sub_group is None:
+        return
+    try:
+        query = cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE
+        size = kernel.get_sub_group_info(device, query, [entry.group[1], entry.group[0]])
+    except cl.Error:
+        return  # the query came with OpenCL 2.1
+    if isinstance(size, int) and size and size != entry.sub_group:
+        raise DeviceError(
+            f"{entry.name} is written for sub-groups of {entry.sub_group}, but {device.name.strip()} compiled it for "
+            f"{size}: use a schedule with sub_group = {size}"
+        )
+
+
+def build_failure(source: Source, device: cl.Device, log: str) -> str:
+    """The compiler's log, and the lines of the source that it complains about."""
+    lines = source.text.splitlines()
+    bad = sorted({int(n) for n in ERROR_LINE.findall(log) if int(n) <= len(lines)})
+    quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
+    said = log.strip().splitlines()[:LOG_LINES]
+    return "\n".join([f"{device.name.strip()} does not compile {source.name}; its log:", *said, *quoted])

@@ -1,0 +1,71 @@
+"""Mainloop of CPUs: a work-item computes on vectors of its own, panel by panel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gemmgen.schedule.fields import Memory, Pair, flag, number, pair
+from gemmgen.schedule.mainloop import Mainloop, Method
+from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
+from gemmgen.schedule.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPanel(Mainloop):
+    """A work-item computes on vectors of its own, tile after tile, by the vector instructions of a CPU: `b.memory` says
+    whether from a private copy of a panel of B.
+
+    Attributes:
+        vector: neighbouring columns that are computed as one vector (outer product).
+        dot_product: whether such a vector is of neighbours along K instead, each of which sums a part of an element of
+            C (dot product): where C has few columns or B has its columns in lines, vectors of columns would be mostly
+            empty or gathered.
+        macro_kernel: tiles (rows, columns) that a work-item computes at most, one after the other: the caches then
+            serve them all, and a core has few work-items.
+        grid_multiple: groups along rows and columns come in multiples of these, so that each core has as many.
+        kc: how deep in K the tiles of a sweep go before they all go on, so that their part of B stays in a cache;
+            sums wait in C meanwhile. 0 is all of K.
+        mc: where B is copied, how many tiles of a column are computed before those right of them, so that their
+            part of A stays in a cache. 0 is all of them.
+        b_prefetch: how many steps of K before they are read lines of B's copy are brought to the first level of the
+            cache; 0 leaves that to the processor.
+        c_prefetch: whether a tile of C is brought to the cache, row by row, while its sum is made; where B is copied.
+    """
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK)
+    without: ClassVar[frozenset[str]] = frozenset({"threadblock_swizzle", "c_width"})
+    memories: ClassVar[tuple[Memory, ...]] = ("global", "private")
+
+    vector: int = number(16, "neighbouring columns that a work-item computes as one vector", 16, 16, (1, 2, 8, 16), 2)
+    dot_product: bool = flag("vectors are of neighbours along K: a dot product")
+    macro_kernel: Pair = pair(
+        (1, 1),
+        "rows x columns of tiles that a work-item computes",
+        "22x2 (rows x columns of tiles per work-item)",
+        4096,
+        ((1, 1), (2, 1), (4, 4)),
+    )
+    grid_multiple: Pair = pair(
+        (1, 1),
+        "what groups along rows x columns are multiples of",
+        "2x1 (what groups along rows x columns are multiples of)",
+        1024,
+        ((1, 1), (2, 2)),
+    )
+    kc: int = number(0, "depth in K of a panel; 0 for all of K", 512, 1 << 20, (0, 32, 256), least=0)
+    mc: int = number(0, "tiles of a column before those right of them; 0 for all", 16, 4096, (0, 1, 2), least=0)
+    b_prefetch: int = number(0, "steps of K that B's copy is prefetched ahead; 0 for none", 8, 64, (0, 8), least=0)
+    c_prefetch: bool = flag("a tile of C is prefetched while its sum is made")
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """Whether B is copied."""
+        return frozenset({"memory"} if name == "b" else ())
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return "vector"

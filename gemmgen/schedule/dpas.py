@@ -1,0 +1,91 @@
+"""Mainloops by matrix instructions of Intel's sub-groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gemmgen.schedule.fields import Chosen, Flat, flag, number
+from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field
+from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
+from gemmgen.schedule.tiling import Tiling
+
+#: Lanes of a sub-group that multiplies, at most; as many as one that reads 2D blocks has.
+MOST_LANES = BLOCK_2D_LANES = 16
+
+
+def large_grf_field() -> bool:
+    """Registers of a thread."""
+    return flag("twice as many registers a thread, and half as many threads (Intel)")
+
+
+@dataclass(frozen=True, slots=True)
+class Dpas(Mainloop):
+    """Sub-groups of Intel's GPUs multiply by matrix instructions what kernels before pack.
+
+    Attributes:
+        large_grf: whether a thread gets twice as many registers, of which there are then half as many threads: a
+            build option.
+    """
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile,)
+    without: ClassVar[frozenset[str]] = frozenset({"threadblock_swizzle", "c_width"})
+
+    large_grf: bool = large_grf_field()
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """A group is one sub-group."""
+        return {"atom": "dpas", "sub_group": min(tiling.group[1], MOST_LANES)}
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """None: it packs both for itself."""
+        return frozenset()
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return "dpas"
+
+
+@dataclass(frozen=True, slots=True)
+class DpasBlock2D(Mainloop):
+    """Sub-groups of Xe-HPC and later multiply by matrix instructions what 2D block reads bring from A and B as they
+    are. The sub-groups of a work-group share tiles by the cache.
+
+    Attributes:
+        barrier: whether the work-group meets before each step, to stay in step for the cache.
+        prefetch_distance: how many steps ahead the work-group prefetches its tiles of A and B; 0 for no prefetch.
+        large_grf: as in `Dpas`.
+    """
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK)
+    without: ClassVar[frozenset[str]] = frozenset({"c_width"})
+    chosen_by: ClassVar[Chosen | None] = Chosen(
+        "block_2d", "dpas on 2D block reads of A and B as they are (Xe-HPC, Xe2)"
+    )
+
+    barrier: bool = barrier_field()
+    prefetch_distance: int = number(
+        0, "steps ahead that A and B are prefetched; 0 for none", 2, 16, (0, 1, 2, 3), least=0
+    )
+    large_grf: bool = large_grf_field()
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """Sub-groups lie side by side along a group's rows."""
+        return {"atom": "dpas", "sub_group": min(tiling.group[1], BLOCK_2D_LANES)}
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """None: one instruction brings both."""
+        return frozenset()
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return "dpas"

@@ -1,0 +1,47 @@
+"""Epilogues: how sums leave a group for C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.errors import ScheduleError
+from gemmgen.schedule.fields import flag, number, record_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Work-items store what they hold.
+
+    Attributes:
+        c_width: elements of C that one store writes, where they are inside, or as many of them as the target's
+            instructions move.
+    """
+
+    c_width: int = number(1, "elements of C that one store writes", 4, 16, (1, 2, 4, 8))
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
+        if problems := record_problems(self):
+            raise ScheduleError(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """C passes through local memory and is stored by TMA, a warp's lines at a time.
+
+    Attributes:
+        epilogue_stages: slots of local memory, no more than a warp has TMA tiles.
+        ordered_epilogue: whether the warpgroups of a group store their rows one after the other, so that the first of
+            them multiplies for the next block while the others still store.
+    """
+
+    epilogue_stages: int = number(1, "slots of local memory from which C is stored by TMA; 0 for none", 2, 8, (0, 1, 2))
+    ordered_epilogue: bool = flag("the warpgroups of a group store one after the other")
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
+        if problems := record_problems(self):
+            raise ScheduleError(problems)
+
+
+Epilogue = Registers | Staged

@@ -1,0 +1,154 @@
+"""What mainloops have in common: how A and B come from global memory to what multiplies them, step by step along K."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from gemmgen.errors import ScheduleError
+from gemmgen.schedule.epilogues import Epilogue, Registers
+from gemmgen.schedule.fields import (
+    Chosen,
+    Flat,
+    MatrixAtom,
+    Memory,
+    Pair,
+    ThreadAtom,
+    WarpAtom,
+    WarpgroupAtom,
+    flag,
+    number,
+    pair,
+    record_problems,
+    word,
+)
+from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK
+from gemmgen.schedule.tiling import ThreadTiling, Tiling
+
+Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
+#: Bytes of an element that a matrix instruction multiplies.
+ELEMENT_BYTES: Mapping[WarpAtom | WarpgroupAtom, int] = {
+    "mma": 2,
+    "mma_s8": 1,
+    "mma_f8": 1,
+    "mma_f64": 8,
+    "mma_tf32": 4,
+    "mma_3xtf32": 4,
+    "wgmma": 2,
+    "wgmma_s8": 1,
+    "wgmma_f8": 1,
+    "wgmma_tf32": 4,
+    "wgmma_3xtf32": 4,
+}
+
+
+def stages_field(default: int, least: int) -> int:
+    """Slots of a ring."""
+    return number(default, "slots of the ring in local memory", 2, 64, (1, 2, 3, 4, 6, 12, 16), least)
+
+
+def register_stages_field() -> int:
+    """Reading ahead."""
+    return number(1, "2 where the next step's operands are read ahead of use", 2, 2, (1, 2, 3))
+
+
+def slices_field() -> int:
+    """Parts of a step."""
+    return number(1, "parts of each step of K, each with work-items of its own", 4, 32, (1, 2, 4))
+
+
+def mbarrier_field(default: int, least: int) -> int:
+    """Tiles of a batch."""
+    help_text = "tiles that a pair of mbarriers hands over at a time; 0 for barriers of the group"
+    return number(default, help_text, 4, 32, (0, 1, 2, 3, 4), least)
+
+
+def across_field() -> bool:
+    """Reading on into the next tile."""
+    return flag("reading ahead goes on from one tile to the next")
+
+
+def snake_field() -> bool:
+    """Order of the arithmetic."""
+    return flag("every other row of the arithmetic goes backwards")
+
+
+def thread_atom_field() -> ThreadAtom:
+    """What a work-item multiplies by."""
+    return word("fma", "what multiplies: a work-item by multiply-adds or, of int8, by fours along K", "dp4a")
+
+
+def barrier_field() -> bool:
+    """Meeting before each step."""
+    return flag("the group meets before each step, to stay in step for the cache")
+
+
+def producers_field() -> int:
+    """Who loads."""
+    return number(128, "work-items of a group that only load: a warp or a warpgroup", 128, 128, (0, 32, 128))
+
+
+def registers_field() -> Pair:
+    """Registers of roles."""
+    help_text = "registers of each work-item that multiplies x of each producer; 0x0 as launched"
+    like = "232x40 (of a work-item that computes x of a producer)"
+    return pair((0, 0), help_text, like, 255, ((0, 0), (232, 40), (240, 24)), least=0)
+
+
+def late_field() -> bool:
+    """When kernels begin."""
+    return flag("its kernels begin when those before them are over")
+
+
+@dataclass(frozen=True, slots=True)
+class Mainloop:
+    """What the members have in common.
+
+    Attributes:
+        a, b: the operands' way into registers.
+    """
+
+    #: The fields of the other axes that go with it, but for those that mean nothing `without` all the same.
+    tiling: ClassVar[type[Tiling]] = ThreadTiling
+    epilogues: ClassVar[tuple[type[Epilogue], ...]] = (Registers,)
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK)
+    without: ClassVar[frozenset[str]] = frozenset()
+    #: Where its operands may come from.
+    memories: ClassVar[tuple[Memory, ...]] = ("global", "local", "image")
+    chosen_by: ClassVar[Chosen | None] = None
+
+    a: Operand = field(default_factory=Operand)
+    b: Operand = field(default_factory=Operand)
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """The values of fields that it leaves no choice of, where they are not those of a plain schedule."""
+        return {}
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """The fields of A or B that mean something to it."""
+        raise NotImplementedError
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Constants whose values may be changed in the emitted text: rows of a threadblock swizzle always may."""
+        return frozenset({"GROUP_M"})
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
+        if problems := record_problems(self):
+            raise ScheduleError(problems)
+
+
+#: Fields of operands that work-items load, that sub-groups read, and that pass through local memory.
+LOADED = frozenset({"width", "prepacked"})
+OF_SUB_GROUPS = {"a": LOADED | {"memory", "block_read", "shuffle"}, "b": LOADED | {"memory", "block_read"}}
+IN_LOCAL_MEMORY = LOADED | {"memory", "transposed", "pad", "async_copy"}

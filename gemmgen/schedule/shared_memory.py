@@ -1,0 +1,76 @@
+"""Mainloop by way of tiles in local memory, which the group fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gemmgen.schedule.fields import ThreadAtom, flag
+from gemmgen.schedule.mainloop import (
+    IN_LOCAL_MEMORY,
+    OF_SUB_GROUPS,
+    Mainloop,
+    Method,
+    across_field,
+    mbarrier_field,
+    register_stages_field,
+    slices_field,
+    snake_field,
+    stages_field,
+    thread_atom_field,
+)
+from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK, StreamK
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory(Mainloop):
+    """The group fills tiles of A, of B or of both in local memory, from which its work-items multiply.
+
+    Attributes:
+        stages: slots of the ring in local memory.
+        mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
+        sliced_k: parts of each step of K, each with work-items of its own, whose sums meet in local memory (sliced-K).
+        prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
+            stored to local memory after it.
+        register_stages: 2 where the next step's operands are read from local memory ahead of use.
+        across_tiles: whether that goes on from one tile to the next, whose first operands are read before the last
+            step's arithmetic.
+        serpentine, atom: as in `Direct`.
+    """
+
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, StreamK)
+
+    stages: int = stages_field(1, 1)
+    mbarrier: int = mbarrier_field(0, 0)
+    sliced_k: int = slices_field()
+    prefetch: bool = flag("the next tile is loaded into registers ahead")
+    register_stages: int = register_stages_field()
+    across_tiles: bool = across_field()
+    serpentine: bool = snake_field()
+    atom: ThreadAtom = thread_atom_field()
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """The shape of the tile in local memory and what fills it; as without one, where it has none."""
+        return IN_LOCAL_MEMORY if operand.memory == "local" else OF_SUB_GROUPS[name]
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Beside the threadblock swizzle: stages that cp.async fills, the depth of tiles, and their rows and columns
+        where vectors or cp.async fill both.
+        """
+        both, found = (self.a, self.b), {"GROUP_M"}
+        if all(operand.async_copy for operand in both):
+            found.add("STAGES")
+        # Vectors that are loaded along K from global memory stay within a step of K.
+        if any(x.memory == "local" for x in both) and all(x.memory == "local" or x.width == 1 for x in both):
+            found.add("BK")
+        if all(x.memory == "local" and (x.width > 1 or x.async_copy) for x in both):
+            found |= {"BM", "BN"}
+        return frozenset(found)
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return "slm"

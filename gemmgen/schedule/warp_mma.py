@@ -1,0 +1,66 @@
+"""Mainloop by which warps multiply what asynchronous copies bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gemmgen.schedule.fields import Flat, WarpAtom, word
+from gemmgen.schedule.mainloop import (
+    ELEMENT_BYTES,
+    Mainloop,
+    Method,
+    across_field,
+    register_stages_field,
+    slices_field,
+    stages_field,
+)
+from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class WarpMma(Mainloop):
+    """Warps multiply by `mma.sync` what asynchronous copies bring to local memory.
+
+    Attributes:
+        atom: `mma` of 16-bit floats, `mma_s8` of int8, `mma_f8` of 8-bit floats, `mma_f64` of float64, `mma_tf32` of
+            float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of elements
+            taken apart in two, with sums as good as float32's.
+        stages, sliced_k, register_stages, across_tiles: as in `SharedMemory`.
+    """
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+
+    atom: WarpAtom = word("mma", "what multiplies: a warp by matrix instructions", "dpas")
+    stages: int = stages_field(1, 1)
+    sliced_k: int = slices_field()
+    register_stages: int = register_stages_field()
+    across_tiles: bool = across_field()
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """Lanes as the instruction has them, and copies of 16 bytes."""
+        width = next((16 // size for name, size in ELEMENT_BYTES.items() if name == atom))
+        copied = (("memory", "local"), ("async_copy", True), ("width", width))
+        return {
+            "lane_arrangement": (8, 4),
+            "thread_vector": (1, 2),
+            **{f"{x}.{key}": value for x in "ab" for key, value in copied},
+        }
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """Where lines begin, and packing."""
+        return frozenset({"pad", "prepacked"})
+
+    @property
+    def free(self) -> frozenset[str]:
+        """The block tile, stages, and the threadblock swizzle."""
+        # Of TF32 a thread has no register left: ptxas spills where the prologue is a loop.
+        return frozenset({"GROUP_M", "BM", "BN", "BK"} | (set() if self.atom == "mma_tf32" else {"STAGES"}))
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return self.atom

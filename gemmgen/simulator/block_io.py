@@ -1,0 +1,102 @@
+"""2D block reads in the simulator: what each lane gets, and what the instruction asks of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+
+from gemmgen.errors import KernelFault, LoweringError
+from gemmgen.ir.copy_instructions import (
+    BLOCK_2D_LINE,
+    BLOCK_2D_MOST,
+    BLOCK_2D_PITCH,
+    BLOCK_2D_START,
+    BLOCK_2D_WORD,
+    CopyAtom,
+)
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.stmt import VectorCopy
+from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
+from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
+from gemmgen.simulator.memory import GlobalMemory, Memory
+
+
+def block_2d_step(
+    move: VectorCopy,
+    source: tuple[Memory, Sequence[IndexCode]],
+    target: tuple[Memory, Sequence[IndexCode]],
+    extent: Sequence[IndexCode],
+    lanes: Lanes,
+    site: Site,
+) -> Callable[[Active], None]:
+    """What a 2D block read does: each lane gets its elements of the blocks, zeros past the extent."""
+    (matrix, src_index), (registers, dst_index) = source, target
+    if not isinstance(matrix, GlobalMemory):
+        raise LoweringError(f"`{site.text}` reads no 2D block of a matrix")
+    dtype, extents = numpy_dtype(move.src.dtype), move.dst.extents
+
+    def step(active: Active) -> None:
+        require_whole(lanes, active, site)
+        at, size = [code(active) for code in src_index], [code(active) for code in extent]
+        for number in (*at, *size):
+            require_uniform(lanes, number, active, site, "a coordinate")
+        if move.atom.aligned:
+            _check_matrix(move, matrix, (at, size), active, site)
+        to = [code(active) for code in dst_index]
+        for element in range(move.width):
+            place = _place(move.atom, at, element, lanes)
+            inside = np.broadcast_to((place[0] < size[0]) & (place[1] < size[1]), len(active.mask))
+            values = np.zeros(len(active.mask), dtype)
+            holds, _ = active.split(inside)
+            if holds is not None:
+                read = matrix.read(place, holds, site)
+                values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
+            registers.write(_register(to, element, extents), cast(Value, values), active, site)
+
+    return step
+
+
+def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> list[Index]:
+    """Row and column of an element of each lane."""
+    steps = zip(at, atom.offset(element), atom.lane_step, strict=True)
+    return [begin + further + step * lanes.lane_id() for begin, further, step in steps]
+
+
+def _register(to: Sequence[Index], element: int, extents: Sequence[int]) -> list[Index]:
+    """Where a lane's element goes in an array, whose lines follow one another, from the beginning of a line on."""
+    index = list(to)
+    for axis in range(len(index) - 1, -1, -1):
+        element, place = divmod(element, extents[axis]) if axis else (0, element)
+        index[axis] = index[axis] + place if place else index[axis]
+    return index
+
+
+def _check_matrix(
+    move: VectorCopy,
+    matrix: GlobalMemory,
+    place: tuple[Sequence[Index], Sequence[Index]],
+    active: Active,
+    site: Site,
+) -> None:
+    """Raises: KernelFault where the hardware's result is undefined."""
+    size, ((_, col), (rows, cols)) = move.src.dtype.size, place
+    line, many = (np.max(active.pick(x)) for x in (cols, rows))
+    # A line ends where its last word does.
+    line = -(-int(line) * size // BLOCK_2D_WORD) * BLOCK_2D_WORD
+    pitch = matrix.strides[-2] * size
+    start = agreed(matrix.start, active)
+    asked = {
+        f"lines lie {pitch} bytes apart, no multiple of {BLOCK_2D_PITCH}": pitch % BLOCK_2D_PITCH,
+        f"a line of {line} bytes is shorter than {BLOCK_2D_LINE}": line < BLOCK_2D_LINE,
+        f"a line of {line} bytes is longer than the {pitch} from one to the next": line > pitch,
+        f"{max(pitch, int(many))} > {BLOCK_2D_MOST} bytes of a line, or lines": max(pitch, many) > BLOCK_2D_MOST,
+        f"a column that begins on no multiple of {BLOCK_2D_WORD} bytes": np.any(
+            active.pick(col) * size % BLOCK_2D_WORD
+        ),
+        f"a matrix that begins on no multiple of {BLOCK_2D_START} bytes": np.any(start * size % BLOCK_2D_START),
+    }
+    for what, is_wrong in asked.items():
+        if is_wrong:
+            raise KernelFault("alignment", site.text, f"a 2D block read, but {what}")

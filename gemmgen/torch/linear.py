@@ -1,0 +1,97 @@
+"""A linear layer that applies its bias and its activation before the result is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from gemmgen.epilogue import applied
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import F32
+from gemmgen.torch.operator import gemm
+
+Activation = str | Sequence[str] | None
+
+
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: Activation = None
+) -> torch.Tensor:
+    """activation(x @ weight^T + bias), in one kernel.
+
+    Args:
+        x: [..., in_features].
+        weight: [out_features, in_features], or [in_features] for a result without the last dimension.
+        bias: [out_features]; a scalar if the weight is a vector.
+        activation: functions of docs/epilogues.md without operands: `"relu"`, `"leaky_relu(0.1)"`, `"expr: acc * acc"`.
+
+    Returns: [..., out_features], of the type to which x and weight promote.
+
+    Raises: SpecError with every problem.
+    """
+    functions = functions_of(activation)
+    if bias is None:
+        return gemm(x, weight, transpose_b=True, epilogue=functions or None)
+    if x.is_complex() or weight.is_complex():
+        # Epilogues are of real numbers.
+        return gemm(x, weight, bias, beta=1, transpose_b=True, epilogue=functions or None)
+    # One element of a vector of columns, as a weight of one output feature has it.
+    bias = bias if bias.dim() else bias.unsqueeze(0)
+    return gemm(x, weight, bias=bias, transpose_b=True, epilogue=["bias", *functions])
+
+
+def functions_of(activation: Activation) -> list[str]:
+    """An activation as a list of functions."""
+    return [activation] if isinstance(activation, str) else list(activation or ())
+
+
+class Linear(torch.nn.Linear):
+    """`torch.nn.Linear` with an activation, which shares its parameters' names, shapes and initialisation.
+
+    Args:
+        activation: as for `linear`.
+
+    Raises: SpecError for an activation that is none, or that takes operands.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        activation: Activation = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.activation = tuple(checked(activation))
+
+    @classmethod
+    def of(cls, layer: torch.nn.Linear, activation: Activation = None) -> Linear:
+        """The same layer with an activation. It shares the other one's parameters."""
+        made = cls(layer.in_features, layer.out_features, layer.bias is not None, "meta", activation=activation)
+        made.weight, made.bias = layer.weight, layer.bias
+        made.train(layer.training)
+        return made
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  (the name that nn.Linear gives it)
+        return linear(input, self.weight, self.bias, self.activation)
+
+    def extra_repr(self) -> str:
+        activation = f", activation={', '.join(self.activation)}" if self.activation else ""
+        return f"{super().extra_repr()}{activation}"
+
+
+def checked(activation: Activation) -> list[str]:
+    """An activation as a list of functions. Raises: SpecError with every problem."""
+    functions = functions_of(activation)
+    problems = [
+        f"activation {function.text!r} takes {', '.join(sorted(taken))}: a layer has no such operand; "
+        "call gemmgen.torch.gemm with it"
+        for function in applied(tuple(functions), F32)
+        if (taken := function.names - {"acc", "row", "col"})
+    ]
+    if problems:
+        raise SpecError(problems)
+    return functions

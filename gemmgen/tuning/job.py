@@ -1,0 +1,92 @@
+"""What is to be measured and what came of it, as they go from process to process: one line of JSON each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from math import gcd
+from typing import cast
+
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning.records import Line, Measurement, kind_of
+from gemmgen.tuning.space import Shape
+
+#: Seconds of one look at a schedule, beside its first runs.
+LOOK = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A schedule to measure on a device.
+
+    Attributes:
+        device: its number among the backend's devices; None for the one that is picked by itself.
+        spec: of which `kind_of` counts.
+        products: of a batch.
+        budget: seconds to run it for.
+        cutoff: seconds of a product; a schedule that needs more is given up early. None for none.
+    """
+
+    backend: str
+    device: int | None
+    spec: GemmSpec
+    shape: Shape
+    products: int
+    schedule: Schedule
+    budget: float = LOOK
+    cutoff: float | None = None
+
+    def text(self) -> str:
+        """For another process."""
+        where = (self.backend, self.device, self.budget, self.cutoff)
+        line = Line.of(Measurement(kind_of(self.spec), self.shape, self.products, self.schedule, 1.0, 0.0, 1))
+        return json.dumps([*where, asdict(line)])
+
+    @classmethod
+    def read(cls, text: str) -> Job:
+        """The inverse of `text`."""
+        backend, device, budget, cutoff, line = json.loads(text)
+        m, n, k = line["shape"]
+        made = Line(**{**line, "shape": (m, n, k)}).measurement()
+        return cls(backend, device, made.spec, made.shape, made.products, made.schedule, budget, cutoff)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a job.
+
+    Attributes:
+        seconds: the median time of a product; 0 where there is none.
+        spread: the middle half of the times, as a part of the median.
+        runs: how many were timed.
+        problem: why there is no time: refused, not built, a wrong result; None where there is one.
+        is_early: whether it was given up early, as it needs more than the job's cutoff.
+    """
+
+    seconds: float = 0.0
+    spread: float = 0.0
+    runs: int = 0
+    problem: str | None = None
+    is_early: bool = False
+
+    def measurement(self, job: Job, compared: bool = False) -> Measurement:
+        """For the records."""
+        kept = (self.seconds, self.spread, self.runs, compared)
+        return Measurement(kind_of(job.spec), job.shape, job.products, job.schedule, *kept)
+
+    def text(self) -> str:
+        """For another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Outcome:
+        """The inverse of `text`."""
+        return replace(cls(), **cast("dict[str, object]", json.loads(text)))  # type: ignore[arg-type]
+
+
+def promised(spec: GemmSpec, shape: Shape) -> GemmSpec:
+    """The spec with the assumption on leading dimensions that matrices without gaps keep."""
+    m, n, k = shape
+    pitches = (k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n if spec.c_order == "row" else m)
+    return replace(spec, ld_multiple=gcd(16, *pitches))

@@ -1,0 +1,385 @@
+"""The search for one product: a study of Optuna's, whose trials are schedules.
+
+Candidates come in the order of the prior, then from a sampler that has seen them. What figures rule out is never
+compiled. What is slower than the best so far is given up while it runs. At the end the best few and the untuned choice
+take turns, and that comparison decides.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from gemmgen.errors import DeviceError, ScheduleError, UserError
+from gemmgen.ir.target import Target
+from gemmgen.methods import slug
+from gemmgen.runtime.cache import digest, own_folder
+from gemmgen.schedule import Schedule, Value, text_of
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning import prior
+from gemmgen.tuning.device import DeviceKey
+from gemmgen.tuning.job import Job, Outcome
+from gemmgen.tuning.records import Line, Measurement, Store, kind_of, schedule_text, spec_text
+from gemmgen.tuning.runners import Runner
+from gemmgen.tuning.space import Point, Shape, Space, is_precise, spaces
+
+if TYPE_CHECKING:
+    import optuna
+
+Strategy = Literal["prior", "tpe", "random"]
+STRATEGIES: tuple[Strategy, ...] = ("prior", "tpe", "random")
+INSTALL = 'pip install "gemmgen[tune]"'
+#: Schedules that take turns at the end, beside the untuned choice, and the part of the time that it may take.
+FINALISTS, TURNS = 4, 0.2
+#: Proposals of the sampler that no device can run, after which the prior's next candidate is taken.
+MOST_REFUSED = 24
+#: Candidates of the prior that are measured before the sampler proposes any, and later one for so many of its own.
+FIRST, BETWEEN = 8, 1
+#: Times as fast as the untuned choice that a schedule has to be in the comparison to take its place.
+GAIN = 1.03
+#: Times the best so far that a schedule may take before it is given up.
+CUTOFF = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What is tuned: spec, sizes, products of a batch, and its weight among others."""
+
+    spec: GemmSpec
+    shape: Shape
+    products: int = 1
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.shape)) + (f"x{self.products} products" if self.products > 1 else "")
+        return f"{sizes} {kind_of(self.spec).label()}"
+
+    @property
+    def key(self) -> str:
+        """What names its study."""
+        return f"{'x'.join(map(str, self.shape))} {self.products} {spec_text(self.spec)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device that is tuned for.
+
+    Attributes:
+        number: among its backend's devices.
+    """
+
+    backend: str
+    number: int | None
+    target: Target
+    key: DeviceKey
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        trials: schedules that were measured, or given up while they ran.
+        ruled_out: proposals that were never compiled.
+        untuned, best: seconds of the untuned choice and of the best so far; 0 before there are any.
+        wrong: schedules whose result was wrong, with what was wrong.
+    """
+
+    product: Product
+    trials: int = 0
+    ruled_out: int = 0
+    failed: int = 0
+    untuned: float = 0.0
+    best: float = 0.0
+    schedule: Schedule | None = None
+    wrong: list[str] = field(default_factory=list)
+
+
+def require_optuna() -> None:
+    """Raises: DeviceError with the command that installs it."""
+    try:
+        import optuna
+    except ImportError:
+        raise DeviceError(f"tuning needs Optuna: {INSTALL}") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def open_storage(url: str | None, store: Store, key: DeviceKey) -> optuna.storages.BaseStorage:
+    """Where studies are kept: a database by its URL, or a journal beside the device's records. Raises: UserError."""
+    require_optuna()
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    if url is not None:
+        try:
+            return optuna.storages.get_storage(url)
+        except Exception as error:
+            raise UserError(f"--storage {url} can't be opened: {str(error).splitlines()[0]}") from error
+    folder = store.folder / "studies"
+    with own_folder(store.folder), own_folder(folder):
+        path = str(folder / Path(key.file_name).with_suffix(".journal").name)
+        return optuna.storages.JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+
+
+class Search:
+    """A search for one product on one device.
+
+    Args:
+        store: where each measurement is kept; None where none is.
+        storage: of the study; None keeps it in memory.
+        only: the schedules that there are, of one mainloop, where these are not all (`replay`).
+        tell: told after each trial.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        place: Place,
+        product: Product,
+        store: Store | None = None,
+        storage: optuna.storages.BaseStorage | None = None,
+        strategy: Strategy = "prior",
+        seed: int = 0,
+        only: Collection[Schedule] = (),
+        tell: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._runner, self._place, self._product, self._store = runner, place, product, store
+        self._strategy, self._tell, self.progress = strategy, tell, Progress(product)
+        self._spaces = {space.mainloop.__name__: space for space in spaces(product.spec, place.target)}
+        self._seed, self._only = seed, frozenset(only)
+        if only:
+            kind = type(next(iter(only)).mainloop)
+            self._spaces = {x.mainloop.__name__: x.holding(only) for x in self._spaces.values() if x.mainloop is kind}
+        self._study = _study(storage, f"{digest(str(place.key)).hex()[:8]} {product.key}", strategy, seed)
+        self._known = self._recorded()
+        #: Everything that this search has measured, and what records have of the product.
+        self.times: dict[Schedule, float] = dict(self._known)
+        self._untuned: Schedule | None = None
+        self._costs: list[float] = []
+
+    def run(self, seconds: float, trials: int | None = None) -> Progress:
+        """Search for so long, or for so many trials; then compare the best."""
+        end = time.monotonic() + seconds * (1 - TURNS)
+        proposals = self._proposals()
+        while (trials is None or self.progress.trials < trials) and time.monotonic() < end:
+            left = self._runner.width if trials is None else min(self._runner.width, trials - self.progress.trials)
+            # The first trial is the untuned choice, by itself: it says what is hopeless.
+            batch = list(islice(proposals, left if self.times else 1))
+            if not batch:
+                break
+            self._measure(batch, end)
+        if trials is None:
+            self._compare(seconds * TURNS)
+        return self.progress
+
+    def _measure(self, batch: list[tuple[optuna.Trial, Schedule]], end: float) -> None:
+        best = min(self.times.values(), default=None)
+        jobs = [self._job(schedule, None if best is None else CUTOFF * best) for _, schedule in batch]
+        pending = {index: trial for index, (trial, _) in enumerate(batch)}
+        try:
+            for index, outcome in self._runner.run(jobs):
+                self._finish(pending.pop(index), jobs[index], outcome)
+                if time.monotonic() > end:
+                    break
+        finally:
+            # Of a search that is ended early: these were not measured.
+            import optuna
+
+            for trial in pending.values():
+                with suppress(Exception):
+                    self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+    def _finish(self, trial: optuna.Trial, job: Job, outcome: Outcome) -> None:
+        import optuna
+
+        states, progress = optuna.trial.TrialState, self.progress
+        progress.trials += 1
+        if outcome.problem is not None:
+            progress.failed += 1
+            if outcome.problem.startswith("wrong result"):
+                progress.wrong.append(f"{slug(job.schedule)}: {outcome.problem}")
+            self._study.tell(trial, state=states.PRUNED)
+        else:
+            self.times[job.schedule] = outcome.seconds
+            if self._store is not None:
+                self._store.add(self._place.key, [outcome.measurement(job)])
+            trial.report(outcome.seconds, 1)
+            if outcome.is_early:
+                self._study.tell(trial, state=states.PRUNED)
+            else:
+                self._study.tell(trial, outcome.seconds)
+        self._note()
+
+    def _note(self) -> None:
+        """Tell how far it is."""
+        progress = self.progress
+        if self.times:
+            progress.schedule = min(self.times, key=lambda each: self.times[each])
+            progress.best = self.times[progress.schedule]
+        if self._untuned is not None:
+            progress.untuned = self.times.get(self._untuned, 0.0)
+        self._tell(progress)
+
+    def _compare(self, budget: float) -> None:
+        """The best few and the untuned choice take turns; their times replace those of the first look."""
+        ranked = sorted(self.times, key=lambda each: self.times[each])[:FINALISTS]
+        untuned = [] if self._untuned is None or self._untuned not in self.times else [self._untuned]
+        final = list(dict.fromkeys([*ranked, *untuned]))
+        if not final:
+            return
+        jobs = [self._job(schedule, None) for schedule in final]
+        outcomes = zip(jobs, self._runner.compare(jobs, budget), strict=True)
+        good = {job.schedule: (job, outcome) for job, outcome in outcomes if outcome.problem is None}
+        usual = good[self._untuned][1].seconds if self._untuned in good else math.inf
+        made: list[Measurement | Line] = []
+        compared: dict[Schedule, float] = {}
+        for schedule, (job, outcome) in good.items():
+            # What is hardly faster than the untuned choice may be slower the next time.
+            if schedule == self._untuned or outcome.seconds * GAIN < usual:
+                made.append(outcome.measurement(job, compared=True))
+                compared[schedule] = outcome.seconds
+        if self._store is not None and made:
+            self._store.add(self._place.key, made)
+        if compared:
+            self.times = compared
+            self._note()
+
+    def _job(self, schedule: Schedule, cutoff: float | None) -> Job:
+        place, product = self._place, self._product
+        return Job(place.backend, place.number, product.spec, product.shape, product.products, schedule, cutoff=cutoff)
+
+    def _recorded(self) -> dict[Schedule, float]:
+        """What was measured of the product before, on this device."""
+        if self._store is None:
+            return {}
+        product, text = self._product, spec_text(self._product.spec)
+        found: dict[Schedule, float] = {}
+        for line in self._store.read(self._place.key).lines:
+            if line.checked and (line.spec, line.shape, line.products) == (text, product.shape, product.products):
+                with suppress(ScheduleError):
+                    found[line.measurement().schedule] = line.seconds
+        return found
+
+    # --- what to try next -------------------------------------------------------------------------
+
+    def _proposals(self) -> Iterator[tuple[optuna.Trial, Schedule]]:
+        """Trials and their schedules, each once, none that was measured before."""
+        product, place = self._product, self._place
+        about = product.spec, product.shape, place.target, product.products
+        known = prior.sorted_by_cost(self._only, *about) if self._only else prior.ordered(*about, self._seed)
+        candidates = iter(known)
+        self._untuned = untuned = next(candidates)
+        seen = set(self._known)
+        if untuned not in seen:
+            seen.add(untuned)
+            yield self._enqueued(untuned), untuned
+        fresh = (each for each in candidates if self._strategy == "prior" and each not in seen)
+        count = 0
+        while True:
+            is_first = self._strategy == "prior" and count < FIRST
+            candidate = next(fresh, None) if is_first or count % (BETWEEN + 1) == 0 else None
+            count += 1
+            found = (self._enqueued(candidate), candidate) if candidate is not None else self._sampled(seen)
+            if found is None:
+                candidate = next(fresh, None)
+                if candidate is None:
+                    return
+                found = self._enqueued(candidate), candidate
+            seen.add(found[1])
+            yield found
+
+    def _enqueued(self, schedule: Schedule) -> optuna.Trial:
+        """A trial of a schedule that is given; without coordinates where it lies in no space."""
+        point = None
+        for name, space in self._spaces.items():
+            point = space.point(schedule)
+            if point is not None:
+                self._study.enqueue_trial({"mainloop": name, **_coordinates(space, point)})
+                break
+        trial = self._study.ask()
+        if point is not None:
+            _suggested(trial, self._spaces)
+        trial.set_user_attr("schedule", schedule_text(schedule))
+        return trial
+
+    def _sampled(self, seen: set[Schedule]) -> tuple[optuna.Trial, Schedule] | None:
+        """What the sampler proposes; None where all of it was refused."""
+        import optuna
+
+        for _ in range(MOST_REFUSED):
+            trial = self._study.ask()
+            space, point = _suggested(trial, self._spaces)
+            schedule = space.schedule(point)
+            if schedule is not None and schedule not in seen and self._is_worth(schedule):
+                trial.set_user_attr("schedule", schedule_text(schedule))
+                return trial, schedule
+            self.progress.ruled_out += 1
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        return None
+
+    def _is_worth(self, schedule: Schedule) -> bool:
+        """Whether neither figures nor the model rule a schedule out."""
+        if self._only:
+            return schedule in self._only
+        product, target = self._product, self._place.target
+        if not is_precise(schedule, product.spec.dtype) or prior.static_problem(schedule, product.shape, target):
+            return False
+        cost = prior.cost(product.spec, schedule, product.shape, target, product.products)
+        if cost is None:
+            return True
+        self._costs.append(cost)
+        return cost <= prior.RULED_OUT * min(self._costs)
+
+
+# --- Optuna ---------------------------------------------------------------------------------------
+
+
+def _study(storage: optuna.storages.BaseStorage | None, name: str, strategy: Strategy, seed: int) -> optuna.Study:
+    require_optuna()
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler: optuna.samplers.BaseSampler
+        if strategy == "random":
+            sampler = optuna.samplers.RandomSampler(seed=seed)
+        else:
+            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=8)
+        return optuna.create_study(storage=storage, sampler=sampler, study_name=name, load_if_exists=True)
+
+
+def _coordinates(space: Space, point: Point) -> dict[str, int | str]:
+    """A point as Optuna's parameters: numbers by their place among an axis' values, so that near ones are near."""
+    name = space.mainloop.__name__
+    return {
+        f"{name}.{axis.name}": axis.values.index(point[axis.name]) if axis.is_ordered else text_of(point[axis.name])
+        for axis in space.axes
+        if axis.when(point)
+    }
+
+
+def _suggested(trial: optuna.Trial, of: dict[str, Space]) -> tuple[Space, Point]:
+    """The space and the point that a trial has, or that the sampler gives it."""
+    name = str(trial.suggest_categorical("mainloop", list(of)))
+    space, point = of[name], Point()
+    for axis in space.axes:
+        if not axis.when(point) or len(axis.values) == 1:
+            point[axis.name] = axis.values[0]
+        elif axis.is_ordered:
+            point[axis.name] = axis.values[trial.suggest_int(f"{name}.{axis.name}", 0, len(axis.values) - 1)]
+        else:
+            texts = [text_of(value) for value in axis.values]
+            found = str(trial.suggest_categorical(f"{name}.{axis.name}", texts))
+            point[axis.name] = _value(axis.values, texts.index(found))
+    return space, point
+
+
+def _value(values: tuple[Value, ...], index: int) -> Value:
+    return values[index]

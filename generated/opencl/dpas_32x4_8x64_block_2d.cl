@@ -1,0 +1,299 @@
+// dpas_32x4_8x64_block_2d: C = alpha * A * B + beta * C; float16, sums and C in float32
+//
+// Tile       256x256 of C per group, 32x4 per work-item, 128 along K per step
+// Work-items 8x64 per group, sub-groups of 16
+// A          buffer, 2D block reads of 32x32
+// B          buffer, 2D block reads of 32x32
+// Pipeline   a barrier before the arithmetic of each step
+// Multiply   matrix instructions of the sub-group (dpas), sums in float32
+// C          stores of single elements
+// Prefetch   A, B
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     local size {64, 8}, global size {(n + 255) / 256 * 64, (m + 255) / 256 * 8}
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
+//            cl_intel_subgroup_matrix_multiply_accumulate and cl_intel_subgroup_2d_block_io; or,
+//                without them, -DGEMMGEN_DPAS_SOFTWARE in their place: the same in software
+//            A and B that begin on multiples of 64 bytes
+//            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
+// Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
+//                ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define half_to_float dpas_32x4_8x64_block_2d_half_to_float
+#define multiply dpas_32x4_8x64_block_2d_multiply
+#define load_32x32 dpas_32x4_8x64_block_2d_load_32x32
+#define read_32x32 dpas_32x4_8x64_block_2d_read_32x32
+#define prefetch_32x32 dpas_32x4_8x64_block_2d_prefetch_32x32
+#define load_vnni_32x32 dpas_32x4_8x64_block_2d_load_vnni_32x32
+#define read_vnni_32x32 dpas_32x4_8x64_block_2d_read_vnni_32x32
+
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 256
+#define BN 256
+#define BK 128
+// Work-items along M and N.
+#define THREADS_M 8
+#define THREADS_N 64
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+
+#if BM != 256 || BN != 256
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset dpas_32x4_8x64_block_2d --set tile=16x4"
+#endif
+#if BK != 128
+#error "BK cannot change here:"
+#error "gemmgen emit --preset dpas_32x4_8x64_block_2d --set block_k=256"
+#endif
+#if THREADS_M != 8 || THREADS_N != 64
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "gemmgen emit --preset dpas_32x4_8x64_block_2d --set group=16x64"
+#endif
+
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// acc [8][16] += a [8][16] * b [16][16], by the sub-group as one. Of each row of A a lane holds
+// an element; of B it holds a column.
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+// float16 as it lies in memory, as float.
+static inline float half_to_float(ushort bits)
+{
+    return vload_half(0, (const half *)&bits);
+}
+
+// Inlined, it would take compilers minutes.
+__attribute__((noinline)) static void multiply(float *acc, const ushort *a, const ushort *b)
+{
+    for (int i = 0; i < 8; ++i) {
+        for (int k = 0; k < 16; ++k) {
+            const int row = intel_sub_group_shuffle((int)a[i], k);
+            acc[i] += half_to_float((ushort)row) * half_to_float(b[k]);
+        }
+    }
+}
+#elif defined(cl_intel_subgroup_matrix_multiply_accumulate)
+__attribute__((overloadable)) float8 intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b,
+                                                                            float8 acc);
+
+static inline void multiply(float *acc, const ushort *a, const ushort *b)
+{
+    const short8 row = vload8(0, (const short *)a);
+    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(row, vload8(0, (const int *)b), vload8(0, acc)),
+            0, acc);
+}
+#else
+// The first is for devices that have the instruction, the second for any other.
+#error "define cl_intel_subgroup_matrix_multiply_accumulate as 1, or GEMMGEN_DPAS_SOFTWARE"
+#endif
+
+#ifdef GEMMGEN_DPAS_SOFTWARE
+// Inlined, these would take compilers minutes.
+#define OF_EACH_LANE __attribute__((noinline))
+#else
+#define OF_EACH_LANE
+#endif
+
+// 32 rows of 32 columns: each lane loads its own elements. Those past the matrix are zero.
+static inline OF_EACH_LANE void load_32x32(__private ushort *to, const __global ushort *from,
+                                           int rows, int cols, int pitch, int2 at)
+{
+    const int first = at.x + (int)get_sub_group_local_id();
+    #pragma unroll
+    for (int e = 0; e < 64; ++e) {
+        const int row = at.y + e % 32;
+        const int col = first + e / 32 * 16;
+        to[e] = row < rows && col < cols ? from[row * pitch + col] : 0;
+    }
+}
+
+#ifndef GEMMGEN_DPAS_SOFTWARE
+__attribute__((overloadable)) void intel_sub_group_2d_block_read_16b_32r16x2c(__global void *base,
+                                                                              int width, int height,
+                                                                              int pitch, int2 at,
+                                                                              __private ushort *to);
+__attribute__((overloadable)) void
+intel_sub_group_2d_block_prefetch_16b_32r16x2c(__global void *base, int width, int height,
+                                               int pitch, int2 at);
+#endif
+
+// The same by one message of the sub-group. Lines are counted in whole words.
+static inline void read_32x32(__private ushort *to, const __global ushort *from, int rows, int cols,
+                              int pitch, int2 at)
+{
+#ifdef GEMMGEN_DPAS_SOFTWARE
+    load_32x32(to, from, rows, cols, pitch, at);
+#else
+    intel_sub_group_2d_block_read_16b_32r16x2c((__global void *)from, (cols * 2 + 3) / 4 * 4, rows,
+                                               pitch * 2, at, (__private ushort *)to);
+#endif
+}
+
+// Asks the caches for as much.
+static inline void prefetch_32x32(const __global ushort *from, int rows, int cols, int pitch,
+                                  int2 at)
+{
+#ifdef GEMMGEN_DPAS_SOFTWARE
+    (void)from, (void)rows, (void)cols, (void)pitch, (void)at;
+#else
+    intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)from, (cols * 2 + 3) / 4 * 4,
+                                                   rows, pitch * 2, at);
+#endif
+}
+
+// 32 rows of 32 columns, neighbours of a column in a word: each lane loads its own elements. Those
+// past the matrix are zero.
+static inline OF_EACH_LANE void load_vnni_32x32(__private ushort *to, const __global ushort *from,
+                                                int rows, int cols, int pitch, int2 at)
+{
+    const int first = at.x + (int)get_sub_group_local_id();
+    #pragma unroll
+    for (int w = 0; w < 32; ++w) {
+        uint word = 0;
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int row = at.y + w % 16 * 2 + e;
+            const int col = first + w / 16 * 16;
+            if (row < rows && col < cols) {
+                word |= (uint)(ushort)from[row * pitch + col] << e * 16;
+            }
+        }
+        ((__private uint *)to)[w] = word;
+    }
+}
+
+#ifndef GEMMGEN_DPAS_SOFTWARE
+__attribute__((overloadable)) void
+intel_sub_group_2d_block_read_transform_16b_32r16x2c(__global void *base, int width, int height,
+                                                     int pitch, int2 at, __private uint *to);
+#endif
+
+// The same by one message of the sub-group. Lines are counted in whole words.
+static inline void read_vnni_32x32(__private ushort *to, const __global ushort *from, int rows,
+                                   int cols, int pitch, int2 at)
+{
+#ifdef GEMMGEN_DPAS_SOFTWARE
+    load_vnni_32x32(to, from, rows, cols, pitch, at);
+#else
+    intel_sub_group_2d_block_read_transform_16b_32r16x2c(
+        (__global void *)from, (cols * 2 + 3) / 4 * 4, rows, pitch * 2, at, (__private uint *)to);
+#endif
+}
+
+__attribute__((reqd_work_group_size(64, 8, 1)))
+__attribute__((intel_reqd_sub_group_size(16))) __kernel void
+dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort *restrict a,
+                        int lda, __global const ushort *restrict b, int ldb, float beta,
+                        __global float *restrict c, int ldc)
+{
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int col0 = (int)get_group_id(0) * BN;
+    const int row = (int)get_group_id(1) * BM + local_row * TM;
+    const int col = col0 + local_col / 16 * TN * 16 + local_col % 16;
+    const int sub_group_col = local_col / 16;
+    const int tile_col = col0 + sub_group_col * TN * 16;
+    const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
+                               ldb <= 8388608 && 32 <= n && k <= 16777216
+                           ? k - k % 2
+                           : 0;
+
+    float acc[TN][TM];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[j][i] = 0.0f;
+        }
+    }
+    if (0 < k_main) {
+        prefetch_32x32(a, m, k_main, lda, (int2)(sub_group_col * 32, row));
+        prefetch_32x32(b, k_main, n, ldb,
+                       (int2)(tile_col + local_row % (TN / 2) * 32, local_row / (TN / 2) * 32));
+    }
+
+    // Steps of BK along K by 2D block reads, with zeros past the matrices' ends.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        prefetch_32x32(a, m, k_main, lda, (int2)(k0 + sub_group_col * 32 + BK, row));
+        prefetch_32x32(
+            b, k_main, n, ldb,
+            (int2)(tile_col + local_row % (TN / 2) * 32, k0 + local_row / (TN / 2) * 32 + BK));
+        #pragma unroll
+        for (int p = 0; p < BK / 32; ++p) {
+            ushort a_frag[2][TM] __attribute__((aligned(4)));
+            read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));
+            ushort b_frag[TN][32] __attribute__((aligned(4)));
+            #pragma unroll
+            for (int j = 0; j < TN / 2; ++j) {
+                read_vnni_32x32(b_frag[j * 2], b, k_main, n, ldb,
+                                (int2)(tile_col + j * 32, k0 + p * 32));
+            }
+            #pragma unroll
+            for (int q = 0; q < 2; ++q) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    #pragma unroll
+                    for (int i = 0; i < TM / 8; ++i) {
+                        multiply(&acc[j][i * 8], &a_frag[q][i * 8], &b_frag[j][q * 16]);
+                    }
+                }
+            }
+        }
+    }
+
+    // The rest of K, or all of it where the matrices do not lie as such reads ask.
+    for (int k0 = k_main; k0 < k; k0 += 32) {
+        ushort a_frag[2][TM] __attribute__((aligned(4)));
+        load_32x32(a_frag[0], a, m, k, lda, (int2)(k0, row));
+        ushort b_frag[TN][32] __attribute__((aligned(4)));
+        #pragma unroll
+        for (int j = 0; j < TN / 2; ++j) {
+            load_vnni_32x32(b_frag[j * 2], b, k, n, ldb, (int2)(tile_col + j * 32, k0));
+        }
+        #pragma unroll
+        for (int q = 0; q < 2; ++q) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                #pragma unroll
+                for (int i = 0; i < TM / 8; ++i) {
+                    multiply(&acc[j][i * 8], &a_frag[q][i * 8], &b_frag[j][q * 16]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (row + i < m) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                if (col + j * 16 < n) {
+                    c[(row + i) * ldc + col + j * 16] =
+                        beta == 0.0f
+                            ? alpha * acc[j][i]
+                            : fma(beta, c[(row + i) * ldc + col + j * 16], alpha * acc[j][i]);
+                }
+            }
+        }
+    }
+}
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
+
+#undef half_to_float
+#undef multiply
+#undef load_32x32
+#undef read_32x32
+#undef prefetch_32x32
+#undef load_vnni_32x32
+#undef read_vnni_32x32
+#undef OF_EACH_LANE

@@ -1,0 +1,154 @@
+"""Products by dpas on 2D block reads, as the interpreter runs them: sizes, pitches, types, batches, and faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import KernelFault
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.expr import Const
+from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.stmt import Let
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.walk import map_body
+from gemmgen.positions import K_MAIN
+from gemmgen.schedule import Schedule
+from gemmgen.simulator.execute import run_program
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
+
+TARGET = TARGETS["xe_hpc"]
+SPEC = GemmSpec(dtype=F16, c_dtype=F32)
+#: One sub-group, and several beside and above one another that prefetch together.
+SCHEDULES = [
+    Schedule.of(tile=(32, 4), group=(1, 16), block_k=64, atom="dpas", block_2d=True, large_grf=True),
+    Schedule.of(
+        tile=(16, 2),
+        group=(4, 32),
+        block_k=128,
+        atom="dpas",
+        block_2d=True,
+        barrier=True,
+        prefetch_distance=2,
+    ),
+    Schedule.of(tile=(8, 1), group=(2, 16), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize(("dtype", "result"), [(F16, F32), (F16, F16), (BF16, F32), (I8, None)], ids=str)
+def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: np.random.Generator) -> None:
+    """Lines a multiple of 16 bytes apart: the hardware's bounds, and what is left of K by each lane itself."""
+    spec = GemmSpec(dtype=dtype, c_dtype=result, ld_multiple=16)
+    program = driver.lower_program(spec, schedule, TARGET)
+    for size in ((33, 66, 131), (70, 65, 64), (5, 97, 99), (3, 3, 7), (32, 64, 192)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, pad=0))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
+def test_a_column_major_b_is_transposed_by_its_reads(
+    dtype: DType, schedule: Schedule, rng: np.random.Generator
+) -> None:
+    spec = GemmSpec(dtype=dtype, b_order="col", ld_multiple=16)
+    program = driver.lower_program(spec, schedule, TARGET)
+    for size in ((33, 66, 131), (5, 97, 99), (3, 3, 7), (32, 64, 192)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, pad=0))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_lines_at_any_pitch(dtype: DType, order: Order, rng: np.random.Generator) -> None:
+    spec = GemmSpec(dtype=dtype, b_order=order)
+    program = driver.lower_program(spec, SCHEDULES[0], TARGET)
+    for pad in (1, 2, 8, 16):
+        problem = Problem.of(rng, spec, 33, 66, 100, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, pad))
+
+
+def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
+    """With an odd K the last word of a line of A holds an element that is not A's: here it is NaN."""
+    problem = Problem.of(rng, SPEC, 40, 64, 99, 1.0, 0.0)
+    a = np.pad(problem.a, ((0, 0), (0, 5)), constant_values=np.nan)
+    program = driver.lower_program(SPEC, SCHEDULES[0], TARGET)
+    c = np.zeros(40 * 64, np.float32)
+    sizes = {"m": 40, "n": 64, "k": 99, "alpha": 1.0, "beta": 0.0, "lda": 104, "ldb": 64, "ldc": 64}
+    run_program(program, {**sizes, "a": a.reshape(-1), "b": problem.b.reshape(-1), "c": c})
+    problem.check(c.reshape(40, 64))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
+    """Split-K: some parts are empty, one has the odd rest; lines that do not lie well go through parts as well."""
+    spec = replace(SPEC, b_order=order)
+    schedule = SCHEDULES[2].but(split_k=3)
+    program = driver.lower_program(spec, schedule, TARGET)
+    for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((9, 33, 33), 7), ((8, 40, 100), 3), ((3, 3, 1), 0)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, pad))
+
+
+@pytest.mark.parametrize("gap", [0, 4])
+def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
+    """A batch whose matrices begin on multiples of 64 bytes, and one whose do not."""
+    spec = replace(SPEC, batched=True)
+    m, n, k = 34, 64, 64
+    program = driver.lower_program(spec, SCHEDULES[0], TARGET)
+    a, b = (rng.integers(-4, 5, (2, rows * cols + gap)) for rows, cols in ((m, k), (k, n)))
+    c = np.zeros((2, m * n), np.float32)
+    sizes = {"m": m, "n": n, "k": k, "alpha": 1.0, "beta": 0.0, "lda": k, "ldb": n, "ldc": n, "batch_count": 2}
+    steps = {"stride_a": a.shape[1], "stride_b": b.shape[1], "stride_c": m * n}
+    of_type = numpy_dtype(F16)
+    flat = c.reshape(-1)
+    run_program(program, {**sizes, **steps, "a": a.astype(of_type).ravel(), "b": b.astype(of_type).ravel(), "c": flat})
+    for one in range(2):
+        want = a[one, : m * k].reshape(m, k) @ b[one, : k * n].reshape(k, n)
+        assert np.array_equal(flat.reshape(2, m, n)[one], want)
+
+
+def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, a_order="col", b_order="col", c_order="col", ld_multiple=8)
+    problem = Problem.of(rng, spec, 40, 70, 64, -2.0, 3.0)
+    problem.check(interpret(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problem, pad=0))
+
+
+def test_a_fused_epilogue(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, epilogue=("bias",), ld_multiple=8)
+    problem = Problem.of(rng, spec, 40, 70, 66, 1.0, 0.0)
+    bias = rng.standard_normal(70).astype(np.float32)
+    result = interpret(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problem, pad=0, more={"bias": bias})
+    want = problem.a.astype(np.float64) @ problem.b.astype(np.float64) + bias
+    assert np.allclose(result, want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pad", "what"),
+    [
+        ((33, 64, 64), 1, "lines lie 130 bytes apart, no multiple of 16"),
+        ((33, 64, 16), 0, "a line of 32 bytes is shorter than 64"),
+    ],
+)
+def test_reads_that_the_hardware_does_not_define(
+    sizes: tuple[int, int, int], pad: int, what: str, rng: np.random.Generator
+) -> None:
+    """The simulator finds them where a kernel does not ask how matrices lie."""
+    program = driver.lower_program(SPEC, SCHEDULES[0], TARGET)
+    problem = Problem.of(rng, SPEC, *sizes, 1.0, 0.0)
+    with pytest.raises(KernelFault, match=what):
+        interpret(_unasked(program.main, sizes[2]), SPEC, problem, pad)
+
+
+def _unasked(kernel: Kernel, k: int) -> Program:
+    """A kernel that reads 2D blocks of whatever is there."""
+
+    def always(stmt: object) -> tuple[Let, ...] | None:
+        return (Let(K_MAIN, Const(k)),) if isinstance(stmt, Let) and stmt.var == K_MAIN else None
+
+    return Program((replace(kernel, body=map_body(kernel.body, lambda s: always(s) or (s,))),))

@@ -1,0 +1,84 @@
+"""Dpas on 2D block reads: what is refused, and what the emitted text has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.copy_instructions import Block2D, block_2d_read
+from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.refusals import Made, made
+
+SPEC = GemmSpec(dtype=F16, c_dtype=F32)
+PLAIN = Schedule.of(tile=(32, 4), group=(4, 32), block_k=64, atom="dpas", block_2d=True, large_grf=True)
+TARGET = TARGETS["xe_hpc"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "schedule", "problem"),
+    [
+        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, not float32"),
+        (SPEC, PLAIN.but(tile=(24, 4)), "the tile's 24 rows are not those of a 2D block read: use one of 8, 16, 32"),
+        (SPEC, PLAIN.but(group=(4, 24)), "group 4x24 is not of whole sub-groups of 16: use group 4x32"),
+        (SPEC, PLAIN.but(group=(16, 128)), "2048 work-items > 1024 on this target: use a smaller group"),
+        (SPEC, PLAIN.but(block_k=48), "block_k = 48, but an instruction goes 16 deep in float16, and a 2D block read"),
+        (SPEC, PLAIN.but(block_k=16, split_k=2), "block_k = 16, but parts of K are 32 deep at least with block_2d"),
+        (SPEC, PLAIN.but(large_grf=False), "> 512 B on this target: use a smaller tile or large_grf"),
+        (replace(SPEC, a_order="col"), PLAIN, "a in column-major order, but block_2d takes only B so: use row-major"),
+        (replace(SPEC, prologue_a="a * 2"), PLAIN, "prologue_a, but block_2d brings A to dpas as it is: leave"),
+        (replace(SPEC, b_dtype=I8), PLAIN, "b_dtype int8, but block_2d brings B to dpas as it is: leave block_2d out"),
+        (replace(SPEC, wide=True), PLAIN, "matrices of 2^31 elements and more, but block_2d counts by 32 bits"),
+        (SPEC, partial(PLAIN.but, c_width=4), "c_width = 4 means nothing to mainloop DpasBlock2D"),
+        (SPEC, partial(defaults("dpas").but, prefetch_distance=1), "means nothing to mainloop Dpas: leave it out"),
+    ],
+)
+def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        driver.emit(spec, made(schedule), target=TARGET)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reads"),
+    [
+        (SPEC, ("read_16b_32r16x2c", "read_transform_16b_32r16x2c")),
+        (GemmSpec(dtype=BF16), ("read_16b_32r16x2c", "read_transform_16b_32r16x2c")),
+        (GemmSpec(dtype=I8), ("read_8b_32r32x2c", "read_transform_8b_32r16x4c")),
+        (replace(SPEC, b_order="col"), ("read_16b_32r16x2c", "read_transpose_32b_16r8x1c")),
+        (GemmSpec(dtype=I8, b_order="col"), ("read_8b_32r32x2c", "read_transpose_32b_16r8x1c")),
+    ],
+    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns"],
+)
+def test_names_are_those_of_the_extension(spec: GemmSpec, reads: tuple[str, ...]) -> None:
+    text = driver.emit(spec, PLAIN.but(prefetch_distance=1), target=TARGET).text
+    for read in (*reads, reads[0].replace("read", "prefetch")):
+        assert f" intel_sub_group_2d_block_{read}(" in text
+
+
+def test_a_device_must_have_both_extensions_or_runs_software() -> None:
+    source = driver.emit(SPEC, PLAIN, target=TARGET)
+    assert source.matrix_extensions == (
+        "cl_intel_subgroup_matrix_multiply_accumulate",
+        "cl_intel_subgroup_2d_block_io",
+    )
+    assert source.alignment == 64
+    assert [entry.name for entry in source.entry_points] == [source.name]
+    head = " ".join(source.text.split("\n\n", 1)[0].replace("//", "").split())
+    assert "cl_intel_subgroup_2d_block_io; or, without them, -DGEMMGEN_DPAS_SOFTWARE in their place" in head
+    assert "A and B that begin on multiples of 64 bytes" in head
+    assert "buffer, 2D block reads of 32x32" in head
+
+
+def test_where_elements_of_a_block_lie() -> None:
+    block = Block2D(32, 2, 16, 2)
+    assert block.shape == (32, 64)
+    assert [block.offset(e) for e in (0, 1, 2, 63, 64)] == [(0, 0), (0, 1), (1, 0), (31, 1), (0, 32)]
+    assert block_2d_read(2, 32, 2).widths == (64,)

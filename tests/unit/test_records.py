@@ -1,0 +1,90 @@
+"""Records are dataclasses in all that the rest of gemmgen relies on."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    first: int
+    second: str = "two"
+    rest: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise ValueError(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    first: int
+    second: str = "two"
+    rest: list[int] = field(default_factory=list, compare=False, repr=False)
+
+
+@dataclass
+class Count:
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    n: int
+    twice: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twice", 2 * self.n)
+
+
+@dataclass
+class Named(Count):
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+def test_as_a_dataclass() -> None:
+    pair, known = Pair(1, rest=[5]), Known(1, rest=[5])
+    assert str(pair) == str(known).replace("Known", "Pair")
+    assert hash(pair) == hash(known)
+    assert pair == Pair(1) and pair != Pair(2) and pair.__eq__(known) is NotImplemented
+    assert dataclasses.asdict(pair) == dataclasses.asdict(known)
+    assert replace(pair, second="2") == Pair(1, "2")
+    assert Pair(1).rest is not Pair(1).rest
+    match pair:
+        case Pair(first, second):
+            assert (first, second) == (1, "two")
+
+
+def test_copies() -> None:
+    pair = Pair(3, "three", [3])
+    for made in (pickle.loads(pickle.dumps(pair)), copy.copy(pair), copy.deepcopy(pair)):
+        assert made == pair and made.rest == [3]
+
+
+def test_fields_are_checked() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        Pair(-1)
+    with pytest.raises(TypeError, match="first"):
+        Pair()  # type: ignore[call-arg]
+
+
+def test_what_is_made_of_other_fields() -> None:
+    assert Doubled(2).twice == 4 and replace(Doubled(2), n=3) == Doubled(3)
+
+
+def test_of_another() -> None:
+    assert Named(2, "two") == Named(2, "two") != Named(2, "three")
+    assert repr(Named(2, "two")) == "<two>" and repr(Count(2)) == "Count(n=2)"
+    count = Count()
+    count.n += 1
+    assert count == Count(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(count)

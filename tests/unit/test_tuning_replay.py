@@ -1,0 +1,130 @@
+"""Searches on a recorded table in the place of a device: every legal schedule of a small space, measured once on a CPU
+(benchmarks/tuning_table.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from gemmgen import GemmSpec
+from gemmgen.ir.target import CPU_PRIVATE_BYTES, TARGETS
+from gemmgen.schedule.cpu_panel import CpuPanel
+from gemmgen.tuning.records import Line, Measurement, Records, Store, parse
+from gemmgen.tuning.replay import Replay
+from gemmgen.tuning.space import spaces
+from gemmgen.tuning.study import STRATEGIES, Place, Product, Progress, Search, Strategy, open_storage
+
+pytest.importorskip("optuna")
+TABLE = Path(__file__).resolve().parents[1] / "support" / "tuning_table.jsonl"
+PRODUCT = Product(GemmSpec(), (256, 384, 512))
+SEEDS, TRIALS = range(3), 30
+
+
+@cache
+def table() -> Records:
+    return parse(TABLE.read_text(), TABLE.name)
+
+
+@cache
+def place() -> Place:
+    """The device of the table, as far as the models look at it."""
+    key, cpu = table().key, replace(TARGETS["cpu"], register_bytes=65536, private_bytes=CPU_PRIVATE_BYTES)
+    target = replace(cpu, name=key.device, cores=key.cores, maker="intel", cache_bytes=2 << 20)
+    return Place("opencl", None, target, key)
+
+
+def searched(
+    strategy: Strategy, seed: int, trials: int = TRIALS, store: Store | None = None
+) -> tuple[Replay, Progress]:
+    replay = Replay(table().lines)
+    storage = None if store is None else open_storage(None, store, place().key)
+    search = Search(replay, place(), PRODUCT, store, storage, strategy, seed, only=list(replay.times))
+    return replay, search.run(600, trials)
+
+
+def test_the_table_is_exhaustive() -> None:
+    """All legal schedules of the least space that has these, but for what figures rule out."""
+    schedules = [line.measurement().schedule for line in table().lines]
+    space = next(x for x in spaces(PRODUCT.spec, place().target) if x.mainloop is CpuPanel)
+    points = {schedule for _, schedule in space.holding(schedules).points()}
+    assert set(schedules) <= points
+    assert len(schedules) > 0.5 * len(points)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_strategy_measures_each_schedule_once(strategy: Strategy) -> None:
+    replay, progress = searched(strategy, 0)
+    assert len(replay.asked) == len(set(replay.asked)) == TRIALS == progress.trials
+    assert progress.failed == 0
+    assert progress.best <= progress.untuned
+
+
+def test_the_same_seed_searches_the_same() -> None:
+    assert searched("tpe", 1, 12)[0].asked == searched("tpe", 1, 12)[0].asked
+    assert searched("tpe", 1, 12)[0].asked != searched("tpe", 2, 12)[0].asked
+
+
+def test_how_they_converge() -> None:
+    """Best so far as a multiple of the table's best, in the mean over seeds: docs/tuning.md has the figures."""
+    found = {strategy: mean(searched(strategy, seed)[0].regret(TRIALS) for seed in SEEDS) for strategy in STRATEGIES}
+    assert found["prior"] <= 1.03
+    assert found["prior"] <= found["random"]
+    assert max(found.values()) <= 1.15
+
+
+def test_a_search_goes_on(tmp_path: Path) -> None:
+    """The same search again has what it measured, and measures other schedules."""
+    store = Store(tmp_path / "tuned")
+    first, _ = searched("prior", 0, 6, store)
+    assert len(store.read(place().key).lines) == 6
+    second, _ = searched("prior", 0, 6, store)
+    assert set(first.asked).isdisjoint(second.asked)
+    assert len(store.read(place().key).lines) == 12
+
+
+class _Interrupted(Replay):
+    """Ctrl-C while the fourth schedule is measured."""
+
+    def run(self, jobs):  # type: ignore[no-untyped-def]
+        for index, outcome in super().run(jobs):
+            if len(self.asked) == 4:
+                raise KeyboardInterrupt
+            yield index, outcome
+
+
+def test_ctrl_c_loses_nothing(tmp_path: Path) -> None:
+    store, replay = Store(tmp_path / "tuned"), _Interrupted(table().lines)
+    search = Search(replay, place(), PRODUCT, store, only=list(replay.times))
+    with pytest.raises(KeyboardInterrupt):
+        search.run(600, 10)
+    assert len(store.read(place().key).lines) == 3
+
+
+class _Wrong(Replay):
+    """Of every other schedule the result is wrong."""
+
+    def run(self, jobs):  # type: ignore[no-untyped-def]
+        for index, outcome in super().run(jobs):
+            wrong = len(self.asked) % 2 == 0
+            yield index, replace(outcome, problem="wrong result: 1 of 9") if wrong else outcome
+
+
+def test_a_wrong_result_has_no_time(tmp_path: Path) -> None:
+    store, replay = Store(tmp_path / "tuned"), _Wrong(table().lines)
+    progress = Search(replay, place(), PRODUCT, store, only=list(replay.times)).run(600, 10)
+    assert (progress.failed, len(progress.wrong)) == (5, 5)
+    kept = {line.measurement().schedule for line in store.read(place().key).lines}
+    assert kept == set(replay.asked[::2])
+
+
+def test_a_comparison_decides() -> None:
+    """What took turns is ranked before what was looked at once."""
+    one = table().lines[0].measurement()
+    quick = Line.of(replace(one, seconds=1e-9, compared=False))
+    slow = Line.of(Measurement(one.spec, one.shape, 1, one.schedule, 1.0, 0.0, 9, compared=True))
+    assert slow.rank < quick.rank

@@ -1,0 +1,219 @@
+"""Pages that the site's build writes from the code: each command's options, a schedule's fields, every preset."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from gemmgen import driver, presets
+from gemmgen.backends import BACKENDS
+from gemmgen.cli import COMMANDS, application
+from gemmgen.drawing import draw
+from gemmgen.explain import explain
+from gemmgen.presets import Preset
+from gemmgen.schedule import AXES, KEYS, Operand, text_of
+
+Parameter = TyperArgument | TyperOption
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Backend -> folder and end of its emitted files, and its language's name.
+EMITTED = {
+    "opencl": ("opencl", "cl", "OpenCL C"),
+    "cuda": ("cuda", "cu", "CUDA C++"),
+    "sycl": ("sycl", "hpp", "SYCL"),
+}
+#: What the vendors' compilers made of a preset: the figure's name in benchmarks/static, and its column.
+FIGURES = {
+    "registers": "registers",
+    "scratch": "spills, bytes",
+    "local": "shared memory, bytes",
+    "occupancy": "occupancy",
+    "instructions": "instructions of the main loop",
+    "share": "of them multiply-adds",
+}
+
+
+def pages() -> dict[str, str]:
+    """Page -> its Markdown, with links as in the repository's `docs`."""
+    every = [presets.load(name) for name in presets.names()]
+    return {
+        "reference/commands.md": commands_page(),
+        "reference/fields.md": fields_page(),
+        "reference/presets/index.md": presets_page(every),
+        **{f"reference/presets/{preset.name}.md": preset_page(preset) for preset in every},
+    }
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def commands_page() -> str:
+    """Every command, with its options as `--help` groups them, and its examples."""
+    head = (
+        "# Every option\n\nWritten from the commands themselves. `gemmgen COMMAND --help` prints the same. "
+        "[The commands](../commands.md) shows what they are for.\n"
+    )
+    group = typer.main.get_command(application())
+    assert isinstance(group, TyperGroup)
+    commands = {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    return "\n".join([head, *(_command(name, commands[name]) for name in COMMANDS)])
+
+
+def _command(name: str, command: TyperCommand) -> str:
+    text = f"## gemmgen {name}\n\n{_plain(command.help or '')}\n\n"
+    panels: dict[str, list[Parameter]] = {}
+    for parameter in command.params:
+        if isinstance(parameter, Parameter) and not parameter.hidden:
+            panels.setdefault(parameter.rich_help_panel or "Options", []).append(parameter)
+    for panel, parameters in panels.items():
+        rows = ((_names(each), _plain(each.help or "")) for each in parameters)
+        text += f"**{panel}**\n\n{table(('option', 'meaning'), rows)}\n"
+    examples = [line for line in (command.epilog or "").split("\n\n") if line.startswith("gemmgen")]
+    return text + "".join(f"    {line}\n" for line in examples)
+
+
+def _plain(text: str) -> str:
+    """A help text on one line, without what would be read as markup."""
+    return " ".join(text.replace("\b", "").replace("<", "&lt;").replace("*", chr(92) + "*").split())
+
+
+def _names(parameter: Parameter) -> str:
+    metavar = parameter.metavar or ""
+    if isinstance(parameter, TyperArgument):
+        return f"`{metavar or (parameter.name or '').upper()}`"
+    names = " ".join((*parameter.opts, *parameter.secondary_opts))
+    return f"`{names} {metavar}`" if metavar else f"`{names}`"
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def fields_page() -> str:
+    """The fields of a schedule, by axis and member."""
+    text = (
+        "# Schedule fields\n\nA schedule has [four axes](../concepts.md). Each member of an axis has the fields below, "
+        "as `--set` and a TOML file name them. `gemmgen fields` prints the same.\n\n"
+    )
+    for axis, members in {**AXES, "operand": (Operand,)}.items():
+        text += f"## {axis}\n\n"
+        for member in members:
+            about = " ".join((member.__doc__ or "").partition("\n\n")[0].split())
+            rows = [
+                (f"`{key.replace('a.', 'a. or b.') if '.' in key else key}`", field.help, _values(key))
+                for key, field in KEYS.items()
+                if member in field.members and not key.startswith("b.")
+            ]
+            text += f"### {member.__name__}\n\n{about}\n\n"
+            text += f"{table(('field', 'meaning', 'values'), rows)}\n" if rows else "It has no fields.\n\n"
+    return text
+
+
+def _values(key: str) -> str:
+    field = KEYS[key]
+    if field.kind in ("memory", "atom", "bool"):
+        return ", ".join(f"`{text_of(value)}`" for value in field.tries)
+    return f"{field.least} to {field.most}"
+
+
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+def staircase() -> str:
+    """The ladder's table of docs/benchmarks.md as stairs: what each step reaches of cuBLAS."""
+    text = (ROOT / "docs" / "benchmarks.md").read_text("utf-8").partition("\n### The ladder\n")[2].partition("\n#")[0]
+    steps = [
+        (name, float(share)) for name, share in re.findall(r"^\| `(\w+)` \| [\d.]+ \| ([\d.]+) \|", text, re.MULTILINE)
+    ]
+    assert steps, "docs/benchmarks.md has no table of the ladder"
+    wide, high, bottom, left = 68, 200, 250, 60
+    parts = [f'<line x1="{left}" y1="{bottom - high}" x2="{left + wide * len(steps)}" y2="{bottom - high}"/>']
+    parts.append(f'<text x="4" y="{bottom - high + 4}">cuBLAS</text>')
+    way = f"M{left} {bottom}"
+    for number, (name, share) in enumerate(steps):
+        x, y = left + number * wide, bottom - share * high
+        way += f"V{y:.1f}H{x + wide}"
+        parts.append(f'<rect x="{x}" y="{y:.1f}" width="{wide}" height="{bottom - y:.1f}"/>')
+        parts.append(f'<text x="{x + wide / 2}" y="{y - 6:.1f}" text-anchor="middle">{share:.2f}</text>')
+        place = f"{x + wide / 2 + 4} {bottom + 16}"
+        parts.append(f'<text transform="translate({place}) rotate(-35)" text-anchor="end">{name}</text>')
+    size = f"{left + wide * len(steps) + 10} {bottom + 130}"
+    label = 'role="img" aria-label="Rates of the steps, as shares of cuBLAS"'
+    return f'<div><svg class="stairs" viewBox="0 0 {size}" {label}>{"".join(parts)}<path d="{way}"/></svg></div>'
+
+
+# --- presets --------------------------------------------------------------------------------------
+
+
+@cache
+def takers(name: str) -> tuple[str, ...]:
+    """The backends that can express a preset."""
+    preset = presets.load(name)
+    return tuple(backend for backend in BACKENDS if not driver.refusals(preset.spec, preset.schedule, backend))
+
+
+def drawing(name: str) -> str:
+    """What `gemmgen explain` draws of a preset: the picture, and the text below."""
+    preset = presets.load(name)
+    target = driver.default_target(preset.spec, preset.schedule, takers(name)[0])
+    picture = draw(preset.spec, preset.schedule, target).svg
+    return f"<div>{picture}</div>\n\n```text\n{explain(preset.spec, preset.schedule, target)}```"
+
+
+def presets_page(every: Iterable[Preset]) -> str:
+    """All presets, by method."""
+    methods: dict[str, list[Preset]] = {}
+    for preset in every:
+        methods.setdefault(preset.schedule.method, []).append(preset)
+    text = (
+        "# Every preset\n\nEach page has the schedule, its drawing, what compilers made of it, and the emitted files. "
+        "[Presets](../../presets.md) explains the families and the names.\n\n"
+    )
+    for method, members in methods.items():
+        rows = (
+            (f"[`{preset.name}`]({preset.name}.md)", _plain(preset.summary), ", ".join(takers(preset.name)))
+            for preset in members
+        )
+        text += f"## {method}\n\n{table(('preset', 'summary', 'backends'), rows)}\n"
+    return text
+
+
+def preset_page(preset: Preset) -> str:
+    """One preset: its schedule, drawing, emitted files and static figures."""
+    source = (ROOT / "gemmgen" / "presets" / f"{preset.name}.toml").read_text("utf-8")
+    files = [
+        f"[{language}](../../../generated/{folder}/{preset.name}.{end})"
+        for folder, end, language in EMITTED.values()
+        if (ROOT / "generated" / folder / f"{preset.name}.{end}").is_file()
+    ]
+    figures = "".join(f"| {' | '.join(row)} |\n" for row in _figures(preset.name))
+    head = table(("target", "compiler", *FIGURES.values()), ())
+    note = "Counted in compiled code by `benchmarks/check_static.py`, not measured.\n"
+    return (
+        f"# {preset.name}\n\n{_plain(preset.summary)}.\n\n"
+        f"Emitted files: {', '.join(files) or 'none'}.\n\n"
+        f"## Schedule\n\n```toml\n{source}```\n\n"
+        f"## Drawing\n\n{drawing(preset.name)}\n\n"
+        + (f"## Static figures\n\n{head}{figures}\n{note}" if figures else "")
+    )
+
+
+def _figures(name: str) -> Iterator[list[str]]:
+    for file in sorted((ROOT / "benchmarks" / "static").glob("*.json")):
+        kept = json.loads(file.read_text("utf-8"))
+        compiler = " ".join(next(iter(kept["tools"].items())))
+        for target, figures in kept["presets"].get(name, {}).items():
+            if "refused" not in figures:
+                yield [target, compiler, *(str(figures.get(key, "")) for key in FIGURES)]

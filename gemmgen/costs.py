@@ -1,4 +1,4 @@
-"""What one step of a kernel's main loop asks of a work-item: loads, multiply-adds, and the path of A and B to registers.
+"""What one step of a main loop asks of a work-item: loads, multiply-adds, and the path of A and B to registers.
 
 All of it is counted on the kernel as `build` makes it, so that it can't drift from what is emitted.
 """

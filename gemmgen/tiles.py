@@ -42,7 +42,8 @@ def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: 
     m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
     if m is None or n is None or k is None:
         return None
-    return _choose(spec, (m, n, k), target, products)
+    # Where a size is 0 any schedule will do.
+    return _choose(spec, (max(1, m), max(1, n), max(1, k)), target, products)
 
 
 @lru_cache(maxsize=1024)

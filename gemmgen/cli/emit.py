@@ -61,6 +61,13 @@ Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel who
 Tuned = Annotated[
     bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
 ]
+Project = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt.",
+    ),
+]
 
 
 @takes_request
@@ -94,13 +101,7 @@ def emit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
     ] = None,
-    project: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt.",
-        ),
-    ] = None,
+    project: Project = None,
 ) -> None:
     """Print a kernel.
 

@@ -16,11 +16,12 @@ from gemmgen import GemmSpec, candidates
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import BF16
 from tests.support import cuda
+from tests.support.tensors import need_torch
 
 if TYPE_CHECKING:
     import torch
 else:
-    torch = pytest.importorskip("torch")
+    torch = need_torch()
 
 SKIP = cuda.why_no_gpu()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))

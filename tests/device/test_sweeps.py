@@ -64,8 +64,9 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
 @pytest.mark.parametrize("device", CPUS[:1])
 def test_run_chooses_where_nothing_is_said(device: DeviceInfo) -> None:
     sizes = ("-M", "70", "-N", "65", "-K", "33", "-i", "1", "-v")
-    assert "\ngemm_f32_" in printed("run", *sizes)
-    assert "\ngemm_f32_" not in printed("run", "--method", "naive", *sizes)
+    asked = "\ngemm_f32_naive_1x1\n"
+    assert asked not in (chosen := printed("run", *sizes)) and "\ngemm_f32_" in chosen
+    assert asked in printed("run", "--method", "naive", *sizes)
 
 
 BITS = """

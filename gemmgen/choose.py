@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from gemmgen import candidates
+from gemmgen.errors import ScheduleError
+from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
 from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.ir.workspace import REACHED
@@ -19,7 +21,8 @@ from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.sweeps import choose_sweep
+from gemmgen.sum_order import sum_order
+from gemmgen.sweeps import USUAL, choose_sweep
 from gemmgen.tiles import PARTS, ROUNDS, WAYS, Way, choose_tiles, reaches
 from gemmgen.waves import Shape, blocks_of
 
@@ -94,16 +97,20 @@ MENU: tuple[Offer, ...] = (
 )
 
 
-def choose(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 1) -> Schedule:
+def choose(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 1, invariant: bool = False) -> Schedule:
     """The schedule for a product.
 
     Args:
         shape: m, n and k where they are known.
         device: a real one's limits and features.
         products: of a batch.
+        invariant: whether a row of C has the same bits whatever m and the number of products: all schedules for one n
+            and k then have one order of sums.
 
     Raises: ScheduleError where not even the most portable one will do.
     """
+    if invariant and spec.accumulator.is_float:
+        return _in_one_order(spec, _sizes(spec, shape), device)
     return by_sizes(spec, shape, device, products) or _of_menu(spec, _sizes(spec, shape), device, products)
 
 
@@ -119,6 +126,22 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
         if is_possible(spec, small, device):
             return small
     return choose_sweep(spec, shape, device)
+
+
+def _in_one_order(spec: GemmSpec, sizes: Sizes, device: Target) -> Schedule:
+    """The schedule with the order of sums that follows from all but m. Raises: ScheduleError where none has it."""
+    m, n, k = (max(1, size or usual) for size, usual in zip(sizes, USUAL, strict=True))
+    found = choose_by_model(spec, (m, n, k), device)
+    if found is not None:
+        return found
+    usual = USUAL_ROWS, sizes[1], sizes[2]
+    order = sum_order(_of_menu(reference(spec), usual, device, 1), k)
+    for offer in MENU:
+        for schedule in _ways(offer, usual, device, 1) if offer.suits(spec, usual, device) else ():
+            if sum_order(schedule, k) == order and is_possible(spec, schedule, device):
+                return schedule
+    assert order is not None
+    raise ScheduleError(problem(order, (m, n, k)))
 
 
 def _sizes(spec: GemmSpec, shape: Shape | None) -> Sizes:

@@ -193,9 +193,20 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
     return [_finished(spec, way.schedule(), shape[2], target) for _, way in sorted(kinds.values())[:count]]
 
 
-def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
-    """All that are worth a thought, and that the target can run."""
-    for plain, depths in (*_of_columns(spec, shape, target), *_along_k(spec, shape, target)):
+def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int) -> Iterator[tuple[float, Schedule]]:
+    """The cheapest of each order of sums, each with its cycles. Parts of K are those of a C of so many rows."""
+    parts, kinds = _parts((rows, *shape[1:])), dict[tuple[object, ...], tuple[float, _Way]]()
+    for way in _candidates(spec, shape, target, cores, parts):
+        kind, cost = (way.order, way.copied), sum(_account(spec, way, shape, cores, target).values())
+        kinds[kind] = min(kinds.get(kind, (cost, way)), (cost, way))
+    for cost, way in sorted(kinds.values()):
+        yield cost, _finished(spec, way.schedule(), shape[2], target)
+
+
+def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int, parts: int | None = None) -> Iterator[_Way]:
+    """All that are worth a thought, and that the target can run, with K in so many parts."""
+    parts = _parts(shape) if parts is None else parts
+    for plain, depths in (*_of_columns(spec, shape, target, parts), *_along_k(spec, shape, target, parts)):
         if problems_as_asked(spec, plain.schedule(), target):
             continue
         tiles = tuple(map(_up, shape[:2], plain.tile))
@@ -214,7 +225,7 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Ite
                 yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
 
 
-def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[_Way, tuple[int, ...]]]:
+def _of_columns(spec: GemmSpec, shape: Shape, target: Target, parts: int) -> Iterator[tuple[_Way, tuple[int, ...]]]:
     """Vectors of neighbouring columns: tiles, ways to B, and how deep blocks of K can be."""
     m, n, k = shape
     by_lines = spec.b_order == "row"
@@ -235,10 +246,10 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
         if spec.c_order == "col" and by_lines and not copied:
             few = (0, *few)  # what waits in C goes there and back an element at a time
-        yield _Way((rows, vectors * lanes), lanes, copied, _parts(shape)), (*few, *depths)
+        yield _Way((rows, vectors * lanes), lanes, copied, parts), (*few, *depths)
 
 
-def _along_k(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[_Way, tuple[int, ...]]]:
+def _along_k(spec: GemmSpec, shape: Shape, target: Target, parts: int) -> Iterator[tuple[_Way, tuple[int, ...]]]:
     """The same of vectors along K, for which B that has lines is turned by a copy."""
     m, n, k = shape
     lanes, turned = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
@@ -248,7 +259,7 @@ def _along_k(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[_Wa
     depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
     for rows, cols in TILES_ALONG_K[_registers(target)]:
         tile = min(m, rows), min(n, cols)
-        yield _Way(tile, lanes, turned, _parts(shape), k_block=lanes, along_k=True), depths if turned else (0, *depths)
+        yield _Way(tile, lanes, turned, parts, k_block=lanes, along_k=True), depths if turned else (0, *depths)
 
 
 def _registers(target: Target) -> int:

@@ -16,6 +16,8 @@ from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, c
 
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+#: Those that are weighed for all sizes of C.
+PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
 FILLED = (0.5, 1, 2)
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
@@ -56,8 +58,26 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Sche
     return min((x for x in found if x is not None), key=lambda x: x[0], default=(0, None, None))[2]
 
 
-def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Iterator[tuple[float, Tile, Schedule]]:
-    """What can compute a product, the cheapest first, each with its microseconds."""
+def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[float, Schedule]]:
+    """The schedules of every order of sums, the cheapest first, each with its microseconds. Parts of K are the same
+    whatever the sizes of C.
+    """
+    turned, (m, n, k) = spec.transposed(), shape
+    found = [(cost, schedule) for cost, _, schedule in ranked(spec, shape, target, 1, PARTS_IN_ORDER)]
+    if spec.c_order == "col":
+        by_rows = ranked(turned, (n, m, k), target, 1, PARTS_IN_ORDER)
+        found += [(cost, schedule) for cost, _, schedule in by_rows if is_transposed(spec, schedule, target)]
+    yield from sorted(found, key=lambda x: x[0])
+
+
+def ranked(
+    spec: GemmSpec, shape: Shape, target: Target, products: int = 1, fixed: tuple[int, ...] = ()
+) -> Iterator[tuple[float, Tile, Schedule]]:
+    """What can compute a product, the cheapest first, each with its microseconds.
+
+    Args:
+        fixed: numbers of parts of K, whether they pay or not; none for those that may.
+    """
     found: list[tuple[float, Tile, Schedule]] = []
 
     def add(tile: Tile, schedule: Schedule) -> float:
@@ -77,7 +97,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
             ways = (likely[0], best) if costs_of[likely[0]] < PLAIN * costs_of[best] else (best,)
             if not _ends(tile.schedule):
                 del found[count:]
-            shares = list(_shares(spec, changed(tile, 1, *best), tile, shape, target, products))
+            shares = list(_shares(spec, changed(tile, 1, *best), tile, shape, target, products, fixed))
             for way in dict.fromkeys(ways):
                 for parts, stream, joined in shares:
                     add(tile, changed(tile, parts, *way, stream, joined))
@@ -125,18 +145,25 @@ def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
 
 
 def _shares(
-    spec: GemmSpec, plain: Schedule, tile: Tile, shape: Shape, target: Target, products: int
+    spec: GemmSpec,
+    plain: Schedule,
+    tile: Tile,
+    shape: Shape,
+    target: Target,
+    products: int,
+    fixed: tuple[int, ...],
 ) -> Iterator[tuple[int, bool, int]]:
     """Parts of K, whether blocks are dealt out evenly, and parts that a cluster adds up: those that may be worth it."""
     m, n, k = shape
     blocks = blocks_of(plain, shape, products)
-    if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
+    if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores and not fixed:
         yield 1, True, 1
     if not _varies(tile.schedule) or plain.serial_launch:
         return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
     limits = (min(deepest, max(JOINED, int(filled * places / blocks))) for filled in (0, *FILLED))
-    for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
+    weighed = {max((x for x in PARTS if x <= limit), default=1) for limit in limits}
+    for parts in sorted(({x for x in fixed if x <= deepest} if fixed else weighed) - {1}):
         if parts * m * n * products < REACHED:
             # A schedule of parts is for these alone, unless it is as good at what ends in C.
             if _ends(tile.schedule) or "_joined" not in tile.named:

@@ -32,6 +32,7 @@ def compile(  # noqa: A001
     device: DeviceLike = None,
     *,
     ld_multiple: int | None = None,
+    invariant: bool = False,
 ) -> CompiledKernel: ...
 
 
@@ -43,6 +44,7 @@ def compile(  # noqa: A001
     backend: Literal["cuda"],
     device: CudaDeviceLike = None,
     ld_multiple: int | None = None,
+    invariant: bool = False,
 ) -> CudaKernel: ...
 
 
@@ -54,6 +56,7 @@ def compile(  # noqa: A001
     backend: Literal["sycl"],
     device: SyclDeviceLike = None,
     ld_multiple: int | None = None,
+    invariant: bool = False,
 ) -> SyclKernel: ...
 
 
@@ -65,6 +68,7 @@ def compile(  # noqa: A001
     device: DeviceLike | CudaDeviceLike = None,
     *,
     ld_multiple: int | None = None,
+    invariant: bool = False,
 ) -> CompiledKernel | CudaKernel | SyclKernel: ...
 
 
@@ -75,6 +79,7 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     device: DeviceLike | CudaDeviceLike = None,
     *,
     ld_multiple: int | None = None,
+    invariant: bool = False,
 ) -> CompiledKernel | CudaKernel | SyclKernel:
     """Emit a kernel for a device, and build it.
 
@@ -89,6 +94,7 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
             CUDA kernel has a variant that assumes 4, and each call runs the variant that its arrays allow. The first
             such call compiles it, or `.build()`. With 1 there is one kernel for all arrays. OpenCL's and SYCL's
             vectors need no alignment, so there is always one kernel.
+        invariant: whether kernels that differ in M alone give a row the same bits (docs/numerics.md).
 
     Matrices that span 2^31 elements and more are multiplied by a variant with 64-bit indices. The first call that needs
     it compiles it.
@@ -99,6 +105,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise SpecError(f"spec is of type {type(spec).__name__}: pass a GemmSpec, or None for float32 of any size")
     if schedule is not None and not _is_schedule(schedule):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
+    if invariant:
+        schedule = _in_one_order(spec or GemmSpec(), schedule, backend, device, ld_multiple)
     if schedule is None and spec is not None:
         schedule = _recorded(spec, backend, device)
     kernel = _compiled(spec, schedule, backend, device, ld_multiple)
@@ -144,6 +152,20 @@ def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
     found = by_argument(backend, device, wishes(None))
     known = ask(backend, found, found.target, spec, None)
     return None if known is None else known.schedule
+
+
+def _in_one_order(
+    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+) -> Schedule | str:
+    """The schedule of a kernel whose rows have the same bits whatever their number. Raises: ScheduleError."""
+    from gemmgen.choose import choose
+    from gemmgen.sum_order import with_fixed_order
+
+    known, named = _of_preset(spec, schedule)
+    if named is not None:
+        with_fixed_order(named)
+        return schedule or named
+    return choose(promised(known, ld_multiple), None, chosen(backend, device, wishes(None)).target, 1, invariant=True)
 
 
 def _is_schedule(value: object) -> bool:

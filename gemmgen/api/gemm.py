@@ -25,7 +25,7 @@ from gemmgen.api.gemm_problems import (
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import Kernel, kernel_now, target_for
+from gemmgen.api.kernels import Kernel, in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.api.promotion import Types
@@ -67,6 +67,7 @@ class How(NamedTuple):
     schedule: Schedule | str | None = None
     backend: str | None = None
     device: DeviceLike = None
+    invariant: bool = False
 
 
 #: Prepared calls of `gemm`.
@@ -96,6 +97,7 @@ def gemm(
     schedule: Schedule | str | None = None,
     backend: str | None = None,
     device: DeviceLike = None,
+    invariant: bool = False,
     **operands: object,
 ) -> AnyArray:
     """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
@@ -115,6 +117,7 @@ def gemm(
         out: the array for the result, of exactly its shape. It may be c, but must share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for the choice of `gemmgen.choose`.
         backend, device: where to multiply NumPy's arrays, as for `gemmgen.compile`. Other arrays determine it.
+        invariant: whether a row of the result has the same bits whatever the number of rows (docs/numerics.md).
         operands: the arrays that formulas name, such as `bias`, of a's library; for stacks none with an element a row.
 
     Returns: `out`, `c` or a new array of a's library. NumPy's is complete, pyopencl's carries its event, and arrays on
@@ -124,7 +127,7 @@ def gemm(
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
-    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device)
+    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
 
 
@@ -226,7 +229,7 @@ def _checked(
 ) -> object:
     """A product with all checks. It is prepared for later calls, if that is possible."""
     a, b, c, out = arrays
-    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate
+    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate, how.invariant
     expect_operands("gemm", operands)
     if problems := flag_problems(flags):
         raise SpecError(problems)
@@ -236,7 +239,7 @@ def _checked(
     turned = bool(how.transpose_a), bool(how.transpose_b)
     request = _Request.of(library, arrays, factors, turned, how.dtype, extra)
     kept = Kept(how, arrays) if c is None or out is None or c is out else None
-    result = replace(request, kept=kept).run(how.schedule, how.backend, how.device)
+    result = replace(request, kept=kept, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
     given = c if out is None else out
     return library.finish(result) if given is None else given
 
@@ -258,6 +261,7 @@ class _Request:
         target: the array for the result; None for a new one.
         turned: whether A and B are transposed.
         kept: the call, if it may be kept for others like it.
+        invariant: whether a row's bits must not depend on the number of rows.
     """
 
     library: Library
@@ -272,6 +276,7 @@ class _Request:
     types: Types
     extra: Extra
     kept: Kept | None = None
+    invariant: bool = False
 
     @classmethod
     def of(
@@ -352,7 +357,7 @@ class _Request:
                 f"device = {device!r} says where {library.name} arrays run, which lie on a device: leave it out"
             )
         where = device if own is None else own
-        is_mirrored = schedule is None and self._prefers_mirror(calls[0], backend, where, stored)
+        is_mirrored = schedule is None and not self.invariant and self._prefers_mirror(calls[0], backend, where, stored)
         if is_mirrored:
             calls = [call.mirrored() for call in calls]
         first = calls[0]
@@ -362,9 +367,12 @@ class _Request:
         any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
-        about = backend, where, spec, schedule, shape, products, promise_of(library, spec, calls)
+        promise = promise_of(library, spec, calls)
+        if self.invariant:
+            schedule = in_one_order(backend, where, spec, schedule, shape, promise)
+        about = backend, where, spec, schedule, shape, products, promise
         kernel, pending = kernel_now(*about, any_address, library.must_wait())
-        choice = Choice(backend, kernel.source.name, _why(schedule, pending))
+        choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
         _calls.last = choice
         operands = self.extra.arrays(library, spec)
         if isinstance(library, DeviceLibrary):
@@ -558,14 +566,24 @@ class _Request:
     def _ready(self, operand: Operand, dtype: Dtype, turned: bool, column: bool) -> Operand:
         """A or B as a stack of matrices that kernels can read: the array itself, or a copy."""
         stack = operand.as_stack(turned, column)
-        known = operand.dtype == dtype and operand.dtype.isnative
-        if known and self.library.is_aligned(operand) and stack.order is not None:
+        known = operand.dtype == dtype and operand.dtype.isnative and self._may_begin_there(operand)
+        # Dot products, which may be the one order of sums, read rows of A.
+        is_read = stack.order == "row" or (stack.order == "col" and (column or not self._copies_columns))
+        if known and self.library.is_aligned(operand) and is_read:
             return stack
         return self.library.copy(operand, dtype).as_stack(turned, column)
 
+    @property
+    def _copies_columns(self) -> bool:
+        return self.invariant and self.library.converts
+
+    def _may_begin_there(self, operand: Operand) -> bool:
+        """Whether kernels take an array at its address: for any address there is one kernel, of an order of its own."""
+        return not self.invariant or self.library.fits_vectors(operand)
+
     def _is_written_by_kernels(self, target: Operand) -> bool:
         held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
-        return held and stack_of(target, self.product).order is not None
+        return held and self._may_begin_there(target) and stack_of(target, self.product).order is not None
 
 
 def _why(schedule: Schedule | str | None, pending: Hashable | None) -> str:

@@ -13,7 +13,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import meets_itself, overlap
 
 #: The names of `gemm`'s flags, in order.
-_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate")
+_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant")
 
 
 def flag_problems(flags: tuple[object, ...]) -> list[str]:

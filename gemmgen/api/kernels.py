@@ -240,6 +240,25 @@ def choice(
     return schedule, free if is_possible(free, schedule, target) else kept
 
 
+def in_one_order(
+    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, ld_multiple: int
+) -> Schedule:
+    """The schedule of a product whose rows have the same bits whatever their number. Raises: ScheduleError."""
+    from gemmgen.sum_order import with_fixed_order
+
+    target = target_for(backend, device, spec)
+    kept = replace(spec, ld_multiple=ld_multiple)
+
+    def choose_it() -> Schedule:
+        from gemmgen.choose import choose
+
+        return choose(kept, shape, target, 1, invariant=True)
+
+    if schedule is None:
+        return on_disk.remembered("invariant", (kept, shape, target), choose_it)
+    return with_fixed_order(_named_schedule(schedule))
+
+
 def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> Schedule | None:
     """The schedule that was measured on the device for such a product, if records have one."""
     from gemmgen import tuning

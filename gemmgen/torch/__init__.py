@@ -20,5 +20,6 @@ if find_spec("torch") is None:
 from gemmgen.torch.linear import Linear as Linear
 from gemmgen.torch.linear import linear as linear
 from gemmgen.torch.operator import gemm as gemm
+from gemmgen.torch.product import batch_invariant as batch_invariant
 
-__all__ = ["Linear", "gemm", "linear"]
+__all__ = ["Linear", "batch_invariant", "gemm", "linear"]

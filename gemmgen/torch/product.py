@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypedDict, Unpack
 
 import torch
@@ -15,7 +17,26 @@ from gemmgen.torch.tf32 import fastest, is_allowed
 
 #: The epilogue's arrays, in the order in which the operator takes them.
 OPERAND_NAMES = tuple(name for name, operand in OPERANDS.items() if operand.of == "c")
+_invariant = ContextVar("batch_invariant", default=False)
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+@contextmanager
+def batch_invariant(enabled: bool = True) -> Iterator[None]:
+    """Products in this context give a row the same bits whatever the number of rows (docs/numerics.md).
+
+    It holds for the thread or task that enters it, so on a GPU not for the threads in which torch runs `backward`.
+    """
+    before = _invariant.set(enabled)
+    try:
+        yield
+    finally:
+        _invariant.reset(before)
+
+
+def is_batch_invariant() -> bool:
+    """Whether products of this thread are batch-invariant."""
+    return _invariant.get()
 
 
 class Options(TypedDict, total=False):
@@ -59,16 +80,16 @@ def multiply(
     if c is not None and out is None:
         shape = shape_of(a, b, transpose_a, transpose_b)
         out = a.new_empty(shape, dtype=dtype_of(a, b, dtype))
-    how = How(
-        transpose_a, transpose_b, conjugate_a, conjugate_b, epilogue=tuple(epilogue) if epilogue else None, dtype=dtype
-    )
+    functions, invariant = tuple(epilogue) if epilogue else None, is_batch_invariant()
+    how = How(transpose_a, transpose_b, conjugate_a, conjugate_b, epilogue=functions, dtype=dtype, invariant=invariant)
     alpha, beta = options.get("alpha", 1), options.get("beta", 0)
 
     def compute(schedule: Schedule | None) -> torch.Tensor:
         chosen = how if schedule is None else how._replace(schedule=schedule)
         return gemm_tensors(a, b, c, out, alpha, beta, chosen, named)
 
-    if not is_allowed(a, b):
+    # What is fastest is timed at each size, and would be another order of sums at another one.
+    if invariant or not is_allowed(a, b):
         return compute(None)
     return fastest(a, b, (transpose_a, transpose_b, c is None, out is None, *(epilogue or ())), compute)
 

@@ -55,6 +55,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "device/test_examples.py": (ALL,),
     "device/test_gemm.py": ("test_torch_on_the_cpu",),
     "device/test_hip.py": (ALL,),
+    "device/test_invariant.py": ("test_torch",),
     "device/test_oclgrind.py": (ALL,),
     "device/test_short_programs.py": (
         "test_opencl_builds_by_cmake_and_runs",
@@ -119,6 +120,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
 
 #: What takes long; `*` stands for anything.
 LONG: dict[str, tuple[str, ...]] = {
+    "device/test_invariant.py": ("test_two_hundred_numbers_of_rows",),
     "device/test_batches.py": (
         "test_opencl",
         "test_sycl",

@@ -25,7 +25,7 @@ def test_the_order_follows_from_n_k_and_the_device(target: str, dtype: str, rng:
     device = replace(TARGETS[target], cores=max(2, TARGETS[target].cores))
     for n, k in ((4096, 4096), (64, 40000), (1000, 333), (1, 512)):
         plain = GemmSpec(dtype=dtype, b_order="col" if rng.random() < 0.5 else "row")
-        orders, schedules = set(), set()
+        orders = set()
         for m in (int(m) for m in np.exp(rng.uniform(0, 9, 10))):
             spec = replace(
                 plain,
@@ -37,9 +37,7 @@ def test_the_order_follows_from_n_k_and_the_device(target: str, dtype: str, rng:
             )
             schedule = choose(spec, (m, n, k), device, int(rng.integers(1, 9)), invariant=True)
             orders.add(sum_order(schedule, k))
-            schedules.add(schedule)
         assert len(orders) == 1 and None not in orders, (n, k)
-    assert len(schedules) > 0
 
 
 def test_m_chooses_tiles() -> None:

@@ -120,6 +120,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
 
 #: What takes long; `*` stands for anything.
 LONG: dict[str, tuple[str, ...]] = {
+    "device/test_dask.py": ("test_a_lost_worker_loses_nothing",),
     "device/test_invariant.py": ("test_two_hundred_numbers_of_rows",),
     "device/test_batches.py": (
         "test_opencl",

@@ -98,6 +98,8 @@ def gemm(
     backend: str | None = None,
     device: DeviceLike = None,
     invariant: bool = False,
+    device_memory: int | str | None = None,
+    progress: bool = False,
     **operands: object,
 ) -> AnyArray:
     """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
@@ -118,6 +120,8 @@ def gemm(
         schedule: a `Schedule` or the name of a preset; None for the choice of `gemmgen.choose`.
         backend, device: where to multiply NumPy's arrays, as for `gemmgen.compile`. Other arrays determine it.
         invariant: whether a row of the result has the same bits whatever the number of rows (docs/numerics.md).
+        device_memory: bytes of the device (`"4GiB"`) that tiles of NumPy's matrices may take (docs/streaming.md).
+        progress: whether to show how many of these tiles are done, on standard error.
         operands: the arrays that formulas name, such as `bias`, of a's library; for stacks none with an element a row.
 
     Returns: `out`, `c` or a new array of a's library. NumPy's is complete, pyopencl's carries its event, and arrays on
@@ -128,6 +132,11 @@ def gemm(
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
     how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
+    if device_memory is not None:
+        from gemmgen.api.streaming import stream
+
+        options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory, "progress": progress}
+        return cast("AnyArray", stream(gemm, (a, b, c, out), (alpha, beta), options))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
 
 

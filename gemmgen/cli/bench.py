@@ -271,7 +271,7 @@ def _measure(plan: Plan) -> tuple[list[Row], BaseException | None]:
 
     from gemmgen.bench.libraries import cautions
     from gemmgen.bench.session import run
-    from gemmgen.cli.progress import progress
+    from gemmgen.progress import progress
 
     steps = len(plan.sizes) * (2 + max(1, len(plan.jobs)) + len(plan.peers) + plan.rounds)
     warnings = cautions(plan.peers)

@@ -40,12 +40,12 @@ from gemmgen.bench.records import (
     variant,
 )
 from gemmgen.bench.session import Plan, Stopped, candidates, measure
-from gemmgen.cli import progress
 from gemmgen.cli.bench import _show as show_table
 from gemmgen.cli.bench import _uncertain as uncertain
 from gemmgen.errors import DeviceError, SpecError, UserError
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F32, F64, I8
 from gemmgen.ir.target import TARGETS
+from gemmgen.progress import lines
 from gemmgen.spec import GemmSpec
 
 GOOD = Accuracy(1e-7, 0.01)
@@ -263,7 +263,7 @@ def test_no_uncertain_ratio_is_shown_as_if_it_were_certain(capsys: pytest.Captur
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 9.0, 30.0])
     file = io.StringIO()
-    tick = progress.lines(6, file, lambda: next(times))
+    tick = lines(6, file, lambda: next(times))
     for step in range(6):
         tick(f"step {step}")
     assert file.getvalue().splitlines() == [

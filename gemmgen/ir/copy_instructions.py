@@ -310,9 +310,9 @@ IMAGE_BLOCK_READ = CopyAtom(
 
 # --- 2D block reads -------------------------------------------------------------------------------
 
-#: Bytes that 2D block reads ask of a matrix: where it begins, how far lines lie apart, how long a line is at least and
-#: what that is a multiple of, and how long lines and how many of them there are at most
-#: (https://registry.khronos.org/OpenCL/extensions/intel/cl_intel_subgroup_2d_block_io.html).
+#: Bytes that 2D block reads, writes and prefetches ask of a matrix: what its address and its pitch are multiples of,
+#: how long a line is at least and what that and the first column are multiples of, and how long lines and how many of
+#: them there are at most (cl_intel_subgroup_2d_block_io 1.1.0, "Restrictions"). Lines are no longer than the pitch.
 BLOCK_2D_START, BLOCK_2D_PITCH, BLOCK_2D_LINE, BLOCK_2D_WORD, BLOCK_2D_MOST = 64, 16, 64, 4, 1 << 24
 #: Bytes of a line of a block at most, and its rows.
 BLOCK_2D_BYTES, BLOCK_2D_ROWS = 64, 32
@@ -348,7 +348,9 @@ def _block_2d(block: Block2D, lane_step: tuple[int, int], by_elements: bool) -> 
 
 
 def block_2d_conditions(matrix: Buffer) -> tuple[Expr, ...]:
-    """What 2D block reads ask of a matrix, but for where it begins; of a batch each of its matrices must."""
+    """What 2D block reads ask of a matrix, but for where it begins; of a batch each of its matrices must. Messages have
+    24 bits for the pitch as well, by which lines are short enough.
+    """
     size, (rows, cols) = matrix.dtype.size, matrix.shape[-2:]
     most, pitch = BLOCK_2D_MOST // size, matrix.layout.strides[-2]
     starts = [] if matrix.batch_stride is None else [compare("==", matrix.batch_stride % (BLOCK_2D_START // size), 0)]

@@ -1,4 +1,4 @@
-"""2D block reads in the simulator: what each lane gets, and what the instruction asks of a matrix."""
+"""2D block reads and prefetches in the simulator: what each lane gets, and what they ask of a matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemmgen.ir.copy_instructions import (
     CopyAtom,
 )
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import VectorCopy
+from gemmgen.ir.stmt import Prefetch, VectorCopy
 from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import GlobalMemory, Memory
@@ -38,12 +38,9 @@ def block_2d_step(
     dtype, extents = numpy_dtype(move.src.dtype), move.dst.extents
 
     def step(active: Active) -> None:
-        require_whole(lanes, active, site)
-        at, size = [code(active) for code in src_index], [code(active) for code in extent]
-        for number in (*at, *size):
-            require_uniform(lanes, number, active, site, "a coordinate")
+        at, size = _agreed(src_index, extent, lanes, active, site)
         if move.atom.aligned:
-            _check_matrix(move, matrix, (at, size), active, site)
+            _check_matrix(move.src.dtype.size, matrix, (at, size), active, site)
         to = [code(active) for code in dst_index]
         for element in range(move.width):
             place = _place(move.atom, at, element, lanes)
@@ -56,6 +53,30 @@ def block_2d_step(
             registers.write(_register(to, element, extents), cast(Value, values), active, site)
 
     return step
+
+
+def block_2d_prefetch_step(
+    stmt: Prefetch, matrix: Memory, index: Sequence[IndexCode], extent: Sequence[IndexCode], lanes: Lanes, site: Site
+) -> Callable[[Active], None]:
+    """What a 2D block prefetch does: nothing, but it asks what a read does."""
+    if not isinstance(matrix, GlobalMemory):
+        raise LoweringError(f"`{site.text}` prefetches no 2D block of a matrix")
+
+    def step(active: Active) -> None:
+        _check_matrix(stmt.buffer.dtype.size, matrix, _agreed(index, extent, lanes, active, site), active, site)
+
+    return step
+
+
+def _agreed(
+    index: Sequence[IndexCode], extent: Sequence[IndexCode], lanes: Lanes, active: Active, site: Site
+) -> tuple[list[Index], list[Index]]:
+    """Where a block begins and how large the matrix is, which all lanes of a whole sub-group say alike."""
+    require_whole(lanes, active, site)
+    at, size = [code(active) for code in index], [code(active) for code in extent]
+    for number in (*at, *size):
+        require_uniform(lanes, number, active, site, "a coordinate")
+    return at, size
 
 
 def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> list[Index]:
@@ -74,14 +95,17 @@ def _register(to: Sequence[Index], element: int, extents: Sequence[int]) -> list
 
 
 def _check_matrix(
-    move: VectorCopy,
+    size: int,
     matrix: GlobalMemory,
     place: tuple[Sequence[Index], Sequence[Index]],
     active: Active,
     site: Site,
 ) -> None:
-    """Raises: KernelFault where the hardware's result is undefined."""
-    size, ((_, col), (rows, cols)) = move.src.dtype.size, place
+    """What the extension asks (its section "Restrictions"), of elements of `size` bytes.
+
+    Raises: KernelFault where the hardware's result is undefined.
+    """
+    (_, col), (rows, cols) = place
     line, many = (np.max(active.pick(x)) for x in (cols, rows))
     # A line ends where its last word does.
     line = -(-int(line) * size // BLOCK_2D_WORD) * BLOCK_2D_WORD
@@ -91,7 +115,8 @@ def _check_matrix(
         f"lines lie {pitch} bytes apart, no multiple of {BLOCK_2D_PITCH}": pitch % BLOCK_2D_PITCH,
         f"a line of {line} bytes is shorter than {BLOCK_2D_LINE}": line < BLOCK_2D_LINE,
         f"a line of {line} bytes is longer than the {pitch} from one to the next": line > pitch,
-        f"{max(pitch, int(many))} > {BLOCK_2D_MOST} bytes of a line, or lines": max(pitch, many) > BLOCK_2D_MOST,
+        f"{max(line, int(many))} > {BLOCK_2D_MOST} bytes of a line, or lines": max(line, many) > BLOCK_2D_MOST,
+        "a matrix without lines": many <= 0,
         f"a column that begins on no multiple of {BLOCK_2D_WORD} bytes": np.any(
             active.pick(col) * size % BLOCK_2D_WORD
         ),

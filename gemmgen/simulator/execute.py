@@ -53,7 +53,7 @@ from gemmgen.ir.synchronization import (
 )
 from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
-from gemmgen.simulator.block_io import block_2d_step
+from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
@@ -260,8 +260,9 @@ class _Run:
                 return self._advance(stmt, scope, site)
             case Prefetch(buffer, index, _, None):
                 return prefetch_step(scope.memory(buffer.name), self._indexes(index, scope, site), site)
-            case Prefetch():
-                return None  # whatever lies outside of the matrix is left out
+            case Prefetch(buffer, index, _, _, extent):
+                places = self._indexes(index, scope, site), self._indexes(extent, scope, site)
+                return block_2d_prefetch_step(stmt, scope.memory(buffer.name), *places, self._lanes, site)
             case Multiply():
                 return self._multiply(stmt, scope, site)
             case _:

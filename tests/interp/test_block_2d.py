@@ -13,9 +13,9 @@ from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import Let
+from gemmgen.ir.stmt import Let, Prefetch
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
@@ -143,6 +143,19 @@ def test_reads_that_the_hardware_does_not_define(
     problem = Problem.of(rng, SPEC, *sizes, 1.0, 0.0)
     with pytest.raises(KernelFault, match=what):
         interpret(_unasked(program.main, sizes[2]), SPEC, problem, pad)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["A", "B"])
+def test_prefetches_ask_of_a_matrix_what_reads_do(number: int, rng: np.random.Generator) -> None:
+    """One that begins at an odd column of bytes is found."""
+    schedule = SCHEDULES[2].but(group=(1, 16))
+    program = driver.lower_program(SPEC, schedule, TARGET)
+    found = [s for s in walk(program.main.body) if isinstance(s, Prefetch)]
+    odd = replace(found[number], index=(found[number].index[0], found[number].index[1] + 1))
+    body = map_body(program.main.body, lambda s: (odd,) if s == found[number] else (s,))
+    problem = Problem.of(rng, SPEC, 33, 64, 64, 1.0, 0.0)
+    with pytest.raises(KernelFault, match="a column that begins on no multiple of 4 bytes"):
+        interpret(replace(program, kernels=(replace(program.main, body=body),)), SPEC, problem, pad=0)
 
 
 def _unasked(kernel: Kernel, k: int) -> Program:

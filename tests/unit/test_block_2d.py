@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import pytest
 
 from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.copy_instructions import Block2D, block_2d_read
-from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.support.refusals import Made, made
 
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -82,3 +85,30 @@ def test_where_elements_of_a_block_lie() -> None:
     assert block.shape == (32, 64)
     assert [block.offset(e) for e in (0, 1, 2, 63, 64)] == [(0, 0), (0, 1), (1, 0), (31, 1), (0, 32)]
     assert block_2d_read(2, 32, 2).widths == (64,)
+
+
+#: What the extension lists, version 1.1.0 ("New OpenCL C Functions"): bits, rows, columns and blocks of each function.
+ROWS = (1, 2, 4, 8, 16, 32)
+LISTED = {
+    *(f"read_8b_{rows}r32x{count}c" for rows in ROWS for count in (1, 2)),
+    *(f"read_16b_{rows}r16x{count}c" for rows in ROWS for count in (1, 2)),
+    *(f"read_transform_8b_32r16x{count}c" for count in (1, 2, 4)),
+    *(f"read_transform_16b_{rows}r16x{count}c" for rows in (16, 32) for count in (1, 2)),
+    *(f"read_transpose_32b_{rows}r8x1c" for rows in (16, 32)),
+    *(f"prefetch_8b_{rows}r32x{count}c" for rows in ROWS for count in (1, 2)),
+    *(f"prefetch_16b_{rows}r16x{count}c" for rows in ROWS for count in (1, 2)),
+}
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_the_extension_has_every_function_that_is_called(dtype: DType, order: Order) -> None:
+    """Whatever the tile, the group and the depth of a step."""
+    spec, called = GemmSpec(dtype=dtype, b_order=order), set()
+    for rows, cols, (high, wide), block_k in product((8, 16, 32), (1, 2, 3, 4), ((1, 16), (2, 64)), (32, 64, 96, 128)):
+        schedule = PLAIN.but(tile=(rows, cols), group=(high, wide), block_k=block_k, prefetch_distance=1)
+        with suppress(ScheduleError):
+            text = driver.emit(spec, schedule, target=TARGET).text
+            called |= set(re.findall(r"intel_sub_group_2d_block_(\w+)", text))
+    assert len(called) > 3
+    assert called <= LISTED

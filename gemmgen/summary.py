@@ -323,8 +323,10 @@ class _Reader:
         ring, words = self.ring, self.words
         if ring is None:
             before = takewhile(lambda s: s is not self.product, self._main_loop())
-            by_itself = any(isinstance(s, Barrier) and s.memory == "none" for s in before)
-            return ["a barrier before the arithmetic of each step"] if by_itself else []
+            by_itself = next((s for s in before if isinstance(s, Barrier) and s.memory == "none"), None)
+            split = by_itself is not None and by_itself.part == "arrive"
+            how = "before the arithmetic of each step" + (", for which is waited after it" if split else "")
+            return [f"a barrier {how}"] if by_itself else []
         if ring.stages == 1:
             return []
         if ring.sync in ("mbarrier", "roles"):

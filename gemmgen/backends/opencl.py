@@ -29,6 +29,7 @@ from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
 from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, VectorCopy, in_bytes
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.workspace import Workspace
@@ -98,6 +99,7 @@ class OpenCL(CLike):
         "shuffle_xor": "{prefix}sub_group_shuffle_xor({args})",
     }
     barrier: ClassVar[str] = "barrier(CLK_LOCAL_MEM_FENCE);"
+
     spaces: ClassVar[Mapping[Space, str]] = {Space.LOCAL: "__local ", Space.POINTERS: "__global "}
     matrix_space: ClassVar[str] = "__global "
     restrict: ClassVar[str] = "restrict "
@@ -164,6 +166,14 @@ class OpenCL(CLike):
         names = enabled(self.kernel, self.target)
         return [*(f"#pragma OPENCL EXTENSION {name} : enable" for name in names), *([""] if names else [])]
 
+    def role_barrier(self, barrier: Barrier) -> str:
+        """A barrier of a sub-group, which orders what its compiler does; a part of one of a group."""
+        if barrier == Barrier("none", of_sub_group=True):
+            return "sub_group_barrier(0);"
+        if barrier == Barrier("none", part=barrier.part):
+            return f"barrier_{barrier.part}();"
+        return super().role_barrier(barrier)
+
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
         moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
@@ -186,6 +196,7 @@ class OpenCL(CLike):
                 mfma=MFMA if multiplies_by(self.kernel, "mfma") else None,
                 block_reads=self._block_reads(moves),
                 block_io=block_2d_functions(self.kernel, self.types),
+                split_barrier=any(isinstance(s, Barrier) and s.part != "all" for s in walk(self.kernel.body)),
             ),
         ]
 

@@ -300,7 +300,7 @@ def _on_sync(stmt: SyncStmt) -> str:
             who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
             who += f" of {stmt.groups} groups" if stmt.groups > 1 else ""
             what = "" if stmt.part == "all" else "arrive at " if stmt.part == "arrive" else "wait for "
-            return f"{what}barrier local{who}" if memory == "local" else "barrier (no memory)"
+            return f"{what}barrier local{who}" if memory == "local" else f"{what}barrier{who} (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):

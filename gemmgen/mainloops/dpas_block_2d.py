@@ -25,7 +25,8 @@ from gemmgen.ir.copy_instructions import (
     block_2d_read,
     block_2d_transposed_read,
 )
-from gemmgen.ir.expr import Const, Expr, Var, all_of, number, select
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
 from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas, of_elements
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
@@ -40,6 +41,7 @@ from gemmgen.ir.stmt import (
     Prefetch,
     Registers,
     Stmt,
+    Store,
     VectorCopy,
 )
 from gemmgen.ir.synchronization import Barrier
@@ -66,12 +68,14 @@ from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
 from gemmgen.schedulers import Scheduler
 
-#: Where a sub-group's columns begin, and which of those beside one another it is.
-TILE_COL, SUB_GROUP_COL = Var("tile_col"), Var("sub_group_col")
+#: Where a sub-group's columns begin, and which of those beside and above one another it is.
+TILE_COL, SUB_GROUP_COL, SUB_GROUP_ROW = Var("tile_col"), Var("sub_group_col"), Var("sub_group_row")
 #: Which of a fragment's instructions along K, and of the steps that are prefetched before the first.
 PART, AHEAD = Var("q"), Var("ahead")
 #: Blocks side by side that one read brings.
 COUNTS = (4, 2, 1)
+#: Prefetches of a matrix by a sub-group in a step: how many, and each by its number.
+Prefetches = tuple[int, Callable[[Expr], Body]]
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,10 @@ class DpasBlock2D:
         return self._parts * self._atom.depth
 
     @property
+    def _sub_steps_of_step(self) -> int:
+        return self._schedule.block_k // self._sub_step
+
+    @property
     def _b_rows(self) -> int:
         """How deep a lane's elements of B lie together in registers."""
         return self._sub_step if self._by_columns else min(BLOCK_2D_ROWS, self._sub_step)
@@ -197,12 +205,40 @@ class DpasBlock2D:
 
     def _names(self) -> Body:
         """Where work-items and sub-groups stand, and how far 2D block reads go along K: to a whole word of a line."""
-        names = self._scheduler.positions(self._threads)
-        wide = BLOCK_2D_LANES * self._schedule.tile[1]
+        s, names = self._schedule, self._scheduler.positions(self._threads)
+        wide = BLOCK_2D_LANES * s.tile[1]
         if self._sub_groups_across > 1:
-            beside = Let(SUB_GROUP_COL, LOCAL_COL // BLOCK_2D_LANES)
+            beside = Let(SUB_GROUP_COL, _of_sub_group(LOCAL_COL // BLOCK_2D_LANES))
             names = (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * wide))
-        return (*names, Let(K_MAIN, self._k_main))
+        if s.group[0] > 1 and s.prefetch_distance:
+            names = (*names, Let(SUB_GROUP_ROW, _of_sub_group(LOCAL_ROW)))
+        return (*names, Let(K_MAIN, self._k_main), *self._numbers())
+
+    @cached_property
+    def _number(self) -> Buffer | None:
+        """Numbers from 0 on of reads side by side, and of those one after the other, where the compiler shall not know
+        them; else None.
+        """
+        if not self._schedule.separate_payloads:
+            return None
+        return Buffer("number", I32, Space.PRIVATE, Layout.packed(self._most_reads))
+
+    @property
+    def _most_reads(self) -> int:
+        """Those side by side, or one after the other."""
+        return max(self._sub_steps_of_step, self._reads_across, self._parts)
+
+    def _numbers(self) -> Body:
+        if self._number is None:
+            return ()
+        say = "Numbers from 0 on that the compiler does not know, so that each read has an address payload of its own."
+        which = Store(self._number, (J,), Call("broadcast", (LANE, J), I32))
+        return (Comment(say), Alloc(self._number), *loop(J, self._most_reads, (which,)))
+
+    def _numbered(self, number: Expr, by_elements: bool) -> Expr:
+        """The number of a read, as the compiler is to see it."""
+        known = by_elements or self._number is None or is_const(number)
+        return number if known or self._number is None else Load(self._number, (number,))
 
     @cached_property
     def _k_main(self) -> Expr:
@@ -223,9 +259,11 @@ class DpasBlock2D:
     def _along_k(self) -> Body:
         """The main loop by 2D block reads, then what they leave."""
         s, begin, end = self._schedule, self._scheduler.k_start, self._scheduler.k_end
-        meet = (Barrier("none"),) if s.barrier else ()
-        ahead = self._prefetches(K0 + s.prefetch_distance * s.block_k) if s.prefetch_distance else ()
-        reads = loop(P, s.block_k // self._sub_step, self._sub_steps(K0 + P * self._sub_step, K_MAIN, False))
+        come, meet = (Barrier("none", part=part) for part in ("arrive", "wait"))
+        in_order = Barrier("none", of_sub_group=True)
+        k0 = K0 + self._numbered(P, False) * self._sub_step
+        reads = (*self._spread(K0 + s.prefetch_distance * s.block_k), *self._sub_steps(k0, K_MAIN, False), in_order)
+        steps = loop(P, self._sub_steps_of_step, reads)
         rest: Body = (
             Comment("The rest of K, or all of it where the matrices do not lie as such reads ask."),
             For(K0, K_MAIN, end, self._sub_step, self._sub_steps(K0, end, True)),
@@ -233,7 +271,7 @@ class DpasBlock2D:
         return (
             *self._prefetched_first(),
             Comment(f"Steps of {said(s.block_k)} along K by 2D block reads, with zeros past the matrices' ends."),
-            For(K0, begin, K_MAIN, s.block_k, (*meet, *ahead, *reads)),
+            For(K0, begin, K_MAIN, s.block_k, (come, *steps, meet) if s.barrier else steps),
             *(() if self._k_main == end else rest),
         )
 
@@ -253,9 +291,10 @@ class DpasBlock2D:
         atom = block_2d_read(self._size, self._b_rows, self._b_count, transformed=True, by_elements=by_elements)
 
         def moves(number: Expr) -> Body:
-            to, at = (number, J * self._b_count, zero), (k0 + number * self._b_rows, col + J * wide)
+            at = k0 + self._numbered(number, by_elements) * self._b_rows, col + self._numbered(J, by_elements) * wide
+            to = (number, J * self._b_count, zero)
             move = VectorCopy(b, to, self._b, at, atom, atom.widths[0], extent=(end, self.problem.n))
-            return loop(J, self._schedule.tile[1] // self._b_count, (move,))
+            return loop(J, self._reads_across, (move,))
 
         down = self._sub_step // self._b_rows
         return moves(zero) if down == 1 else loop(PART, down, moves(PART))
@@ -264,9 +303,10 @@ class DpasBlock2D:
         """Reads that bring an instruction's operand each: a lane's part of its column is a part of a line in memory."""
         (k0, col), depth = place, self._atom.depth
         atom = block_2d_transposed_read(depth, by_elements)
-        to, at = (Const(0), J, PART * depth), (col + J * BLOCK_2D_LANES, k0 + PART * depth)
+        across, along_k = (self._numbered(x, by_elements) for x in (J, PART))
+        to, at = (Const(0), J, PART * depth), (col + across * BLOCK_2D_LANES, k0 + along_k * depth)
         move = VectorCopy(b, to, self._b, at, atom, depth, extent=(self.problem.n, end))
-        return loop(PART, self._parts, loop(J, self._schedule.tile[1], (move,)))
+        return loop(PART, self._parts, loop(J, self._reads_across, (move,)))
 
     def _products(self, a: Buffer, b: Buffer) -> Body:
         """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own."""
@@ -283,25 +323,44 @@ class DpasBlock2D:
         most = BLOCK_2D_BYTES // (BLOCK_2D_LANES * self._size)
         return next(x for x in COUNTS if x <= most and self._schedule.tile[1] % x == 0)
 
+    @property
+    def _reads_across(self) -> int:
+        """Reads of B side by side."""
+        cols = self._schedule.tile[1]
+        return cols if self._by_columns else cols // self._b_count
+
     # --- prefetches -------------------------------------------------------------------------------
 
     def _prefetched_first(self) -> Body:
         """The tiles of the first steps, where there are any."""
-        s = self._schedule
+        s, begin = self._schedule, self._scheduler.k_start
         if not s.prefetch_distance:
             return ()
-        begin = self._scheduler.k_start
-        first = loop(AHEAD, s.prefetch_distance, self._prefetches(begin + AHEAD * s.block_k))
-        return (If(begin < K_MAIN, first),)
+        each = [loop(J, count, one(J)) for count, one in self._prefetches(begin + AHEAD * s.block_k)]
+        return (If(begin < K_MAIN, loop(AHEAD, s.prefetch_distance, (*each[0], *each[1]))),)
 
-    def _prefetches(self, k0: Expr) -> Body:
+    def _spread(self, k0: Expr) -> Body:
+        """The prefetches of a step spread over its sub-steps, those of A and of B by turns: one right behind another
+        would wait for the first one's address payload.
+        """
+        body: Body = ()
+        for turn, (count, one) in enumerate(self._prefetches(k0) if self._schedule.prefetch_distance else ()):
+            every, uneven = divmod(self._sub_steps_of_step, count)
+            if uneven or not every:
+                asked, here = loop(J, count, one(J)), compare("==", P, 0)
+            else:
+                asked, here = one(P // every), compare("==", P % every, turn * (every // 2))
+            body += asked if is_const(here, 1) else (If(here, asked),)
+        return body
+
+    def _prefetches(self, k0: Expr) -> tuple[Prefetches, Prefetches]:
         """The tiles of A and B of a step: a part of a sub-group's rows of A, and of its columns of B, by each of the
         sub-groups that read those.
         """
         s, (row, col) = self._schedule, self._place
         line = BLOCK_2D_BYTES // self._size
         beside: Expr = SUB_GROUP_COL if self._sub_groups_across > 1 else Const(0)
-        above: Expr = LOCAL_ROW if s.group[0] > 1 else Const(0)
+        above: Expr = SUB_GROUP_ROW if s.group[0] > 1 else Const(0)
         along_k = -(-s.block_k // line)
         wide = BLOCK_2D_LANES * s.tile[1]
         of_a = self._ask(self._a, s.tile[0], along_k, beside, self._sub_groups_across, lambda i: (row, k0 + i * line))
@@ -315,7 +374,7 @@ class DpasBlock2D:
         of_b = self._ask(
             self._b, rows, blocks, above, s.group[0], lambda i: (down + i // across * rows, on + i % across * line)
         )
-        return (*of_a, *of_b)
+        return of_a, of_b
 
     def _ask(
         self,
@@ -325,17 +384,25 @@ class DpasBlock2D:
         number: Expr,
         sharers: int,
         place: Callable[[Expr], tuple[Expr, Expr]],
-    ) -> Body:
+    ) -> Prefetches:
         """Prefetches of so many blocks of a tile by so many sub-groups, of which this has a number."""
         atom, lines = self._prefetch_atom(rows), self.problem.m if matrix == self._a else self.problem.n
         by_rows = matrix == self._b and not self._by_columns
         extent = (K_MAIN, lines) if by_rows else (lines, K_MAIN)
-        if blocks < sharers:
-            return (Prefetch(matrix, place(number % blocks), atom=atom, extent=extent),)
-        which = number + J * sharers if blocks > sharers else number
-        return loop(J, -(-blocks // sharers), (Prefetch(matrix, place(which), atom=atom, extent=extent),))
+        own = number % blocks if blocks < sharers else number
+
+        def one(turn: Expr) -> Body:
+            which = own + turn * sharers if blocks > sharers else own
+            return (Prefetch(matrix, place(which), atom=atom, extent=extent),)
+
+        return -(-blocks // sharers), one
 
     def _prefetch_atom(self, rows: int) -> CopyAtom:
         """As much as a message brings of so many rows."""
         neighbours = block_2d_read(self._size, rows, 1).lane_step[1]
         return block_2d_read(self._size, rows, BLOCK_2D_BYTES // (BLOCK_2D_LANES * neighbours * self._size))
+
+
+def _of_sub_group(value: Expr) -> Expr:
+    """A number that is the same for all lanes, which the compiler can't see by itself."""
+    return Call("broadcast", (value, Const(0)), I32)

@@ -57,8 +57,12 @@ class DpasBlock2D(Mainloop):
     are. The sub-groups of a work-group share tiles by the cache.
 
     Attributes:
-        barrier: whether the work-group meets before each step, to stay in step for the cache.
+        barrier: whether the work-group meets around each step, to stay in step for the cache: its sub-groups arrive
+            before the arithmetic and wait for the others after it.
         prefetch_distance: how many steps ahead the work-group prefetches its tiles of A and B; 0 for no prefetch.
+        separate_payloads: whether each read has an address payload of its own, a register that tells the message where
+            to read. Messages of Xe2 take constants beside it, so that reads share one; those of Xe-HPC do not, and a
+            copy costs nine instructions.
         large_grf: as in `Dpas`.
     """
 
@@ -73,6 +77,7 @@ class DpasBlock2D(Mainloop):
     prefetch_distance: int = number(
         0, "steps ahead that A and B are prefetched; 0 for none", 2, 16, (0, 1, 2, 3), least=0
     )
+    separate_payloads: bool = flag("each 2D block read has an address payload of its own (Xe-HPC)")
     large_grf: bool = large_grf_field()
 
     @classmethod

@@ -99,6 +99,7 @@ class Schedule:
     atom = View[Atom]("fma")
     block_2d = View(False)
     prefetch_distance = View(0)
+    separate_payloads = View(False)
     large_grf = View(False)
     c_width = View(1)
     epilogue_stages = View(0)

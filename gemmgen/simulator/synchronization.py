@@ -389,9 +389,11 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
         if not stmt.role_items and not lanes.whole(active, lanes.group_size):
             away = lanes.missing(active)
             raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
-        if stmt.groups == 1:
+        if stmt.groups == 1 and stmt.part == "all":
             publish(active, "role" if stmt.role_items else "group", None)
         elif stmt.part == "arrive":
+            if group.arrived is not None:
+                raise KernelFault("divergent barrier", site.text, "all have arrived before, and nobody has waited yet")
             released = stmt.memory == "local"
             group.arrived = released and group.touches_others, lanes.time if released else -1
             group.touches_others &= not released
@@ -410,10 +412,10 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
             touched, until = group.arrived
             group.touches_others |= touched and stmt.memory != "local"
             group.arrived = None
-        for memory in group.memories:
+        for memory in group.memories if stmt.groups > 1 else ():
             if isinstance(memory, ClusterMemory):
                 memory.has_begun()
-        publish(active, "cluster", until)
+        publish(active, "cluster" if stmt.groups > 1 else "group", until)
 
     def publish(active: Active, scope: MemoryScope, until: int | None) -> None:
         if stmt.memory != "local":

@@ -4,7 +4,7 @@
 // Work-items 8x64 per group, sub-groups of 16
 // A          buffer, 2D block reads of 32x32
 // B          buffer, 2D block reads of 32x32
-// Pipeline   a barrier before the arithmetic of each step
+// Pipeline   a barrier before the arithmetic of each step, for which is waited after it
 // Multiply   matrix instructions of the sub-group (dpas), sums in float32
 // C          stores of single elements
 // Prefetch   A, B
@@ -27,6 +27,8 @@
 #define prefetch_32x32 dpas_32x4_8x64_block_2d_prefetch_32x32
 #define load_vnni_32x32 dpas_32x4_8x64_block_2d_load_vnni_32x32
 #define read_vnni_32x32 dpas_32x4_8x64_block_2d_read_vnni_32x32
+#define barrier_arrive dpas_32x4_8x64_block_2d_barrier_arrive
+#define barrier_wait dpas_32x4_8x64_block_2d_barrier_wait
 
 // Block tile: BM x BN of C, BK along K per step.
 #define BM 256
@@ -181,6 +183,23 @@ static inline void read_vnni_32x32(__private ushort *to, const __global ushort *
 #endif
 }
 
+// A barrier in two parts that orders no memory; without the extension the second is all of it.
+static inline void barrier_arrive(void)
+{
+#ifdef cl_intel_split_work_group_barrier
+    intel_work_group_barrier_arrive(0);
+#endif
+}
+
+static inline void barrier_wait(void)
+{
+#ifdef cl_intel_split_work_group_barrier
+    intel_work_group_barrier_wait(0);
+#else
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+}
+
 __attribute__((reqd_work_group_size(64, 8, 1)))
 __attribute__((intel_reqd_sub_group_size(16))) __kernel void
 dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort *restrict a,
@@ -192,8 +211,9 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
     const int col0 = (int)get_group_id(0) * BN;
     const int row = (int)get_group_id(1) * BM + local_row * TM;
     const int col = col0 + local_col / 16 * TN * 16 + local_col % 16;
-    const int sub_group_col = local_col / 16;
+    const int sub_group_col = intel_sub_group_shuffle(local_col / 16, 0);
     const int tile_col = col0 + sub_group_col * TN * 16;
+    const int sub_group_row = intel_sub_group_shuffle(local_row, 0);
     const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
                                ldb <= 8388608 && 32 <= n && k <= 16777216
                            ? k - k % 2
@@ -209,19 +229,24 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
     }
     if (0 < k_main) {
         prefetch_32x32(a, m, k_main, lda, (int2)(sub_group_col * 32, row));
-        prefetch_32x32(b, k_main, n, ldb,
-                       (int2)(tile_col + local_row % (TN / 2) * 32, local_row / (TN / 2) * 32));
+        prefetch_32x32(
+            b, k_main, n, ldb,
+            (int2)(tile_col + sub_group_row % (TN / 2) * 32, sub_group_row / (TN / 2) * 32));
     }
 
     // Steps of BK along K by 2D block reads, with zeros past the matrices' ends.
     for (int k0 = 0; k0 < k_main; k0 += BK) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        prefetch_32x32(a, m, k_main, lda, (int2)(k0 + sub_group_col * 32 + BK, row));
-        prefetch_32x32(
-            b, k_main, n, ldb,
-            (int2)(tile_col + local_row % (TN / 2) * 32, k0 + local_row / (TN / 2) * 32 + BK));
+        barrier_arrive();
         #pragma unroll
         for (int p = 0; p < BK / 32; ++p) {
+            if (p % 4 == 0) {
+                prefetch_32x32(a, m, k_main, lda, (int2)(k0 + sub_group_col * 32 + BK, row));
+            }
+            if (p % 4 == 2) {
+                prefetch_32x32(b, k_main, n, ldb,
+                               (int2)(tile_col + sub_group_row % (TN / 2) * 32,
+                                      k0 + sub_group_row / (TN / 2) * 32 + BK));
+            }
             ushort a_frag[2][TM] __attribute__((aligned(4)));
             read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));
             ushort b_frag[TN][32] __attribute__((aligned(4)));
@@ -240,7 +265,9 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
                     }
                 }
             }
+            sub_group_barrier(0);
         }
+        barrier_wait();
     }
 
     // The rest of K, or all of it where the matrices do not lie as such reads ask.
@@ -296,4 +323,6 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 #undef prefetch_32x32
 #undef load_vnni_32x32
 #undef read_vnni_32x32
+#undef barrier_arrive
+#undef barrier_wait
 #undef OF_EACH_LANE

@@ -14,6 +14,7 @@ from gemmgen.ir.expr import Const
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Let, Prefetch
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_MAIN
@@ -35,6 +36,7 @@ SCHEDULES = [
         block_2d=True,
         barrier=True,
         prefetch_distance=2,
+        separate_payloads=True,
     ),
     Schedule.of(tile=(8, 1), group=(2, 16), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1),
 ]
@@ -156,6 +158,26 @@ def test_prefetches_ask_of_a_matrix_what_reads_do(number: int, rng: np.random.Ge
     problem = Problem.of(rng, SPEC, 33, 64, 64, 1.0, 0.0)
     with pytest.raises(KernelFault, match="a column that begins on no multiple of 4 bytes"):
         interpret(replace(program, kernels=(replace(program.main, body=body),)), SPEC, problem, pad=0)
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [("arrive", "nobody has arrived that is waited for"), ("wait", "all have arrived before, and nobody has waited")],
+)
+def test_half_a_barrier_is_found(part: str, what: str, rng: np.random.Generator) -> None:
+    program = driver.lower_program(SPEC, SCHEDULES[2].but(barrier=True), TARGET)
+    assert [s.part for s in walk(program.main.body) if isinstance(s, Barrier) and not s.of_sub_group] == [
+        "arrive",
+        "wait",
+    ]
+    body = map_body(program.main.body, lambda s: () if isinstance(s, Barrier) and s.part == part else (s,))
+    with pytest.raises(KernelFault, match=what):
+        interpret(
+            replace(program, kernels=(replace(program.main, body=body),)),
+            SPEC,
+            Problem.of(rng, SPEC, 16, 64, 96, 1.0, 0.0),
+            pad=0,
+        )
 
 
 def _unasked(kernel: Kernel, k: int) -> Program:

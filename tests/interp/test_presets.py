@@ -165,6 +165,9 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     allowed |= {"if (k0 % 64 == 0 && k0 < 384) {"} if preset.schedule.c_prefetch else set()
     # Whether there are tiles to prefetch before the first step.
     allowed |= {"if (0 < k_main) {"} if preset.schedule.prefetch_distance else set()
+    # With which of a step's 2D block reads one prefetches.
+    turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2)] if preset.schedule.block_2d else []
+    allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
     # Of blocks that are dealt out, whether one is whole.
     allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream_k else set()
     if preset.schedule.tma:
@@ -195,15 +198,15 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
         ]
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, around the ring, and which sums a lane gives another.
-    turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
-    turns += r"|.*\bis_low \? "
-    turns += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
+    chosen = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
+    chosen += r"|.*\bis_low \? "
+    chosen += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
     # How far 2D block reads go, which ask of matrices how they lie.
-    turns += r"|.* \? k : 0;" if preset.schedule.block_2d else ""
+    chosen += r"|.* \? k : 0;" if preset.schedule.block_2d else ""
     if preset.schedule.block_k == 1 and any(line.startswith("if (local_index < ") for line in lines):
         # That a share of half the group ends within a step of one is not seen.
-        turns += r"|b_shared\[b_col\] = k0 \+ b_k < k \? "
-    assert not [line for line in lines if "?" in line and not re.match(turns, line)]
+        chosen += r"|b_shared\[b_col\] = k0 \+ b_k < k \? "
+    assert not [line for line in lines if "?" in line and not re.match(chosen, line)]
 
 
 def rings(schedule: Schedule) -> list[Schedule]:

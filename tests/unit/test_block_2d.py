@@ -34,6 +34,7 @@ TARGET = TARGETS["xe_hpc"]
         (SPEC, PLAIN.but(group=(16, 128)), "2048 work-items > 1024 on this target: use a smaller group"),
         (SPEC, PLAIN.but(block_k=48), "block_k = 48, but an instruction goes 16 deep in float16, and a 2D block read"),
         (SPEC, PLAIN.but(block_k=16, split_k=2), "block_k = 16, but parts of K are 32 deep at least with block_2d"),
+        (SPEC, PLAIN.but(block_k=1024, separate_payloads=True), "numbers 16 reads along K: use block_k 512 or less"),
         (SPEC, PLAIN.but(large_grf=False), "> 512 B on this target: use a smaller tile or large_grf"),
         (replace(SPEC, a_order="col"), PLAIN, "a in column-major order, but block_2d takes only B so: use row-major"),
         (replace(SPEC, prologue_a="a * 2"), PLAIN, "prologue_a, but block_2d brings A to dpas as it is: leave"),
@@ -78,6 +79,26 @@ def test_a_device_must_have_both_extensions_or_runs_software() -> None:
     assert "cl_intel_subgroup_2d_block_io; or, without them, -DGEMMGEN_DPAS_SOFTWARE in their place" in head
     assert "A and B that begin on multiples of 64 bytes" in head
     assert "buffer, 2D block reads of 32x32" in head
+
+
+def test_prefetches_are_spread_over_a_step() -> None:
+    """Of A and of B by turns. Where there are more than sub-steps, as many with each."""
+    few = PLAIN.but(group=(8, 64), block_k=128, prefetch_distance=1)
+    text = driver.emit(SPEC, few, target=TARGET).text
+    assert "if (p % 4 == 0) {\n                prefetch_32x32(a" in text
+    assert "if (p % 4 == 2) {\n                prefetch_32x32(b" in text
+    many = few.but(group=(1, 16), block_k=64)
+    loop = driver.emit(SPEC, many, target=TARGET).text.split("for (int p = 0")[1].split("ushort a_frag")[0]
+    assert "p % " not in loop and loop.count("prefetch_") == 2
+
+
+def test_separate_payloads_are_of_numbers_that_the_compiler_does_not_know() -> None:
+    text = driver.emit(SPEC, PLAIN.but(separate_payloads=True), target=TARGET).text
+    assert "number[j] = intel_sub_group_shuffle(lane, j);" in text
+    assert "(int2)(k0 + number[p] * 32, row)" in text
+    assert "(int2)(tile_col + number[j] * 32, k0 + number[p] * 32)" in text
+    # What each lane loads for itself has no payload.
+    assert "number" not in text.split("The rest of K")[1]
 
 
 def test_where_elements_of_a_block_lie() -> None:

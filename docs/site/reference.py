@@ -16,6 +16,8 @@ from gemmgen.backends import BACKENDS
 from gemmgen.cli import COMMANDS, application
 from gemmgen.drawing import draw
 from gemmgen.explain import explain
+from gemmgen.inspect.instead import instead
+from gemmgen.inspect.machine import machines
 from gemmgen.presets import Preset
 from gemmgen.schedule import AXES, KEYS, Operand, text_of
 
@@ -201,11 +203,14 @@ def preset_page(preset: Preset) -> str:
     figures = "".join(f"| {' | '.join(row)} |\n" for row in _figures(preset.name))
     head = table(("target", "compiler", *FIGURES.values()), ())
     note = "Counted in compiled code by `benchmarks/check_static.py`, not measured.\n"
+    others = [(chip, rule) for chip in machines() if (rule := instead(preset.name, chip))]
+    not_for = table(("device", "why", "take"), ((chip, r.why, f"[`{r.take}`]({r.take}.md)") for chip, r in others))
     return (
         f"# {preset.name}\n\n{_plain(preset.summary)}.\n\n"
         f"Emitted files: {', '.join(files) or 'none'}.\n\n"
         f"## Schedule\n\n```toml\n{source}```\n\n"
         f"## Drawing\n\n{drawing(preset.name)}\n\n"
+        + (f"## Not for\n\n{not_for}\n" if others else "")
         + (f"## Static figures\n\n{head}{figures}\n{note}" if figures else "")
     )
 

@@ -208,7 +208,9 @@ def _print(section: Section, asm: bool) -> None:
     width = detected.width if detected.is_terminal else show.WIDTH
     table = show.table(section.name, section.outcomes)
     Console(file=text, width=width, force_terminal=detected.is_terminal).print(table)
-    text.writelines(f"{fill(line, width, subsequent_indent='    ')}\n" for line in show.remarks(section.outcomes))
+    text.writelines(
+        f"{fill(line, width, subsequent_indent='    ')}\n" for line in show.remarks(section.name, section.outcomes)
+    )
     for report in section.outcomes if asm else ():
         if isinstance(report, Report):
             text.write("\n" + show.listing(report, section.sources.get(report.target, "").splitlines()))

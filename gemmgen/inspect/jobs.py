@@ -14,6 +14,7 @@ from gemmgen import driver
 from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect import amd, intel, nvidia
 from gemmgen.inspect.bounds import LocalAccess, local_accesses
+from gemmgen.inspect.caches import traffic
 from gemmgen.inspect.code import Compiled
 from gemmgen.inspect.machine import Machine, target_of
 from gemmgen.inspect.report import Report, Subject, report
@@ -96,7 +97,8 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
         accesses[machine.target] = _accesses(kernel, lanes, int(machine.figures.banks))
     sizes = tuple(size or 4096 for size in (spec.m, spec.n, spec.k))
     fmas = schedule.tile[0] * schedule.tile[1] * schedule.block_k
-    return Job(machine, given, Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2])), source.text)
+    subject = Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2]), traffic(spec, schedule))
+    return Job(machine, given, subject, source.text)
 
 
 @lru_cache(maxsize=8)

@@ -28,6 +28,8 @@ class Figures:
         clock_ghz: the most it is sold with.
         flops_per_clock: of one core, float32, a multiply-add counting twice.
         bandwidth_gbs: of its memory.
+        matrix_flops_per_clock: of one core's matrix unit, on elements of 16 bits.
+        l1_gbs, l2_gbs: that all first-level caches deliver, and the cache behind them that all cores share.
         threads: that a core (Intel, NVIDIA: warps) or a SIMD of it (AMD: waves) holds at most.
         simds: of a core.
         registers: of a thread (Intel), of 32 bits of a core (NVIDIA), of a lane of a SIMD (AMD).
@@ -46,6 +48,9 @@ class Figures:
     clock_ghz: float | None = None
     flops_per_clock: float | None = None
     bandwidth_gbs: float | None = None
+    matrix_flops_per_clock: float | None = None
+    l1_gbs: float | None = None
+    l2_gbs: float | None = None
     threads: float | None = None
     simds: float | None = None
     registers: float | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.inspect import bounds
 from gemmgen.inspect.bounds import Bound, LocalAccess, Occupancy
+from gemmgen.inspect.caches import Traffic, cache_needs
 from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Loop, Loops, Space, find_loops
 from gemmgen.inspect.machine import Machine
 
@@ -22,12 +23,14 @@ class Subject:
         accesses: to local memory; None where addresses are not known.
         step_fmas: multiply-adds of a work-item in a step of the main loop.
         sizes: M, N, K that the roofline is drawn for.
+        traffic: what its tiles ask of caches; None where that is not known.
     """
 
     name: str
     accesses: dict[str, tuple[LocalAccess, ...]] | None = None
     step_fmas: int = 0
     sizes: tuple[int, int, int] = (4096, 4096, 4096)
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def report(machine: Machine, compiled: Compiled, subject: Subject) -> Report:
     accesses = None if subject.accesses is None else subject.accesses.get(machine.target, ())
     always = [code[i] for i in loops.hot.own if i in loops.hot.always] if loops.hot else []
     bound = _bound(machine, compiled, subject, hot, always, room, accesses)
-    notes = (*compiled.notes, *_notes(compiled.listing, loops))
+    notes = (*compiled.notes, *_notes(compiled.listing, loops), *cache_needs(machine, subject.traffic))
     return Report(machine, compiled, room, hot, members, bound, accesses, doubts, notes)
 
 

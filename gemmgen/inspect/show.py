@@ -13,6 +13,7 @@ from gemmgen.backends.files import environment
 from gemmgen.errors import ToolError
 from gemmgen.inspect.bounds import intensity
 from gemmgen.inspect.code import Instruction, Kind, Space
+from gemmgen.inspect.instead import instead
 from gemmgen.inspect.jobs import Failure, Outcome
 from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.report import Report
@@ -114,10 +115,14 @@ def details(report: Report) -> list[str]:
     ]
 
 
-def remarks(outcomes: Sequence[Outcome]) -> list[str]:
-    """What has to be said below the table: who compiled, targets that failed, doubts and notes."""
+def remarks(name: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """What has to be said below the table of a kernel: who compiled, targets that failed or that it is not for, doubts
+    and notes.
+    """
     lines = compilers(outcomes)
     for outcome in outcomes:
+        other = instead(name, outcome.machine.target)
+        lines += [] if other is None else [f"{outcome.machine.target}: {other}"]
         if isinstance(outcome, Failure):
             lines += (f"{outcome.machine.target}: not to be had: {bare(outcome, p)}" for p in outcome.problems)
         else:
@@ -337,7 +342,7 @@ def page(sections: Sequence[Section]) -> str:
             caption=CAPTION,
             headings=["kernel", *headings],
             rows=[[s.name, *cells(o)] for s, o in reports],
-            remarks=[f"{s.name}, {remark}" for s in sections for remark in remarks(s.outcomes)],
+            remarks=[f"{s.name}, {remark}" for s in sections for remark in remarks(s.name, s.outcomes)],
             legend=[(mark, kind.value) for kind, mark in MARKS.items()],
             loops=[_loop(s, o) for s, o in reports if o.listing],
         )

@@ -1,4 +1,4 @@
-"""OpenCL C's 2D block reads and prefetches (cl_intel_subgroup_2d_block_io): their functions and calls of them."""
+"""OpenCL C's 2D block reads, writes and prefetches (cl_intel_subgroup_2d_block_io): their functions and calls."""
 
 from __future__ import annotations
 
@@ -35,9 +35,15 @@ def reads_2d_blocks(kernel: Kernel) -> bool:
     return any(isinstance(s, VectorCopy) and s.atom.block is not None for s in walk(kernel.body))
 
 
+def writes_2d_blocks(kernel: Kernel) -> bool:
+    """Whether it stores C by it."""
+    return any(isinstance(s, VectorCopy) and s.atom.name == "block_2d_write" for s in walk(kernel.body))
+
+
 def private_words(kernel: Kernel) -> frozenset[Buffer]:
     """Arrays of a lane's elements that are read and written in words."""
-    return frozenset(s.dst for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.block is not None)
+    copies = (s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.block is not None)
+    return frozenset(s.dst for s in copies if s.dst.space is Space.PRIVATE)
 
 
 def _name(block: Block2D) -> str:
@@ -59,24 +65,27 @@ def block_2d_functions(kernel: Kernel, types: Mapping[str, str]) -> list[dict[st
     used: dict[tuple[Block2D, DType], set[str]] = {}
     for stmt in walk(kernel.body):
         match stmt:
+            case VectorCopy(dst=Buffer(dtype=dtype), atom=CopyAtom(name="block_2d_write", block=Block2D() as block)):
+                used.setdefault((block, dtype), set()).add("writes")
             case VectorCopy(atom=CopyAtom(block=Block2D() as block, aligned=is_read), src=Buffer(dtype=dtype)):
                 # In software a read is such loads.
                 used.setdefault((block, dtype), set()).update({"loads", "reads"} if is_read else {"loads"})
             case Prefetch(atom=CopyAtom(block=Block2D() as block), buffer=Buffer(dtype=dtype)):
                 used.setdefault((block, dtype), set()).add("prefetches")
     return [
-        {**_words(block, dtype, types), **{kind: kind in kinds for kind in ("loads", "reads", "prefetches")}}
+        {**_words(block, dtype, types), **{kind: kind in kinds for kind in ("loads", "reads", "prefetches", "writes")}}
         for (block, dtype), kinds in used.items()
     ]
 
 
 def _words(block: Block2D, dtype: DType, types: Mapping[str, str]) -> dict[str, object]:
     name = _extension_name(block, dtype.size)
-    in_words = block.transformed or block.transposed
+    in_words = block.transformed or block.transposed or dtype.size == WORD_BYTES
     return {
         "name": _name(block),
         "read": f"intel_sub_group_2d_block_read_{name}",
         "prefetch": f"intel_sub_group_2d_block_prefetch_{name}",
+        "write": f"intel_sub_group_2d_block_write_{name}",
         "height": block.rows,
         "width": block.shape[1],
         "elements": block.elements,
@@ -99,6 +108,14 @@ def read_text(printer: Printer, move: VectorCopy) -> str:
     verb = "read" if move.atom.aligned else "load"
     to = printer.address(move.dst, move.dst_index)
     return f"{verb}_{_name(move.atom.block)}({to}, {_matrix(printer, move.src, move.src_index, move.extent)});"
+
+
+def write_text(printer: Printer, move: VectorCopy) -> str:
+    """The call that stores a block."""
+    if move.atom.block is None or move.src.space is not Space.PRIVATE:
+        raise ValueError(f"{move.atom.name} stores no block from registers")
+    matrix = _matrix(printer, move.dst, move.dst_index, move.extent)
+    return f"write_{_name(move.atom.block)}({matrix}, {printer.address(move.src, move.src_index)});"
 
 
 def prefetch_text(printer: Printer, stmt: Prefetch, atom: CopyAtom) -> str:

@@ -15,6 +15,8 @@ from gemmgen.backends.block_io import (
     private_words,
     read_text,
     reads_2d_blocks,
+    write_text,
+    writes_2d_blocks,
 )
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import rendered
@@ -352,6 +354,8 @@ class OpenCL(CLike):
                 value = _applied(_function(move.src.dtype, move.dst.dtype), width, value)
             case "block_2d" | "block_2d_elements":
                 return read_text(self, move)
+            case "block_2d_write":
+                return write_text(self, move)
             case "image_block_read":
                 # The instruction counts bytes along a line.
                 y, x = in_bytes(move) if move.byte_place is None else move.byte_place
@@ -465,7 +469,8 @@ def requirements(kernel: Kernel, target: Target) -> list[str]:
         it, its = ("it", "its") if named == MATRICES else ("them", "their")
         needs.append(f"{named}; or, without {it}, {MATRIX_OPTIONS[1]} in {its} place: the same in software")
     if reads_2d_blocks(kernel):
-        needs.append(f"A and B that begin on multiples of {BLOCK_2D_START} bytes")
+        named = "A, B and C" if writes_2d_blocks(kernel) else "A and B"
+        needs.append(f"{named} that begin on multiples of {BLOCK_2D_START} bytes")
     if "cache_prefetch" in features:
         needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
     if "image_block_read" in features:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gemmgen.checks.capacity import sub_group_registers
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -82,6 +83,8 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         yield f"block_k = {s.block_k}, {goes}: use block_k {2 * atom.depth}, or a multiple of it"
     if s.separate_payloads and s.block_k > (most := BLOCK_2D_LANES * 2 * atom.depth):
         yield f"block_k = {s.block_k}, but separate_payloads numbers 16 reads along K: use block_k {most} or less"
+    if s.block_writes:
+        yield from _as_block_2d_writes_ask(spec, s, atom.sums)
     least = BLOCK_2D_LINE // spec.dtype.size
     if s.split_k > 1 and s.block_k < least:
         yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with block_2d: use block_k {least}"
@@ -91,6 +94,17 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if used > limit:
         larger = "" if s.large_grf else " or large_grf"
         yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+
+
+def _as_block_2d_writes_ask(spec: GemmSpec, s: Schedule, sums: DType) -> Iterator[str]:
+    """Sums that they store as they are."""
+    plain = "leave block_writes out"
+    if spec.result != sums:
+        yield f"c_dtype {spec.result}, but block_writes stores sums as they are: use c_dtype {sums}, or {plain}"
+    if spec.functions:
+        yield f"an epilogue, but block_writes stores sums as they are: {plain}"
+    if s.split_k > 1:
+        yield f"split_k = {s.split_k}, but block_writes stores to C: use split_k 1, or {plain}"
 
 
 def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:

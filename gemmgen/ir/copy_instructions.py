@@ -7,7 +7,7 @@ operands of matrix instructions (there the lane number is split in two, `lane / 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
@@ -314,8 +314,8 @@ IMAGE_BLOCK_READ = CopyAtom(
 #: how long a line is at least and what that and the first column are multiples of, and how long lines and how many of
 #: them there are at most (cl_intel_subgroup_2d_block_io 1.1.0, "Restrictions"). Lines are no longer than the pitch.
 BLOCK_2D_START, BLOCK_2D_PITCH, BLOCK_2D_LINE, BLOCK_2D_WORD, BLOCK_2D_MOST = 64, 16, 64, 4, 1 << 24
-#: Bytes of a line of a block at most, and its rows.
-BLOCK_2D_BYTES, BLOCK_2D_ROWS = 64, 32
+#: Bytes of a line of a block at most, its rows, and those of one that is written.
+BLOCK_2D_BYTES, BLOCK_2D_ROWS, BLOCK_2D_WRITTEN_ROWS = 64, 32, 8
 
 
 def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, by_elements: bool = False) -> CopyAtom:
@@ -332,6 +332,11 @@ def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, b
 def block_2d_transposed_read(depth: int, by_elements: bool = False) -> CopyAtom:
     """One that brings `depth` elements of a line to each lane of a sub-group of 16: of a column-major B, a column's."""
     return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0), by_elements)
+
+
+def block_2d_write(size: int, rows: int) -> CopyAtom:
+    """A 2D block write of a sub-group of 16, each of whose lanes has `rows` elements of a column."""
+    return replace(_block_2d(Block2D(rows, 1, 16), (0, 1), False), name="block_2d_write", bytes=(rows * size,))
 
 
 def _block_2d(block: Block2D, lane_step: tuple[int, int], by_elements: bool) -> CopyAtom:

@@ -18,12 +18,14 @@ from gemmgen.ir.copy_instructions import (
     BLOCK_2D_BYTES,
     BLOCK_2D_ROWS,
     BLOCK_2D_WORD,
+    BLOCK_2D_WRITTEN_ROWS,
     AxisLayout,
     CopyAtom,
     ThreadValueLayout,
     block_2d_conditions,
     block_2d_read,
     block_2d_transposed_read,
+    block_2d_write,
 )
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
@@ -184,7 +186,7 @@ class DpasBlock2D:
             Alloc(self._acc.buffer),
             Fill(self._acc, number(0, problem.sums)),
             *problem.unless_zero(self._along_k()),
-            *epilogues.store_from_registers(problem, self._acc),
+            *self._store(),
         )
         params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
         params += problem.parameters_of(self._a, self._b)
@@ -202,6 +204,25 @@ class DpasBlock2D:
             grid_z=BATCH_COUNT if problem.spec.batched else None,
             large_registers=s.large_grf,
         )
+
+    def _store(self) -> Body:
+        """C by 2D block writes, where beta is 0 and C lies as they ask; else element by element."""
+        problem, s, c = self.problem, self._schedule, self.problem.c
+        plain = epilogues.store_from_registers(problem, self._acc)
+        if not s.block_writes or (is_const(problem.beta) and not is_const(problem.beta, 0)):
+            return plain
+        (rows, cols), (row, col), acc = s.tile, self._place, self._acc.buffer
+        atom = block_2d_write(c.dtype.size, BLOCK_2D_WRITTEN_ROWS)
+        scaled = Store(acc, (J, I), problem.alpha * Load(acc, (J, I)))
+        to, of = (row + I * BLOCK_2D_WRITTEN_ROWS, col + J * BLOCK_2D_LANES), (J, I * BLOCK_2D_WRITTEN_ROWS)
+        write = VectorCopy(c, to, acc, of, atom, BLOCK_2D_WRITTEN_ROWS, extent=(problem.m, problem.n))
+        blocks: Body = (
+            Comment("C = alpha * A * B by 2D block writes, which leave out what is past the matrix."),
+            *(() if is_const(problem.alpha, 1) else loop(J, cols, loop(I, rows, (scaled,)))),
+            *loop(J, cols, loop(I, rows // BLOCK_2D_WRITTEN_ROWS, (write,))),
+        )
+        asked = [compare("==", problem.beta, number(0, problem.sums)), *block_2d_conditions(c)]
+        return (If(all_of(x for x in asked if x not in problem.assumptions()), blocks, tuple(plain)),)
 
     def _names(self) -> Body:
         """Where work-items and sub-groups stand, and how far 2D block reads go along K: to a whole word of a line."""

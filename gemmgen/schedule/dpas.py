@@ -63,6 +63,7 @@ class DpasBlock2D(Mainloop):
         separate_payloads: whether each read has an address payload of its own, a register that tells the message where
             to read. Messages of Xe2 take constants beside it, so that reads share one; those of Xe-HPC do not, and a
             copy costs nine instructions.
+        block_writes: whether C is stored by 2D block writes where beta is 0.
         large_grf: as in `Dpas`.
     """
 
@@ -77,6 +78,7 @@ class DpasBlock2D(Mainloop):
     prefetch_distance: int = number(
         0, "steps ahead that A and B are prefetched; 0 for none", 2, 16, (0, 1, 2, 3), least=0
     )
+    block_writes: bool = flag("C is stored by 2D block writes where beta is 0")
     separate_payloads: bool = flag("each 2D block read has an address payload of its own (Xe-HPC)")
     large_grf: bool = large_grf_field()
 

@@ -100,6 +100,7 @@ class Schedule:
     block_2d = View(False)
     prefetch_distance = View(0)
     separate_payloads = View(False)
+    block_writes = View(False)
     large_grf = View(False)
     c_width = View(1)
     epilogue_stages = View(0)

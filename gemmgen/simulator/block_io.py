@@ -1,4 +1,4 @@
-"""2D block reads and prefetches in the simulator: what each lane gets, and what they ask of a matrix."""
+"""2D block reads, writes and prefetches in the simulator: what each lane gets, and what they ask of a matrix."""
 
 from __future__ import annotations
 
@@ -51,6 +51,35 @@ def block_2d_step(
                 read = matrix.read(place, holds, site)
                 values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
             registers.write(_register(to, element, extents), cast(Value, values), active, site)
+
+    return step
+
+
+def block_2d_write_step(
+    move: VectorCopy,
+    source: tuple[Memory, Sequence[IndexCode]],
+    target: tuple[Memory, Sequence[IndexCode]],
+    extent: Sequence[IndexCode],
+    lanes: Lanes,
+    site: Site,
+) -> Callable[[Active], None]:
+    """What a 2D block write does: each lane stores its elements of the block that are inside the extent."""
+    (registers, src_index), (matrix, dst_index) = source, target
+    if not isinstance(matrix, GlobalMemory):
+        raise LoweringError(f"`{site.text}` writes no 2D block of a matrix")
+    extents = move.src.extents
+
+    def step(active: Active) -> None:
+        at, size = _agreed(dst_index, extent, lanes, active, site)
+        _check_matrix(move.dst.dtype.size, matrix, (at, size), active, site)
+        begin = [code(active) for code in src_index]
+        for element in range(move.width):
+            place = _place(move.atom, at, element, lanes)
+            inside = np.broadcast_to((place[0] < size[0]) & (place[1] < size[1]), len(active.mask))
+            value = registers.read(_register(begin, element, extents), active, site)
+            holds, _ = active.split(inside)
+            if holds is not None:
+                matrix.write(place, value, holds, site)
 
     return step
 

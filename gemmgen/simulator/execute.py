@@ -53,7 +53,7 @@ from gemmgen.ir.synchronization import (
 )
 from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
-from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step
+from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
@@ -417,7 +417,8 @@ class _Run:
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
         if stmt.atom.block is not None:
             extent = self._indexes(stmt.extent, scope, site)
-            return block_2d_step(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)
+            way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
+            return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)
         aligned = alignment_check(stmt, src, dst, self._lanes, site)
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE

@@ -6,7 +6,7 @@
 // B          buffer, 2D block reads of 32x32
 // Pipeline   a barrier before the arithmetic of each step, for which is waited after it
 // Multiply   matrix instructions of the sub-group (dpas), sums in float32
-// C          stores of single elements
+// C          2D block writes where beta is 0, stores of single elements
 // Prefetch   A, B
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -14,7 +14,7 @@
 // Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 //            cl_intel_subgroup_matrix_multiply_accumulate and cl_intel_subgroup_2d_block_io; or,
 //                without them, -DGEMMGEN_DPAS_SOFTWARE in their place: the same in software
-//            A and B that begin on multiples of 64 bytes
+//            A, B and C that begin on multiples of 64 bytes
 //            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
 //                ...)
@@ -27,6 +27,7 @@
 #define prefetch_32x32 dpas_32x4_8x64_block_2d_prefetch_32x32
 #define load_vnni_32x32 dpas_32x4_8x64_block_2d_load_vnni_32x32
 #define read_vnni_32x32 dpas_32x4_8x64_block_2d_read_vnni_32x32
+#define write_8x16 dpas_32x4_8x64_block_2d_write_8x16
 #define barrier_arrive dpas_32x4_8x64_block_2d_barrier_arrive
 #define barrier_wait dpas_32x4_8x64_block_2d_barrier_wait
 
@@ -183,6 +184,30 @@ static inline void read_vnni_32x32(__private ushort *to, const __global ushort *
 #endif
 }
 
+#ifndef GEMMGEN_DPAS_SOFTWARE
+__attribute__((overloadable)) void intel_sub_group_2d_block_write_32b_8r16x1c(__global void *base,
+                                                                              int width, int height,
+                                                                              int pitch, int2 at,
+                                                                              __private uint *from);
+#endif
+
+// Stores 8 rows of 16 columns by one message of the sub-group: what is inside of the matrix.
+static inline void write_8x16(__global float *to, int rows, int cols, int pitch, int2 at,
+                              __private float *from)
+{
+#ifdef GEMMGEN_DPAS_SOFTWARE
+    const int col = at.x + (int)get_sub_group_local_id();
+    for (int e = 0; e < 8; ++e) {
+        if (at.y + e < rows && col < cols) {
+            to[(at.y + e) * pitch + col] = from[e];
+        }
+    }
+#else
+    intel_sub_group_2d_block_write_32b_8r16x1c(to, cols * 4, rows, pitch * 4, at,
+                                               (__private uint *)from);
+#endif
+}
+
 // A barrier in two parts that orders no memory; without the extension the second is all of it.
 static inline void barrier_arrive(void)
 {
@@ -290,18 +315,35 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
             }
         }
     }
-
-    // C = alpha * A * B + beta * C; C is not read where beta is zero.
-    #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        if (row + i < m) {
+    if (beta == 0.0f && ldc % 4 == 0 && ldc <= 4194304 && 16 <= n && m <= 16777216) {
+        // C = alpha * A * B by 2D block writes, which leave out what is past the matrix.
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
             #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                if (col + j * 16 < n) {
-                    c[(row + i) * ldc + col + j * 16] =
-                        beta == 0.0f
-                            ? alpha * acc[j][i]
-                            : fma(beta, c[(row + i) * ldc + col + j * 16], alpha * acc[j][i]);
+            for (int i = 0; i < TM; ++i) {
+                acc[j][i] = alpha * acc[j][i];
+            }
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            #pragma unroll
+            for (int i = 0; i < TM / 8; ++i) {
+                write_8x16(c, m, n, ldc, (int2)(tile_col + j * 16, row + i * 8), &acc[j][i * 8]);
+            }
+        }
+    } else {
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if (row + i < m) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    if (col + j * 16 < n) {
+                        c[(row + i) * ldc + col + j * 16] =
+                            beta == 0.0f
+                                ? alpha * acc[j][i]
+                                : fma(beta, c[(row + i) * ldc + col + j * 16], alpha * acc[j][i]);
+                    }
                 }
             }
         }
@@ -323,6 +365,7 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 #undef prefetch_32x32
 #undef load_vnni_32x32
 #undef read_vnni_32x32
+#undef write_8x16
 #undef barrier_arrive
 #undef barrier_wait
 #undef OF_EACH_LANE

@@ -13,7 +13,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import Let, Prefetch
+from gemmgen.ir.stmt import Body, If, Let, Prefetch, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body, walk
@@ -51,6 +51,18 @@ def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: n
     for size in ((33, 66, 131), (70, 65, 64), (5, 97, 99), (3, 3, 7), (32, 64, 192)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
         problem.check(interpret(program, spec, problem, pad=0))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (-2.0, 0.0), (2.0, 3.0)])
+def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedule, rng: np.random.Generator) -> None:
+    """Ragged sizes, with lines of C as they ask and not."""
+    spec = GemmSpec(dtype=dtype, c_dtype=F32 if dtype == BF16 else None)
+    program = driver.lower_program(spec, schedule.but(block_writes=True), TARGET)
+    for size, pad in (((33, 64, 64), 0), ((70, 100, 48), 12), ((5, 97, 99), 0), ((3, 3, 7), 0)):
+        problem = Problem.of(rng, spec, *size, alpha, beta)
+        problem.check(interpret(program, spec, problem, pad))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
@@ -178,6 +190,20 @@ def test_half_a_barrier_is_found(part: str, what: str, rng: np.random.Generator)
             Problem.of(rng, SPEC, 16, 64, 96, 1.0, 0.0),
             pad=0,
         )
+
+
+def test_writes_that_the_hardware_does_not_define(rng: np.random.Generator) -> None:
+    """C's lines 260 bytes apart, where the kernel does not ask how they lie."""
+    program = driver.lower_program(SPEC, SCHEDULES[0].but(block_writes=True), TARGET)
+
+    def always(stmt: Stmt) -> Body:
+        writes = isinstance(stmt, If) and any(isinstance(s, VectorCopy) and s.dst.name == "c" for s in walk(stmt.then))
+        return stmt.then if writes and isinstance(stmt, If) else (stmt,)
+
+    body = map_body(program.main.body, always)
+    problem = Problem.of(rng, SPEC, 32, 64, 64, 1.0, 0.0)
+    with pytest.raises(KernelFault, match="lines lie 260 bytes apart, no multiple of 16"):
+        interpret(replace(program, kernels=(replace(program.main, body=body),)), SPEC, problem, pad=1)
 
 
 def _unasked(kernel: Kernel, k: int) -> Program:

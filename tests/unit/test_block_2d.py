@@ -36,6 +36,13 @@ TARGET = TARGETS["xe_hpc"]
         (SPEC, PLAIN.but(block_k=16, split_k=2), "block_k = 16, but parts of K are 32 deep at least with block_2d"),
         (SPEC, PLAIN.but(block_k=1024, separate_payloads=True), "numbers 16 reads along K: use block_k 512 or less"),
         (SPEC, PLAIN.but(large_grf=False), "> 512 B on this target: use a smaller tile or large_grf"),
+        (
+            GemmSpec(dtype=F16),
+            PLAIN.but(block_writes=True),
+            "c_dtype float16, but block_writes stores sums as they are",
+        ),
+        (replace(SPEC, epilogue=("gelu",)), PLAIN.but(block_writes=True), "an epilogue, but block_writes stores sums"),
+        (SPEC, PLAIN.but(block_writes=True, split_k=2), "split_k = 2, but block_writes stores to C"),
         (replace(SPEC, a_order="col"), PLAIN, "a in column-major order, but block_2d takes only B so: use row-major"),
         (replace(SPEC, prologue_a="a * 2"), PLAIN, "prologue_a, but block_2d brings A to dpas as it is: leave"),
         (replace(SPEC, b_dtype=I8), PLAIN, "b_dtype int8, but block_2d brings B to dpas as it is: leave block_2d out"),
@@ -116,6 +123,7 @@ LISTED = {
     *(f"read_transform_8b_32r16x{count}c" for count in (1, 2, 4)),
     *(f"read_transform_16b_{rows}r16x{count}c" for rows in (16, 32) for count in (1, 2)),
     *(f"read_transpose_32b_{rows}r8x1c" for rows in (16, 32)),
+    *(f"write_32b_{rows}r16x1c" for rows in (1, 2, 4, 8)),
     *(f"prefetch_8b_{rows}r32x{count}c" for rows in ROWS for count in (1, 2)),
     *(f"prefetch_16b_{rows}r16x{count}c" for rows in ROWS for count in (1, 2)),
 }
@@ -125,11 +133,12 @@ LISTED = {
 @pytest.mark.parametrize("dtype", [F16, I8], ids=str)
 def test_the_extension_has_every_function_that_is_called(dtype: DType, order: Order) -> None:
     """Whatever the tile, the group and the depth of a step."""
-    spec, called = GemmSpec(dtype=dtype, b_order=order), set()
+    spec, called = GemmSpec(dtype=dtype, c_dtype=F32 if dtype == F16 else None, b_order=order), set()
     for rows, cols, (high, wide), block_k in product((8, 16, 32), (1, 2, 3, 4), ((1, 16), (2, 64)), (32, 64, 96, 128)):
         schedule = PLAIN.but(tile=(rows, cols), group=(high, wide), block_k=block_k, prefetch_distance=1)
+        schedule = schedule.but(block_writes=True)
         with suppress(ScheduleError):
             text = driver.emit(spec, schedule, target=TARGET).text
             called |= set(re.findall(r"intel_sub_group_2d_block_(\w+)", text))
-    assert len(called) > 3
+    assert len(called) > 4
     assert called <= LISTED

@@ -168,6 +168,8 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     # With which of a step's 2D block reads one prefetches.
     turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2)] if preset.schedule.block_2d else []
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
+    # What 2D block writes ask of C that no multiple promises.
+    allowed |= {"if (ldc <= 4194304 && m <= 16777216) {"} if preset.schedule.block_writes else set()
     # Of blocks that are dealt out, whether one is whole.
     allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream_k else set()
     if preset.schedule.tma:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,15 @@ from gemmgen.backends import NAMED
 from gemmgen.cli.output import deliver, say
 from gemmgen.cli.request import Request, takes_request
 from gemmgen.cli.targets import backend_problems, complete_backends, speaking
-from gemmgen.errors import UserError
+from gemmgen.errors import UserError, suggest
 
+if TYPE_CHECKING:
+    from gemmgen.ir.target import Target
+    from gemmgen.schedule import Schedule
+    from gemmgen.spec import GemmSpec
+
+#: What a picture can show, and the most groups that a multiprocessor of any GPU runs at once.
+VIEWS, MOST_RESIDENT = ("schedule", "banks", "waves"), 32
 EXAMPLES = "\n\n".join(
     (
         "[bold]Examples[/bold]",
@@ -21,6 +28,8 @@ EXAMPLES = "\n\n".join(
         "gemmgen explain --method slm --tile 8x8 --set stages=2 --set prefetch=true",
         "gemmgen explain --backend cuda --tile 8x8 --method slm",
         "gemmgen explain --preset wgmma_128x256_s4 --svg picture.svg",
+        "gemmgen explain --preset smem_8x8 --backend cuda --view banks --svg banks.svg",
+        "gemmgen explain --preset wgmma_128x256_s4 -M 4096 -N 4096 --view waves --svg waves.svg",
     )
 )
 
@@ -43,6 +52,20 @@ def explain(
         Path | None,
         typer.Option("--svg", metavar="FILE", dir_okay=False, help="A picture instead: SVG, which any browser shows."),
     ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            metavar="NAME",
+            help="What --svg draws: schedule, banks (bank conflicts), waves (the order of the blocks of C).",
+        ),
+    ] = None,
+    resident: Annotated[
+        int | None,
+        typer.Option(
+            "--resident", metavar="N", help="For --view waves: groups that a multiprocessor runs at once. By itself 1."
+        ),
+    ] = None,
 ) -> None:
     """Draw a schedule: tiles, how A and B reach registers, how many there are, local memory, flops per byte.
 
@@ -50,10 +73,9 @@ def explain(
     """
     from gemmgen import driver
     from gemmgen.backends import BACKENDS
-    from gemmgen.drawing import draw
     from gemmgen.explain import explain as picture
 
-    problems = backend_problems(backend)
+    problems = [*backend_problems(backend), *_picture_problems(svg, view, resident)]
     if tuned and not problems:
         request = _decided(request, backend or "opencl")
     if backend is None and request.target is not None:
@@ -68,7 +90,7 @@ def explain(
     if refused := driver.refusals_of(spec, schedule, backend or "opencl", target):
         raise UserError(refused)
     if svg is not None:
-        deliver(draw(spec, schedule, target).svg, svg)
+        deliver(_picture(spec, schedule, target, view or "schedule", resident or 1), svg)
         return
     said = ""
     if None not in (spec.m, spec.n, spec.k):
@@ -76,6 +98,29 @@ def explain(
 
         said = said_of(spec)
     say(picture(spec, schedule, target) + (f"\n{said}\n" if said else ""))
+
+
+def _picture_problems(svg: Path | None, view: str | None, resident: int | None) -> list[str]:
+    """What is wrong with the options of a picture."""
+    problems = []
+    if view is not None and view not in VIEWS:
+        problems.append(f"--view {view!r} does not exist: {suggest(view, VIEWS)}")
+    if view is not None and svg is None:
+        problems.append(f"--view {view} is a picture: add --svg {view}.svg")
+    if resident is not None and view != "waves":
+        problems.append("--resident is for --view waves: add that, or leave it out")
+    if resident is not None and not 1 <= resident <= MOST_RESIDENT:
+        problems.append(f"--resident {resident}: give 1 to {MOST_RESIDENT}, as gemmgen inspect reports it")
+    return problems
+
+
+def _picture(spec: GemmSpec, schedule: Schedule, target: Target, view: str, resident: int) -> str:
+    """Raises: UserError."""
+    from gemmgen.drawing import draw, draw_banks, draw_waves
+
+    if view == "waves":
+        return draw_waves(spec, schedule, target, resident).svg
+    return (draw_banks if view == "banks" else draw)(spec, schedule, target).svg
 
 
 def _decided(request: Request, backend: str) -> Request:

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from gemmgen import driver
+from gemmgen.banks import LocalAccess, local_accesses
 from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect import amd, intel, nvidia
-from gemmgen.inspect.bounds import LocalAccess, local_accesses
 from gemmgen.inspect.caches import traffic
 from gemmgen.inspect.code import Compiled
 from gemmgen.inspect.machine import Machine, target_of

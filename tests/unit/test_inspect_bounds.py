@@ -8,9 +8,9 @@ from importlib.resources import files
 import pytest
 
 from gemmgen import driver
+from gemmgen.banks import local_accesses
 from gemmgen.errors import ScheduleError
 from gemmgen.inspect import bounds
-from gemmgen.inspect.bounds import local_accesses
 from gemmgen.inspect.code import Instruction, Kind, Resources
 from gemmgen.inspect.machine import Figures, choose, machines
 from gemmgen.ir.target import TARGETS

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
+from gemmgen.banks import value_of
 from gemmgen.errors import LoweringError, ScheduleError
-from gemmgen.inspect.bounds import value_of
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, C64, F32, F64, I8

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 
 from gemmgen.costs import Hop, buffers, costs_of
+from gemmgen.drawing.svg import LINE, MARGIN, WIDTH, Drawing, count, framed, hue, path, rect, text
 from gemmgen.errors import SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var
@@ -31,42 +31,10 @@ _SIDE, _LEAST = 260, 16
 _THICK = 34
 #: Stages that are drawn; a number stands for more.
 _MOST_STAGES = 4
-_MARGIN, _WIDTH, _LINE = 20, 900, 22
 #: Where the words stand.
 _NOTES = 500
-#: Colours of warps, and how often they repeat.
-_HUES = 8
-_INK = {
-    "light": "--ink:#24292f;--soft:#8c959f;--own:#24292f;--a:#d9480f;--b:#1971c2;--c:#2f9e44;--fill:.16",
-    "dark": "--ink:#e6edf3;--soft:#7d8590;--own:#f0f6fc;--a:#ff922b;--b:#4dabf7;--c:#69db7c;--fill:.28",
-}
-_STYLE = (
-    f"svg.gemmgen{{{_INK['light']};font:13px ui-sans-serif,system-ui,sans-serif;max-width:100%;height:auto}}"
-    f"@media(prefers-color-scheme:dark){{svg.gemmgen{{{_INK['dark']}}}}}"
-    f"[data-md-color-scheme=default] svg.gemmgen{{{_INK['light']}}}"
-    f"[data-md-color-scheme=slate] svg.gemmgen{{{_INK['dark']}}}"
-    "svg.gemmgen text{fill:var(--ink)}svg.gemmgen .soft{fill:var(--soft)}"
-    "svg.gemmgen .a{fill:var(--a);stroke:var(--a)}svg.gemmgen .b{fill:var(--b);stroke:var(--b)}"
-    "svg.gemmgen .c{fill:var(--c);stroke:var(--c)}svg.gemmgen rect{fill-opacity:var(--fill)}"
-    "svg.gemmgen .own{fill:var(--own);fill-opacity:.85;stroke:none}"
-    "svg.gemmgen .way{stroke:var(--soft);stroke-width:1.5;fill:none}svg.gemmgen .tip{fill:var(--soft)}"
-)
 
 Region = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A picture; notebooks show it.
-
-    Attributes:
-        svg: its text, which stands by itself.
-    """
-
-    svg: str
-
-    def _repr_svg_(self) -> str:
-        return self.svg
 
 
 def draw(spec: GemmSpec, schedule: Schedule, target: Target) -> Drawing:
@@ -82,20 +50,16 @@ def draw(spec: GemmSpec, schedule: Schedule, target: Target) -> Drawing:
     owners = owners_of(kernel, schedule)
     tiles, bottom = _tiles(schedule, owners)
     notes = [
-        _text(_NOTES, 84 + number * _LINE, line, kind)
+        text(_NOTES, 84 + number * LINE, line, kind)
         for number, (line, kind) in enumerate(_notes(kernel, schedule, target, owners))
     ]
-    parts, bottom = [*tiles, *notes], max(bottom, 84 + len(notes) * _LINE)
+    parts, bottom = [*tiles, *notes], max(bottom, 84 + len(notes) * LINE)
     hops = costs_of(kernel, spec).hops
     for operand in "ab":
         parts += _way(operand, [hop for hop in hops if hop.operand == operand], bottom)
         bottom += 54
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
-    return Drawing(
-        f'<svg class="gemmgen" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom}" width="{_WIDTH}" '
-        f'role="img" aria-label="{escape(head)}"><style>{_STYLE}</style>'
-        f"{_text(_MARGIN, 24, head, weight=600)}{''.join(parts)}</svg>\n"
-    )
+    return framed(head, parts, bottom)
 
 
 # --- who owns what --------------------------------------------------------------------------------
@@ -126,12 +90,12 @@ def owners_of(kernel: Kernel, schedule: Schedule) -> Owners:
     lets = {stmt.var.name: stmt.value for stmt in walk(kernel.body) if isinstance(stmt, Let)}
     in_warps = schedule.by_warps or schedule.by_warpgroups or schedule.lane_arrangement is not None
     lanes = schedule.sub_group or (_WARP if in_warps else None)
-    count, width = schedule.group[0] * schedule.group[1], kernel.group[1]
+    items, width = schedule.group[0] * schedule.group[1], kernel.group[1]
     warps: dict[tuple[int, int], int] = {}
-    for item in range(count):
-        ids = {"local_id": (item % width, item // width), "lane_id": (item % (lanes or count),)}
+    for item in range(items):
+        ids = {"local_id": (item % width, item // width), "lane_id": (item % (lanes or items),)}
         place = tuple(_value(axis.lane, lets, ids) for axis in axes)
-        warps.setdefault((place[0], place[1]), item // (lanes or count))
+        warps.setdefault((place[0], place[1]), item // (lanes or items))
     rows, cols = ([axis.owner(element)[0] for element in range(axis.extent)] for axis in axes)
     first = next(place for place, warp in warps.items() if warp == 0)
     places: dict[int, set[tuple[int, int]]] = {}
@@ -201,26 +165,25 @@ def _tiles(schedule: Schedule, owners: Owners) -> tuple[list[str], int]:
     depth = schedule.vector if schedule.dot_product else schedule.block_k
     thick = min(max(depth * scale, _LEAST), _THICK)
     drawn = min(schedule.stages, _MOST_STAGES)
-    left, top = _MARGIN + drawn * (thick + 4) + 14, 70 + drawn * (thick + 4)
+    left, top = MARGIN + drawn * (thick + 4) + 14, 70 + drawn * (thick + 4)
     parts = []
     for stage in range(drawn):
         fade = f' opacity="{1 - 0.2 * stage:.1f}"'
         back = (thick + 4) * (stage + 1) + 6
-        parts.append(_rect(left - back, top, thick, height, "a", fade))
-        parts.append(_rect(left, top - back, width, thick, "b", fade))
+        parts.append(rect(left - back, top, thick, height, "a", fade))
+        parts.append(rect(left, top - back, width, thick, "b", fade))
     times = f", {schedule.stages} stages" if schedule.stages > 1 else ""
     size = f"{owners.rows}x{depth}"
-    parts.append(_text(_MARGIN, top + height + _LINE, f"A: {size}{times}", "a"))
-    parts.append(_text(left, 56, f"B: {depth}x{owners.cols}{times}", "b"))
-    parts.append(_rect(left, top, width, height, "c", ' fill="none"'))
+    parts.append(text(MARGIN, top + height + LINE, f"A: {size}{times}", "a"))
+    parts.append(text(left, 56, f"B: {depth}x{owners.cols}{times}", "b"))
+    parts.append(rect(left, top, width, height, "c", ' fill="none"'))
     for number, regions in enumerate(owners.warps if len(owners.warps) > 1 else ()):
-        colour = f"hsl({360 // _HUES * (number * 3 % _HUES)} 65% 50%)"
         for row, col, rows, cols in regions:
             place = (left + col * across, top + row * down, cols * across, rows * down)
-            parts.append(_rect(*place, "", f' fill="{colour}" stroke="{colour}" stroke-width=".5"'))
+            parts.append(rect(*place, "", f'{hue(number)} stroke-width=".5"'))
     for row, col, rows, cols in owners.own:
-        parts.append(_rect(left + col * across, top + row * down, cols * across, rows * down, "own"))
-    return parts, round(top + height + 2 * _LINE + 4)
+        parts.append(rect(left + col * across, top + row * down, cols * across, rows * down, "own"))
+    return parts, round(top + height + 2 * LINE + 4)
 
 
 def _notes(kernel: Kernel, schedule: Schedule, target: Target, owners: Owners) -> Iterator[tuple[str, str]]:
@@ -229,17 +192,17 @@ def _notes(kernel: Kernel, schedule: Schedule, target: Target, owners: Owners) -
     yield f"Block of C: {owners.rows}x{owners.cols}", "c"
     lanes = owners.lanes
     if lanes is None:
-        yield _count(items, "work-item"), ""
+        yield count(items, "work-item"), ""
     else:
-        count = -(-items // lanes)
-        yield f"{_count(items, 'work-item')}, {_count(count, 'warp or sub-group')} of {lanes}", ""
-        if count > 1:
+        warps = -(-items // lanes)
+        yield f"{count(items, 'work-item')}, {count(warps, 'warp or sub-group')} of {lanes}", ""
+        if warps > 1:
             yield "Each colour: what one of them owns", ""
     if kernel.group[0] * kernel.group[1] > items:
         yield f"{kernel.group[0] * kernel.group[1] - items} more work-items only load (producers)", ""
     rows, cols = schedule.tile[::-1] if schedule.operands_swapped else schedule.tile
     sums = rows * cols
-    yield f"Solid: the {rows}x{cols} of one work-item, {_count(sums, 'sum')}", ""
+    yield f"Solid: the {rows}x{cols} of one work-item, {count(sums, 'sum')}", ""
     if shared := buffers(kernel, Space.LOCAL):
         used = local_bytes(kernel)
         yield f"Shared (local) memory: {used:,} of {target.local_bytes:,} bytes ({used / target.local_bytes:.0%})", ""
@@ -247,11 +210,6 @@ def _notes(kernel: Kernel, schedule: Schedule, target: Target, owners: Owners) -
             yield f"    {buffer.name}: {' x '.join(map(str, buffer.extents))} {buffer.dtype.name}", "soft"
     yield f"Mainloop {type(schedule.mainloop).__name__}", "soft"
     yield f"Scheduler {type(schedule.scheduler).__name__}, epilogue {type(schedule.epilogue).__name__}", "soft"
-
-
-def _count(number: float, noun: str) -> str:
-    one, many = (noun, f"{noun}s") if " or " not in noun else (noun, "warps or sub-groups")
-    return f"{number:g} {one if number == 1 else many}"
 
 
 # --- the operands' way ----------------------------------------------------------------------------
@@ -264,34 +222,19 @@ def _way(operand: str, hops: Sequence[Hop], top: int) -> Iterator[str]:
     names = [(hops[0].src.space.value, hops[0].src.name), *((hop.dst.space.value, hop.dst.name) for hop in hops)]
     if hops[-1].dst.space is Space.LOCAL:
         names.append(("matrix instruction", "reads it there"))
-    step = (_WIDTH - 2 * _MARGIN) / len(names)
+    step = (WIDTH - 2 * MARGIN) / len(names)
     wide = min(150.0, step - 110)
     for number, (space, name) in enumerate(names):
-        left = _MARGIN + number * step
-        yield _rect(left, top, wide, 38, operand, ' rx="5"')
-        yield _text(left + 8, top + 16, {"private": "registers", "local": "shared (local)"}.get(space, space), "soft")
-        yield _text(left + 8, top + 32, name)
+        left = MARGIN + number * step
+        yield rect(left, top, wide, 38, operand, ' rx="5"')
+        yield text(left + 8, top + 16, {"private": "registers", "local": "shared (local)"}.get(space, space), "soft")
+        yield text(left + 8, top + 32, name)
         if number + 1 < len(names):
             end = left + step - 4
-            yield f'<path class="way" d="M{left + wide + 4:g} {top + 19}H{end - 6:g}"/>'
-            yield f'<path class="tip" d="M{end:g} {top + 19}l-8 -4v8z"/>'
+            yield path(f"M{left + wide + 4:g} {top + 19}H{end - 6:g}", "way")
+            yield path(f"M{end:g} {top + 19}l-8 -4v8z", "tip")
         if number < len(hops):
             hop = hops[number]
-            yield _text(left + wide + 8, top + 13, _count(hop.elements, "element"), "soft", size=11)
-            said = _count(hop.loads, "load") if hop.loads else hop.how.partition(",")[0]
-            yield _text(left + wide + 8, top + 34, said, "soft", size=11)
-
-
-# --- SVG ------------------------------------------------------------------------------------------
-
-
-def _rect(left: float, top: float, width: float, height: float, kind: str, more: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<rect{named} x="{left:.4g}" y="{top:.4g}" width="{width:.4g}" height="{height:.4g}"{more}/>'
-
-
-def _text(left: float, top: float, text: str, kind: str = "", size: int = 13, weight: int = 400) -> str:
-    style = (f"fill:var(--{kind});" if kind else "") + (f"font-size:{size}px;" if size != 13 else "")
-    style += f"font-weight:{weight}" if weight != 400 else ""
-    styled = f' style="{style}"' if style else ""
-    return f'<text x="{left:.4g}" y="{top:.4g}"{styled} xml:space="preserve">{escape(text)}</text>'
+            yield text(left + wide + 8, top + 13, count(hop.elements, "element"), "soft", size=11)
+            said = count(hop.loads, "load") if hop.loads else hop.how.partition(",")[0]
+            yield text(left + wide + 8, top + 34, said, "soft", size=11)

@@ -18,7 +18,7 @@ from gemmgen.errors import UserError
 if TYPE_CHECKING:
     from gemmgen.inspect.jobs import Failure, Job
     from gemmgen.inspect.machine import Machine
-    from gemmgen.inspect.show import Section
+    from gemmgen.inspect.page import Section
 
 EXAMPLES = "\n\n".join(
     (
@@ -156,7 +156,7 @@ def _presets(texts: list[str]) -> list[str | None]:
 def _section(name: str, jobs: Sequence[Job | Failure]) -> Section:
     """A kernel, compiled for each target."""
     from gemmgen.inspect.jobs import Job, inspect
-    from gemmgen.inspect.show import Section
+    from gemmgen.inspect.page import Section
 
     made = [job for job in jobs if isinstance(job, Job)]
     sizes = made[0].subject.sizes if made else (4096, 4096, 4096)
@@ -177,7 +177,7 @@ def _deliver(
     sections: Sequence[Section], asm: bool, json_file: Path | None, html: Path | None, plot: Path | None
 ) -> None:
     """Print the report, unless standard output is for JSON, and write the files that are asked for."""
-    from gemmgen.inspect import show
+    from gemmgen.inspect import page, show
 
     if json_file is None or str(json_file) != "-":
         for section in sections:
@@ -188,9 +188,9 @@ def _deliver(
         text = json.dumps({"note": show.CAPTION, "reports": reports}, indent=2) + "\n"
         deliver(text, None if str(json_file) == "-" else json_file)
     if html is not None:
-        deliver(show.page(sections), html)
+        deliver(page.page(sections), html)
     if plot is not None:
-        write(plot, lambda file: show.roofline(sections, file, plot.suffix.lstrip(".")))
+        write(plot, lambda file: page.roofline(sections, file, plot.suffix.lstrip(".")))
 
 
 def _print(section: Section, asm: bool) -> None:

@@ -1,21 +1,15 @@
-"""Reports to read: a table, a listing, plain values for JSON, a page, and a roofline."""
+"""Reports to read: a table, a listing, and plain values for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
 
-from gemmgen.backends.files import environment
-from gemmgen.errors import ToolError
-from gemmgen.inspect.bounds import intensity
 from gemmgen.inspect.code import Instruction, Kind, Space
 from gemmgen.inspect.instead import instead
 from gemmgen.inspect.jobs import Failure, Outcome
-from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.report import Report
 
 UNKNOWN = "unknown"
@@ -309,104 +303,3 @@ def _plain_loop(report: Report) -> dict[str, object] | None:
         "multiply_adds_per_access": loop.math / loop.messages if loop.messages else None,
         "flops_per_byte": {space: loop.flops_per_byte(space) for space in loop.bytes},
     }
-
-
-# --- the page: figures, and each hot loop beside the source ---------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A kernel on several targets.
-
-    Attributes:
-        sources: target -> the text that was compiled for it.
-        sizes: M, N, K that the roofline is drawn for.
-    """
-
-    name: str
-    outcomes: Sequence[Outcome]
-    sources: Mapping[str, str]
-    sizes: tuple[int, int, int]
-
-
-def page(sections: Sequence[Section]) -> str:
-    """The page."""
-    headings = [heading.replace("\n", " ") for heading, _ in HEADINGS]
-    reports = [(s, o) for s in sections for o in s.outcomes if isinstance(o, Report)]
-    return (
-        environment()
-        .overlay(autoescape=True)
-        .get_template("inspect/report.html.j2")
-        .render(
-            title=", ".join(s.name for s in sections),
-            caption=CAPTION,
-            headings=["kernel", *headings],
-            rows=[[s.name, *cells(o)] for s, o in reports],
-            remarks=[f"{s.name}, {remark}" for s in sections for remark in remarks(s.name, s.outcomes)],
-            legend=[(mark, kind.value) for kind, mark in MARKS.items()],
-            loops=[_loop(s, o) for s, o in reports if o.listing],
-        )
-    )
-
-
-def _loop(section: Section, report: Report) -> dict[str, object]:
-    lines = section.sources.get(report.target, "").splitlines()
-    parts = [
-        {
-            "line": line,
-            "source": lines[line - 1] if 0 < line <= len(lines) else "",
-            "instructions": [{"kind": x.kind.value, "mark": MARKS[x.kind], "text": x.text} for x in members],
-        }
-        for line, members in by_source_line(report.listing)
-    ]
-    title = f"{section.name} on {report.target}: the hot loop, {len(report.listing)} instructions"
-    return {"anchor": f"{section.name}-{report.target}", "title": title, "parts": parts}
-
-
-# --- the picture ----------------------------------------------------------------------------------
-
-
-def roofline(sections: Sequence[Section], file: BinaryIO, form: str) -> None:
-    """Draw each device's roof, and for each kernel the bound under it.
-
-    Args:
-        form: of the picture: png, svg or pdf.
-
-    Raises: ToolError if matplotlib is missing, or if no target's figures are known.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ToolError('matplotlib is not installed: pip install "gemmgen[plot]"') from None
-    reports = [(s.name, intensity(s.sizes), o) for s in sections for o in s.outcomes if isinstance(o, Report)]
-    roofs = {o.target: o.machine for _, _, o in reports if o.machine.peak_gflops and o.machine.figures.bandwidth_gbs}
-    if not roofs:
-        raise ToolError("no target here has both a peak and a memory bandwidth: there is no roofline to draw")
-    figure = Figure(figsize=(11, 6), layout="constrained")
-    axes = figure.subplots()
-    colours = {target: f"C{i % 10}" for i, target in enumerate(roofs)}
-    marks = dict(zip(dict.fromkeys(name for name, _, _ in reports), "osD^v<>PX*" * len(reports), strict=False))
-    right = 4 * max(at for _, at, _ in reports)
-    for target, machine in roofs.items():
-        xs, ys = _roof(machine, right)
-        axes.plot(xs, ys, color=colours[target], label=f"{target}: {ys[-1]:,.0f} GFLOP/s", linewidth=1.5)
-    for name, at, o in reports:
-        if o.target in roofs and o.bound.share is not None:
-            height = o.bound.share * (o.machine.peak_gflops or 0)
-            axes.plot([at], [height], marks[name], color=colours[o.target], markeredgecolor="black", markersize=7)
-    for name, mark in marks.items():
-        axes.plot([], [], mark, color="white", markeredgecolor="black", label=f"{name}: at most")
-    axes.set(
-        xscale="log", yscale="log", xlabel="flops per byte of memory, each element once", ylabel="GFLOP/s, float32"
-    )
-    axes.set_title("Roofline: static bounds of compiled code, nothing measured")
-    axes.grid(visible=True, which="both", alpha=0.2)
-    figure.legend(fontsize=8, loc="outside right upper")
-    figure.savefig(file, format=form, dpi=150)
-
-
-def _roof(machine: Machine, right: float) -> tuple[list[float], list[float]]:
-    peak, bandwidth = machine.peak_gflops or 0.0, machine.figures.bandwidth_gbs or 0.0
-    corner = peak / bandwidth
-    xs = [0.25, corner, max(right, 2 * corner)]
-    return xs, [xs[0] * bandwidth, peak, peak]

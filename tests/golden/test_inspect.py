@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -240,7 +241,8 @@ class Page(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loads += [tag] if {name for name, _ in attrs} & {"src", "href"} or tag in ("script", "link") else []
+        elsewhere = [value for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")]
+        self.loads += [tag] if elsewhere or tag in ("script", "link") else []
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -290,18 +292,34 @@ def test_a_loop_that_waits_for_scratch_memory_is_given_no_bound_of_1(needs: Call
 
 
 def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, tmp_path: Path) -> None:
+    """At 1,200 pixels nothing scrolls sideways; the loop is beside its source; other instructions are folded away."""
     needs("intel")
     browser = shutil.which("chromium") or needs_tool("chromium-headless-shell")
     page = tmp_path / "page.html"
-    printed("inspect", "--preset", "block_read_4x1_1x8", "--target", "skl", "--html", page)
-    script = "<script>document.title = [...document.querySelectorAll('td.source')].map(x => x.offsetWidth)</script>"
+    presets = "block_read_4x1_1x8,smem_8x8_double"
+    printed("inspect", "--preset", presets, "--target", "skl,sm_80", "--html", page)
+    script = """<script>
+const all = [...document.querySelectorAll("details")], closed = all.filter(x => !x.open).map(x => x.innerText);
+all.forEach(x => x.open = true);
+const over = [...document.querySelectorAll("*")].filter(x => x.getBoundingClientRect().right > innerWidth + 1);
+document.title = JSON.stringify({
+    width: innerWidth, scroll: document.documentElement.scrollWidth, over: over.map(x => x.outerHTML.slice(0, 80)),
+    sources: [...document.querySelectorAll("td.source")].map(x => x.offsetWidth), closed,
+    rows: document.querySelectorAll(".summary tbody tr").length, roofs: document.querySelectorAll("svg.gemmgen").length,
+    bad: [...document.querySelectorAll(".summary .bad")].map(x => x.innerText),
+});</script>"""
     page.write_text(page.read_text().replace("</body>", script + "</body>"))
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
-    result = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=60)
+    command += ["--window-size=1200,900", page.as_uri()]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     title = re.search(r"<title>([^<]*)", result.stdout)
     assert title, result.stderr
-    widths = [int(width) for width in title[1].split(",")]
-    assert widths and min(widths) > 100
+    found = json.loads(html.unescape(title[1]))
+    assert found["width"] == 1200
+    assert found["scroll"] <= 1200 and found["over"] == []
+    assert found["sources"] and min(found["sources"]) > 100
+    assert found["rows"] == 4 and found["roofs"] >= 1
+    assert found["bad"] and any("Loads, stores" in text for text in found["closed"])
 
 
 @pytest.mark.parametrize(

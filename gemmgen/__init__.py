@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gemmgen.api.compile import compile as compile  # noqa: A004
     from gemmgen.api.gemm import gemm as gemm
     from gemmgen.api.gemm import last_choice as last_choice
+    from gemmgen.drawing import draw as draw
+    from gemmgen.drawing import draw_banks as draw_banks
+    from gemmgen.drawing import draw_waves as draw_waves
     from gemmgen.driver import emit as emit
     from gemmgen.errors import DeviceError as DeviceError
     from gemmgen.errors import DtypeError as DtypeError
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    **dict.fromkeys(("draw", "draw_banks", "draw_waves"), "drawing"),
     "emit": "driver",
     "gemm": "api.gemm",
     "last_choice": "api.gemm",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
 from gemmgen.ir.dtypes import DType
@@ -149,3 +150,13 @@ class Source:
             return ()
         groups = (entry.groups(sizes) for entry in self.entry_points)
         return tuple((number, each) for number, each in enumerate(groups) if 0 not in each)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what the kernels compute, and the text, folded away."""
+        kernels = ", ".join(f"<code>{escape(entry.name)}</code>" for entry in self.entry_points)
+        lines = self.text.count("\n")
+        return (
+            f"<p><b>{escape(self.name)}</b> ({escape(self.backend)}): {escape(self.spec.formula())}, "
+            f"{escape(self.spec.label())}. Kernels: {kernels}.</p>"
+            f"<details><summary>Source, {lines} lines</summary><pre>{escape(self.text)}</pre></details>"
+        )

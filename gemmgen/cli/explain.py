@@ -71,24 +71,12 @@ def explain(
 
     What emit refuses for the same options, it refuses as well.
     """
-    from gemmgen import driver
-    from gemmgen.backends import BACKENDS
     from gemmgen.explain import explain as picture
 
     problems = [*backend_problems(backend), *_picture_problems(svg, view, resident)]
     if tuned and not problems:
         request = _decided(request, backend or "opencl")
-    if backend is None and request.target is not None:
-        backend = speaking(request.target)
-    spec, schedule, target = request.resolve(problems, backend or "opencl")
-    is_ready_made = request.preset is not None or request.schedule_file is not None
-    if backend is None and is_ready_made:
-        # A schedule determines its language: the first backend that supports it.
-        takers = [name for name in BACKENDS if not driver.refusals(spec, schedule, name)]
-        target = driver.default_target(spec, schedule, takers[0]) if takers else target
-        backend = takers[0] if takers else None
-    if refused := driver.refusals_of(spec, schedule, backend or "opencl", target):
-        raise UserError(refused)
+    spec, schedule, target = _resolved(request, backend, problems)
     if svg is not None:
         deliver(_picture(spec, schedule, target, view or "schedule", resident or 1), svg)
         return
@@ -98,6 +86,24 @@ def explain(
 
         said = said_of(spec)
     say(picture(spec, schedule, target) + (f"\n{said}\n" if said else ""))
+
+
+def _resolved(request: Request, backend: str | None, problems: list[str]) -> tuple[GemmSpec, Schedule, Target]:
+    """What is drawn, for the backend or the first that can express it. Raises: UserError with what emit refuses."""
+    from gemmgen import driver
+    from gemmgen.backends import BACKENDS
+
+    if backend is None and request.target is not None:
+        backend = speaking(request.target)
+    spec, schedule, target = request.resolve(problems, backend or "opencl")
+    if backend is None and (request.preset is not None or request.schedule_file is not None):
+        # A schedule determines its language: the first backend that supports it.
+        takers = [name for name in BACKENDS if not driver.refusals(spec, schedule, name)]
+        target = driver.default_target(spec, schedule, takers[0]) if takers else target
+        backend = takers[0] if takers else None
+    if refused := driver.refusals_of(spec, schedule, backend or "opencl", target):
+        raise UserError(refused)
+    return spec, schedule, target
 
 
 def _picture_problems(svg: Path | None, view: str | None, resident: int | None) -> list[str]:

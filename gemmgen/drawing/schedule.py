@@ -7,13 +7,14 @@ light or dark mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gemmgen.costs import Hop, buffers, costs_of
 from gemmgen.drawing.svg import LINE, MARGIN, WIDTH, Drawing, count, framed, hue, path, rect, text
-from gemmgen.errors import SpecError
+from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.buffer import Space
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.stmt import EpilogueStore, Let
@@ -37,12 +38,24 @@ _NOTES = 500
 Region = tuple[int, int, int, int]
 
 
-def draw(spec: GemmSpec, schedule: Schedule, target: Target) -> Drawing:
-    """The picture of a schedule.
+#: Where no product is given: types in which a schedule may be drawn, the most usual first, and what leading dimensions
+#: are multiples of where a schedule needs that.
+_TYPES, _ALIGNED = (F32, BF16, F16, I8, F8_E4M3, F64), 16
+
+
+def draw(spec: GemmSpec | None, schedule: Schedule, target: Target | None = None) -> Drawing:
+    """The picture of a schedule: the block of C and who owns it, the tiles of A and B, and their way to registers.
+
+    Args:
+        spec: the product; None takes the first type that the schedule can multiply, float32 before others.
+        target: a device or a family of devices; None takes the first backend that can express the schedule.
 
     Raises: UserError where the target can't run the schedule, or where there is no product.
     """
     from gemmgen.driver import build_program  # only when asked for: all passes come with it
+
+    if spec is None or target is None:
+        spec, target = _usual(spec, schedule, target)
 
     if spec.alpha == 0:
         raise SpecError("alpha = 0 leaves no product to draw: fold another factor, or leave alpha out")
@@ -60,6 +73,21 @@ def draw(spec: GemmSpec, schedule: Schedule, target: Target) -> Drawing:
         bottom += 54
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     return framed(head, parts, bottom)
+
+
+def _usual(spec: GemmSpec | None, schedule: Schedule, target: Target | None) -> tuple[GemmSpec, Target]:
+    """A product and a target that suit a schedule. Raises: UserError with what the first of them refuses."""
+    from gemmgen.backends import BACKENDS
+    from gemmgen.driver import default_target, refusals, refusals_of
+
+    plain = [GemmSpec(dtype=dtype) for dtype in _TYPES]
+    aligned = [replace(each, ld_multiple=_ALIGNED) for each in plain]
+    specs = [*plain, *aligned, *(replace(each, b_order="col") for each in aligned)] if spec is None else [spec]
+    for each in specs:
+        for name in BACKENDS:
+            if not (refusals(each, schedule, name) if target is None else refusals_of(each, schedule, name, target)):
+                return each, target or default_target(each, schedule, name)
+    raise ScheduleError(refusals(specs[0], schedule))
 
 
 # --- who owns what --------------------------------------------------------------------------------

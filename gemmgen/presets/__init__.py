@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 
-from gemmgen.errors import ScheduleError, suggest
+from gemmgen.errors import ScheduleError, UserError, suggest
 from gemmgen.methods import flatten
 from gemmgen.options import build_schedule, document_of, read_document
 from gemmgen.schedule import Schedule, text_of
@@ -85,6 +85,15 @@ class Preset:
     summary: str
     spec: GemmSpec
     schedule: Schedule
+
+    def _repr_svg_(self) -> str | None:
+        """The picture that a notebook shows; None where there is none."""
+        import gemmgen  # the public name: nothing here knows who draws
+
+        try:
+            return gemmgen.draw(self.spec, self.schedule).svg
+        except UserError:
+            return None
 
 
 @cache

@@ -84,6 +84,10 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the source, folded away."""
+        return self.source._repr_html_()
+
     @overload
     def __call__(
         self,

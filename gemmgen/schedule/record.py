@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar, cast
 
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import ScheduleError, UserError
 from gemmgen.names import name_problem
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.epilogues import Epilogue, Registers
@@ -129,6 +129,15 @@ class Schedule:
             problems.append(problem)
         if problems:
             raise ScheduleError(problems)
+
+    def _repr_svg_(self) -> str | None:
+        """The picture that a notebook shows; None where there is none."""
+        import gemmgen  # the public name: nothing here knows who draws
+
+        try:
+            return gemmgen.draw(None, self).svg
+        except UserError:
+            return None
 
     @classmethod
     def of(cls, *, name: str | None = None, **given: object) -> Schedule:

@@ -187,6 +187,22 @@ def test_words() -> None:
         assert part in text, part
 
 
+@pytest.mark.parametrize("name", presets.names())
+def test_notebooks_show_schedules(name: str) -> None:
+    """A schedule by itself: in the first type that it can multiply."""
+    preset = presets.load(name)
+    assert preset._repr_svg_() == drawn(name).svg
+    alone = preset.schedule._repr_svg_()
+    assert alone is not None and f">{preset.name}: C = " in alone
+
+
+def test_notebooks_show_sources() -> None:
+    source = driver.emit(GemmSpec(), presets.load("naive").schedule)
+    text = source._repr_html_()
+    assert "<code>naive</code>" in text and "<details><summary>Source, " in text
+    assert "__kernel" in text and "&lt;" in text and " < " not in text
+
+
 def test_alpha_zero() -> None:
     with pytest.raises(SpecError, match="no product to draw"):
         draw(GemmSpec(alpha=0), presets.load("naive").schedule, TARGETS["intel"])

@@ -2,8 +2,9 @@
 
 Pages link to files of the repository as they do on a code host (`../generated/cuda/naive.cu`). Each such file becomes
 a page of its own under `source/`, and each folder a list. A comment `<!-- explain NAME -->` in a page becomes what
-`gemmgen explain` draws of a preset, `<!-- diff A B LANGUAGE -->` the lines in which two emitted files differ, and
-`<!-- stairs -->` a picture of the ladder's figures.
+`gemmgen explain` draws of a preset, `<!-- banks NAME TARGET -->` and `<!-- waves NAME TARGET -->` its other pictures,
+and `<!-- diff A B LANGUAGE -->` the lines in which two emitted files differ. `<!-- chart NAME -->` becomes a chart of
+recorded figures: see `reference.CHARTS`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ CODE = re.compile(r"^(```(?:.|\n)*?^```|(?: {4,}.*\n)+)", re.MULTILINE)
 #: The comment at the head of an emitted file.
 HEAD = re.compile(r"(?://.*\n|\s*\n)*")
 EXPLAIN = re.compile(r"^<!-- explain (\w+) -->$", re.MULTILINE)
-STAIRS = "<!-- stairs -->"
+VIEW = re.compile(r"^<!-- (banks|waves) (\w+) (\w+) -->$", re.MULTILINE)
+CHART = re.compile(r"^<!-- chart (\w+) -->$", re.MULTILINE)
 DIFF = re.compile(r"^<!-- diff (\w+) (\w+) (\w+) -->$", re.MULTILINE)
 #: Longer files are named, not shown.
 MOST_BYTES = 150_000
@@ -166,6 +168,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if uri.startswith("source/"):
         return markdown
     markdown = DIFF.sub(difference, EXPLAIN.sub(explained, markdown))
-    if STAIRS in markdown:
-        markdown = markdown.replace(STAIRS, reference.staircase())
+    markdown = VIEW.sub(lambda found: reference.view(*found.groups()), markdown)
+    markdown = CHART.sub(lambda found: reference.CHARTS[found[1]](), markdown)
     return relinked(markdown, str(PurePosixPath("docs") / uri), uri)

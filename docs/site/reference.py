@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +14,13 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from gemmgen import driver, presets
 from gemmgen.backends import BACKENDS
 from gemmgen.cli import COMMANDS, application
-from gemmgen.drawing import draw
+from gemmgen.drawing import Drawing, draw, draw_banks, draw_waves
+from gemmgen.drawing.charts import Ceiling, convergence, roofline, staircase
 from gemmgen.explain import explain
+from gemmgen.inspect.bounds import intensity
 from gemmgen.inspect.instead import instead
 from gemmgen.inspect.machine import machines
+from gemmgen.ir.target import TARGETS
 from gemmgen.presets import Preset
 from gemmgen.schedule import AXES, KEYS, Operand, text_of
 
@@ -130,30 +133,48 @@ def _values(key: str) -> str:
     return f"{field.least} to {field.most}"
 
 
-# --- the ladder -----------------------------------------------------------------------------------
+# --- charts of recorded figures -------------------------------------------------------------------
 
 
-def staircase() -> str:
+def stairs() -> str:
     """The ladder's table of docs/benchmarks.md as stairs: what each step reaches of cuBLAS."""
     text = (ROOT / "docs" / "benchmarks.md").read_text("utf-8").partition("\n### The ladder\n")[2].partition("\n#")[0]
     steps = [
         (name, float(share)) for name, share in re.findall(r"^\| `(\w+)` \| [\d.]+ \| ([\d.]+) \|", text, re.MULTILINE)
     ]
     assert steps, "docs/benchmarks.md has no table of the ladder"
-    wide, high, bottom, left = 68, 200, 250, 60
-    parts = [f'<line x1="{left}" y1="{bottom - high}" x2="{left + wide * len(steps)}" y2="{bottom - high}"/>']
-    parts.append(f'<text x="4" y="{bottom - high + 4}">cuBLAS</text>')
-    way = f"M{left} {bottom}"
-    for number, (name, share) in enumerate(steps):
-        x, y = left + number * wide, bottom - share * high
-        way += f"V{y:.1f}H{x + wide}"
-        parts.append(f'<rect x="{x}" y="{y:.1f}" width="{wide}" height="{bottom - y:.1f}"/>')
-        parts.append(f'<text x="{x + wide / 2}" y="{y - 6:.1f}" text-anchor="middle">{share:.2f}</text>')
-        place = f"{x + wide / 2 + 4} {bottom + 16}"
-        parts.append(f'<text transform="translate({place}) rotate(-35)" text-anchor="end">{name}</text>')
-    size = f"{left + wide * len(steps) + 10} {bottom + 130}"
-    label = 'role="img" aria-label="Rates of the steps, as shares of cuBLAS"'
-    return f'<div><svg class="stairs" viewBox="0 0 {size}" {label}>{"".join(parts)}<path d="{way}"/></svg></div>'
+    return _block(staircase(steps, "cuBLAS"))
+
+
+def ceilings() -> str:
+    """The roof of an H200, and below it what the instructions of the ladder's main loops leave (benchmarks/static)."""
+    machine = machines()["sm_90a"]
+    presets_of = json.loads((ROOT / "benchmarks" / "static" / "nvcc.json").read_text("utf-8"))["presets"]
+    found = [
+        Ceiling(name, intensity((4096, 4096, 4096)), presets_of[name]["sm_90a"]["share"], "issue slots")
+        for name in LADDER
+    ]
+    assert machine.peak_gflops
+    assert machine.figures.bandwidth_gbs
+    return _block(roofline(machine.name, machine.peak_gflops, machine.figures.bandwidth_gbs, found))
+
+
+def searches() -> str:
+    """How the strategies of `gemmgen tune` converge, by benchmarks/tuning_replay.py."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "tuning_replay.json").read_text("utf-8"))
+    title = f"Searches replayed on a recorded table, the mean of {found['seeds']} seeds"
+    return _block(convergence(title, found["best_so_far"], "best so far, as a multiple of the table's best"))
+
+
+#: The float32 steps of the ladder whose limit is the issue of instructions.
+LADDER = ("naive_16x16", "tile_8x8", "smem_8x8", "smem_8x8_transposed", "smem_8x8_double", "async_8x8_16x16")
+#: What `<!-- chart NAME -->` in a page draws.
+CHARTS: dict[str, Callable[[], str]] = {"stairs": stairs, "ceilings": ceilings, "searches": searches}
+
+
+def _block(picture: Drawing) -> str:
+    """A picture in Markdown."""
+    return f"<div>{picture.svg}</div>"
 
 
 # --- presets --------------------------------------------------------------------------------------
@@ -170,8 +191,15 @@ def drawing(name: str) -> str:
     """What `gemmgen explain` draws of a preset: the picture, and the text below."""
     preset = presets.load(name)
     target = driver.default_target(preset.spec, preset.schedule, takers(name)[0])
-    picture = draw(preset.spec, preset.schedule, target).svg
-    return f"<div>{picture}</div>\n\n```text\n{explain(preset.spec, preset.schedule, target)}```"
+    picture = _block(draw(preset.spec, preset.schedule, target))
+    return f"{picture}\n\n```text\n{explain(preset.spec, preset.schedule, target)}```"
+
+
+def view(kind: str, name: str, target: str) -> str:
+    """The bank conflicts or the waves of a preset, as `gemmgen explain --view` draws them."""
+    preset = presets.load(name)
+    picture = {"banks": draw_banks, "waves": draw_waves}[kind]
+    return _block(picture(preset.spec, preset.schedule, TARGETS[target]))
 
 
 def presets_page(every: Iterable[Preset]) -> str:

@@ -103,3 +103,11 @@ def test_tools_that_judge_are_pinned_exactly(project: dict[str, Any]) -> None:
 def test_links_lead_somewhere(name: str, root: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (root / name).read_text())
     assert not [link for link in links if not (root / link).exists()]
+
+
+def test_the_conda_recipe_has_the_same_dependencies(root: Path, project: dict[str, Any]) -> None:
+    """Each name with the same bounds; how the recipe builds is unverified."""
+    recipe = (root / "conda" / "meta.yaml").read_text("utf-8")
+    run = recipe.partition("  run:\n")[2].partition("  run_constrained:\n")[0]
+    found = {line.removeprefix("    - ").replace(" ", "") for line in run.splitlines()}
+    assert found == {*project["dependencies"], f"python{project['requires-python']}"}

@@ -7,6 +7,7 @@ or there.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import LOAD_TILES, PARAMETERS, has_loads, is_load, repeated
+from gemmgen.backends.routines import LOAD_TILES, PARAMETERS, copied, has_loads, is_load, repeated, ways_by_width
 from gemmgen.backends.vectors import (
     POSTFIX,
     PRECEDENCE,
@@ -28,7 +29,7 @@ from gemmgen.backends.vectors import (
 )
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.constants import NAME, PRODUCT, SUM, Named, text_of, whole_parts
+from gemmgen.ir.constants import NAME, PRODUCT, SUM, WIDTH, Named, text_of, whole_parts
 from gemmgen.ir.copy_instructions import BLOCK_2D_START
 from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
@@ -483,7 +484,31 @@ class CLike(ABC):
             raise LoweringError(f"{self.name} has no vectors to compute {loop.var.name} on")
         return vector_loop(self, self.vectors, loop)
 
+    def _copies_by_width(self, ways: Sequence[tuple[If, int]]) -> Iterator[str]:
+        """A function of the width, which is a constant where it is called, and its calls; where the text of one width
+        is another, each by itself.
+        """
+        constants, texts = self.constants, []
+        for way, width in ways:
+            self.constants = {**constants, WIDTH: width}
+            texts.append([*self._indented(way.then, 2)])
+        self.constants = constants
+        name, common = f"load_{copied(ways[0][0])}", all(text == texts[0] for text in texts)
+        if common:
+            yield f"const auto {name} = [&](int {WIDTH}) {{"
+            yield from texts[0]
+            yield "};"
+        for i, ((way, width), text) in enumerate(zip(ways, texts, strict=True)):
+            yield f"{'} else ' if i else ''}if ({self.expr(way.condition)}) {{"
+            yield from [f"{INDENT}{name}({width});"] if common else [re.sub(rf"\b{WIDTH}\b", str(width), x) for x in text]
+        yield "} else {"
+        yield from self._indented(ways[-1][0].orelse, 2)
+        yield "}"
+
     def _branch(self, branch: If) -> Iterator[str]:
+        if len(ways := ways_by_width(branch)) > 1:
+            yield from self._copies_by_width(ways)
+            return
         yield f"if ({self.expr(branch.condition)}) {{"
         yield from self._indented(branch.then, 2)
         match branch.orelse:

@@ -1,10 +1,13 @@
-"""The load of a tile that a pipeline's prologue and its loop have in common, found so that it is written once."""
+"""What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy of
+an operand, whose width lines' beginnings choose.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemmgen.ir.stmt import Body, Comment, Let, Stmt
+from gemmgen.ir.constants import by_width
+from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, VectorCopy
 from gemmgen.ir.walk import walk
 from gemmgen.positions import K_LOAD, LOAD_STAGE
 
@@ -47,3 +50,23 @@ def _loads(body: Body) -> list[Stmt]:
 def has_loads(body: Body) -> bool:
     """Whether there is any."""
     return any(isinstance(stmt, Let) and stmt.var == K_LOAD for stmt in walk(body))
+
+
+def ways_by_width(branch: If) -> list[tuple[If, int]]:
+    """Copies of an operand by several widths, of which lines' beginnings choose, and their widths; none where a branch
+    is another.
+    """
+    found: list[tuple[If, int]] = []
+    here: Body = (branch,)
+    while len(here) == 1 and isinstance(way := here[0], If):
+        widths = {stmt.width for stmt in walk(way.then) if isinstance(stmt, VectorCopy) and by_width(stmt.width)}
+        if len(widths) != 1:
+            break
+        found.append((way, int(widths.pop())))
+        here = way.orelse
+    return found
+
+
+def copied(way: If) -> str:
+    """The operand that such a branch copies."""
+    return next(stmt.src.name for stmt in walk(way.then) if isinstance(stmt, VectorCopy))

@@ -30,6 +30,8 @@ _PAIRS = (("BM", "BN"), ("TM", "TN"), ("MR", "NR"), ("THREADS_M", "THREADS_N"))
 TRANSPOSED: Mapping[str, str] = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 #: What the threads of a block come from.
 THREADS: Mapping[str, tuple[str, str]] = {"product": ("THREADS_M", "THREADS_N"), "sum": ("CONSUMERS", "PRODUCERS")}
+#: What the width of a copy is called in the text that copies of several widths have in common.
+WIDTH = "width"
 #: How tightly the text of a form binds: as a sum, as a product, as a name.
 SUM, PRODUCT, NAME = 1, 2, 3
 
@@ -122,6 +124,11 @@ def named(name: str, value: int, free: bool = False) -> int:
     if value <= 1:
         return value
     return _made(value, {(name,): 1}, frozenset({Base(name, int(value), free)}))
+
+
+def by_width(width: int) -> bool:
+    """Whether a width is one of several that have their text in common."""
+    return isinstance(width, Named) and any(base.name == WIDTH for base in width.bases)
 
 
 def is_free(number: int | None) -> bool:

@@ -191,6 +191,8 @@ class EpilogueStore(Node):
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
         via: the slots of local memory, [slot][line][element], from which TMA stores c; None where work-items
             store. The instruction then only reads c, and the values to store are computed in the accumulators.
+        finished_first: whether all values are computed there before the first is stored: reads of c then wait for no
+            store, which compilers would not change the order of.
     """
 
     CHILDREN = ("dst", "acc", "alpha", "beta", "first", "last")
@@ -205,6 +207,7 @@ class EpilogueStore(Node):
     first: Expr | None = None
     via: Buffer | None = None
     last: Expr | None = None
+    finished_first: bool = False
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -253,7 +256,7 @@ class VectorCopy(Node):
     Both indexes name the first element; in registers and local memory the elements are neighbours.
 
     Attributes:
-        valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
+        valid: how many of the elements are inside the matrix, for an atom that is told; None for all.
         byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
             buffer; the line of an image and how many bytes into it.
         from_element: the element of the buffer that `byte_place` counts from; None for the first.

@@ -350,7 +350,13 @@ class Direct:
         if self.schedule.sliced_k > 1:
             in_tiles = any(path.staged is not None for path in self.operands)
             return epilogues.add_up_slices(self.problem, results, in_tiles, store)
-        return *self.exchanged(), *store
+        comment, update = store
+        return *self.exchanged(), comment, replace(update, finished_first=self.finishes_first)
+
+    @property
+    def finishes_first(self) -> bool:
+        """Whether all of C is computed in the accumulators before any of it is stored."""
+        return False
 
     def kernels_before(self) -> tuple[Kernel, ...]:
         """What packs operands."""

@@ -108,6 +108,11 @@ class WarpMma(Direct):
         """The sums, exchanged between the lanes of a line."""
         return exchange.after(self.acc, self._side_by_side)
 
+    @property
+    def finishes_first(self) -> bool:
+        """As registers are free that fragments were in, reads of C are all under way before the first store."""
+        return True
+
     def exchanged(self) -> Body:
         """The exchange."""
         return exchange.statements(self.acc, self._side_by_side)

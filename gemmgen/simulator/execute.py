@@ -432,6 +432,19 @@ class _Run:
                 raise LoweringError(f"`{site.text}` adds to {stmt.dst.space.value} memory")
             write = dst.add
         check = self._evaluator.place_check(stmt, scope, site)
+        inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
+        zero = numpy_dtype(stmt.dst.dtype).type(0)
+
+        def part(active: Active, source: Sequence[Index], target: Sequence[Index], valid: Index) -> None:
+            """Those of the elements that are inside; of others it reads zeros."""
+            for e in range(stmt.width):
+                holds, _ = active.split(np.greater(valid, e))
+                if loads:
+                    write(neighbour(target, e), zero, active, site)
+                if holds is not None:
+                    value = read(neighbour(source, e), holds, site)
+                    value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
+                    write(neighbour(target, e), value, holds, site)
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
@@ -439,6 +452,8 @@ class _Run:
                 check_together(self._lanes, source if loads else target, active, site)
             check(active)
             aligned(source, target, active)
+            if inside is not None:
+                return part(active, source, target, inside(active))
             # All elements are read before one is written.
             values = [
                 read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)

@@ -149,7 +149,13 @@ class CLike(ABC):
 
     def knows(self, number: Named) -> bool:
         """Whether the file defines what a number is made of, as it is meant."""
-        return all(self.constants.get(base.name) == base.value for base in number.bases)
+        known = self.constants if WIDTH in self.constants else {**self.constants, WIDTH: self._width(number)}
+        return all(known.get(base.name) == base.value for base in number.bases)
+
+    @staticmethod
+    def _width(number: Named) -> int | None:
+        """That which a number is made of, if it is."""
+        return next((base.value for base in number.bases if base.name == WIDTH), None)
 
     def number(self, number: int, outer: int = 0) -> str:
         """An integer by its names where the file defines them, in parentheses only where `outer` binds tighter."""
@@ -498,9 +504,9 @@ class CLike(ABC):
             yield f"const auto {name} = [&](int {WIDTH}) {{"
             yield from texts[0]
             yield "};"
-        for i, ((way, width), text) in enumerate(zip(ways, texts, strict=True)):
+        for i, (way, width) in enumerate(ways):
             yield f"{'} else ' if i else ''}if ({self.expr(way.condition)}) {{"
-            yield from [f"{INDENT}{name}({width});"] if common else [re.sub(rf"\b{WIDTH}\b", str(width), x) for x in text]
+            yield from [f"{INDENT}{name}({width});"] if common else self._indented(way.then, 2)
         yield "} else {"
         yield from self._indented(ways[-1][0].orelse, 2)
         yield "}"
@@ -646,6 +652,8 @@ class CLike(ABC):
             return f"{self.types[dtype.name]}()", POSTFIX
         if isinstance(value, Named) and self.knows(value):
             text, tight = text_of(value)
+            if (width := self._width(value)) is not None and WIDTH not in self.constants:
+                text = re.sub(rf"\b{WIDTH}\b", str(width), text)
             if self.free.intersection(base.name for base in value.bases):
                 self.parts.update(whole_parts(value))
             level = {SUM: PRECEDENCE["+"], PRODUCT: PRECEDENCE["*"], NAME: POSTFIX}[tight]

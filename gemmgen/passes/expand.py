@@ -193,7 +193,9 @@ class _Expander:
             return (), self._dealt(stage, per_row, work_items)
         self._relied_on(length, width, True)
         self._relied_on(work_items, length // width, True)
-        line, at = Let(Var("line"), LOCAL_INDEX // per_row), Let(Var("at"), LOCAL_INDEX % per_row * stage.width)
+        name = stage.src.buffer.name
+        line = Let(Var(f"{name}_line"), LOCAL_INDEX // per_row)
+        at = Let(Var(f"{name}_at"), LOCAL_INDEX % per_row * stage.width)
         return (line, at), (line.var + ROW * (work_items * stage.width // length), at.var)
 
     def _dealt(self, stage: CooperativeCopy, per_row: int, work_items: int) -> tuple[Expr, Expr]:

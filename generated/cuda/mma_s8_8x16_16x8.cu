@@ -226,16 +226,16 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
     const auto load_tiles = [&](int k_load, int load_stage) {
         if (k_load < k) {
             const auto load_a = [&](int width) {
-                const int line = local_index / (BK / width);
-                const int at = local_index % (BK / width) * width;
+                const int a_line = local_index / (BK / width);
+                const int a_at = local_index % (BK / width) * width;
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
-                    const int a_inside = k_load + at + width <= k ? width
-                                         : k_load + at < k        ? k - (k_load + at)
-                                                                  : 0;
-                    cp_async_zfill(&shared.a[load_stage][line + i * (THREADS * width / BK)][at],
-                                   &a[min(row0 + line + i * (THREADS * width / BK), m - 1) * lda +
-                                      k_load + at],
+                    const int a_inside = k_load + a_at + width <= k ? width
+                                         : k_load + a_at < k        ? k - (k_load + a_at)
+                                                                    : 0;
+                    cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
+                                   &a[min(row0 + a_line + i * (THREADS * width / BK), m - 1) * lda +
+                                      k_load + a_at],
                                    width, a_inside);
                 }
             };
@@ -255,16 +255,16 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
                 }
             }
             const auto load_b = [&](int width) {
-                const int line = local_index / (BK / width);
-                const int at = local_index % (BK / width) * width;
+                const int b_line = local_index / (BK / width);
+                const int b_at = local_index % (BK / width) * width;
                 #pragma unroll 4
                 for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
-                    const int b_inside = k_load + at + width <= k ? width
-                                         : k_load + at < k        ? k - (k_load + at)
-                                                                  : 0;
-                    cp_async_zfill(&shared.b[load_stage][line + i * (THREADS * width / BK)][at],
-                                   &b[min(col0 + line + i * (THREADS * width / BK), n - 1) * ldb +
-                                      k_load + at],
+                    const int b_inside = k_load + b_at + width <= k ? width
+                                         : k_load + b_at < k        ? k - (k_load + b_at)
+                                                                    : 0;
+                    cp_async_zfill(&shared.b[load_stage][b_line + i * (THREADS * width / BK)][b_at],
+                                   &b[min(col0 + b_line + i * (THREADS * width / BK), n - 1) * ldb +
+                                      k_load + b_at],
                                    width, b_inside);
                 }
             };

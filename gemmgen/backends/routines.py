@@ -1,5 +1,5 @@
-"""What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy of
-an operand, whose width lines' beginnings choose.
+"""What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy
+of an operand, whose width lines' beginnings choose.
 """
 
 from __future__ import annotations

@@ -15,10 +15,9 @@ from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.constants import THREADS
+from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.constants import by_width
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
@@ -188,7 +187,8 @@ class Simt(CLike):
             raise LoweringError(f"{self.name} has no instruction for {move.atom.name}")
         inside = "" if move.valid is None else f", {self.expr(move.valid)}"
         if by_width(move.width):
-            return f"cp_async_zfill({to}, {source}, {self.number(move.width)}{inside or f', {self.number(move.width)}'});"
+            width = self.number(move.width)
+            return f"cp_async_zfill({to}, {source}, {width}{inside or f', {width}'});"
         return f"{_copy_name(move)}({to}, {source}{inside});"
 
     # --- shared memory ----------------------------------------------------------------------------

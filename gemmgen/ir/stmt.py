@@ -187,12 +187,11 @@ class EpilogueStore(Node):
         steps: what each element goes through before it is stored; they may read c, whatever beta is.
         last: where the sum is whole, so that it goes through the steps; None for always.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
-            beta to whoever ran before.
+            beta to whoever ran before. Of one that is told how many are inside all values are computed in the
+            accumulators before the first is stored: reads of c wait for no store, which compilers leave in order.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
         via: the slots of local memory, [slot][line][element], from which TMA stores c; None where work-items
             store. The instruction then only reads c, and the values to store are computed in the accumulators.
-        finished_first: whether all values are computed there before the first is stored: reads of c then wait for no
-            store, which compilers would not change the order of.
     """
 
     CHILDREN = ("dst", "acc", "alpha", "beta", "first", "last")
@@ -207,7 +206,6 @@ class EpilogueStore(Node):
     first: Expr | None = None
     via: Buffer | None = None
     last: Expr | None = None
-    finished_first: bool = False
 
 
 # --- on instructions ------------------------------------------------------------------------------

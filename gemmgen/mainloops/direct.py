@@ -24,7 +24,21 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, FragmentLoad, If, Let, Mma, Registers, Stmt, Tile
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    EpilogueStore,
+    Fill,
+    For,
+    FragmentLoad,
+    If,
+    Let,
+    Mma,
+    Registers,
+    Stmt,
+    Tile,
+)
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.shared_memory import SharedTiles
@@ -351,12 +365,11 @@ class Direct:
             in_tiles = any(path.staged is not None for path in self.operands)
             return epilogues.add_up_slices(self.problem, results, in_tiles, store)
         comment, update = store
-        return *self.exchanged(), comment, replace(update, finished_first=self.finishes_first)
+        return *self.exchanged(), comment, replace(update, atom=self.store_instruction(update))
 
-    @property
-    def finishes_first(self) -> bool:
-        """Whether all of C is computed in the accumulators before any of it is stored."""
-        return False
+    def store_instruction(self, update: EpilogueStore) -> CopyAtom:
+        """What reads and writes C."""
+        return update.atom
 
     def kernels_before(self) -> tuple[Kernel, ...]:
         """What packs operands."""

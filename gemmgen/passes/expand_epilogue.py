@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import PART_OF_VECTOR, AxisLayout, aligned
+from gemmgen.ir.copy_instructions import AxisLayout, aligned
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
 from gemmgen.ir.stmt import (
     Alloc,
@@ -52,7 +52,7 @@ def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Ex
         return store_by_tma(update, *own, promises)
     if update.atom.adds:
         return _add(update, named, names, row)
-    if update.finished_first and update.width > 1 and not (dst.transposed or fragment.transposed or local):
+    if update.atom.edge == "part":
         return _finished_first(update, named, names, row)
     if update.width > 1:
         return _epilogue_columns(update, named) if dst.transposed else _epilogue_vectors(update, named, names, row)
@@ -127,24 +127,26 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
         columns = loop(COL, cols.values // width, body)
         return loop(ROW, acc.fragment.rows.values, (*names, If(line < c.shape[-2], columns)))
 
-    def elements(value: Expr, before: Body = ()) -> Body:
-        return loop(ELEMENT, width, (*before, Store(acc.buffer, each, value)))
-
     own, out = Load(acc.buffer, each), list[Stmt]()
     if not is_const(update.alpha, 1.0):
-        out += loop(ROW, acc.fragment.rows.values, loop(COL, cols.values // width, elements(update.alpha * own)))
+        scaled = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
+        out += loop(ROW, acc.fragment.rows.values, loop(COL, cols.values // width, scaled))
     if not is_const(update.beta, 0.0):
         old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
         sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), own), dtype)
-        read = VectorCopy(old, (Const(0),), c, place, PART_OF_VECTOR, width, inside)
-        added = lines(Alloc(old), read, *elements(sum_))
+        read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
+        added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
         out += added if isinstance(update.beta, Const) else (If(compare("!=", update.beta, number(0, dtype)), added),)
     if update.steps:
-        before = Load(c, (*place[:-1], start + ELEMENT))
-        steps, value = epilogue_applied(update, own, before, line, start + ELEMENT)
-        finish = If(start + ELEMENT < c.shape[-1], (*steps, Store(acc.buffer, each, value)))
-        out += lines(*loop(ELEMENT, width, (finish,)))
-    return (*out, *lines(VectorCopy(c, place, acc.buffer, first, PART_OF_VECTOR, width, inside)))
+        out += lines(*loop(ELEMENT, width, _stepped(update, each, (*place[:-1], start + ELEMENT))))
+    return (*out, *lines(VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)))
+
+
+def _stepped(update: EpilogueStore, at: tuple[Expr, ...], place: tuple[Expr, ...]) -> Body:
+    """The functions on a sum, where its element of C is inside."""
+    c, acc = update.dst.buffer, update.acc.buffer
+    names, value = epilogue_applied(update, Load(acc, at), Load(c, place), *place[-2:])
+    return (If(place[-1] < c.shape[-1], (*names, Store(acc, at, value))),)
 
 
 def _epilogue_vector(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:

@@ -412,6 +412,8 @@ class _Run:
     def _move(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         if stmt.atom.is_async:
             return self._async_vector_copy(stmt, scope, site)
+        if stmt.valid is not None:
+            return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
         if stmt.atom.block is not None:
@@ -432,19 +434,6 @@ class _Run:
                 raise LoweringError(f"`{site.text}` adds to {stmt.dst.space.value} memory")
             write = dst.add
         check = self._evaluator.place_check(stmt, scope, site)
-        inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
-        zero = numpy_dtype(stmt.dst.dtype).type(0)
-
-        def part(active: Active, source: Sequence[Index], target: Sequence[Index], valid: Index) -> None:
-            """Those of the elements that are inside; of others it reads zeros."""
-            for e in range(stmt.width):
-                holds, _ = active.split(np.greater(valid, e))
-                if loads:
-                    write(neighbour(target, e), zero, active, site)
-                if holds is not None:
-                    value = read(neighbour(source, e), holds, site)
-                    value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
-                    write(neighbour(target, e), value, holds, site)
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
@@ -452,8 +441,6 @@ class _Run:
                 check_together(self._lanes, source if loads else target, active, site)
             check(active)
             aligned(source, target, active)
-            if inside is not None:
-                return part(active, source, target, inside(active))
             # All elements are read before one is written.
             values = [
                 read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)
@@ -463,6 +450,28 @@ class _Run:
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = neighbour(target, e) if loads else element(self._lanes, target, stmt.atom, e)
                 write(index, value, active, site)
+
+        return move
+
+    def _part_of_vector(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
+        """Moves those of the elements that are inside the matrix; the others it reads as zeros."""
+        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
+        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        inside = self._evaluator.index(stmt.valid or Const(stmt.width), scope, site)
+        loads, keeps = stmt.src.space is not Space.PRIVATE, stmt.src.dtype == stmt.dst.dtype
+        zero = numpy_dtype(stmt.dst.dtype).type(0)
+
+        def move(active: Active) -> None:
+            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            valid = inside(active)
+            for e in range(stmt.width):
+                holds, _ = active.split(np.greater(valid, e))
+                if loads:
+                    dst.write(neighbour(target, e), zero, active, site)
+                if holds is not None:
+                    value = src.read(neighbour(source, e), holds, site)
+                    value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
+                    dst.write(neighbour(target, e), value, holds, site)
 
         return move
 

@@ -242,7 +242,8 @@ def main() -> None:
     print(
         f"{'preset':34} {'size':>15} beta {'':6} {'TFLOP/s':>8} {'ratio':>7} {'95 %':>7} {'':7} {'n':>4} {'result':>8}"
     )
-    cases = list(zip(parse_sizes(arguments.sizes), map(float, arguments.betas.split(",")), strict=True))
+    sizes = [parse_sizes(size)[0] for size in arguments.sizes.split(",")]
+    cases = list(zip(sizes, map(float, arguments.betas.split(",")), strict=True))
     rows = [measure(name, compiled[name], size, beta) for name in names for size, beta in cases]
     slower = sorted((row["ratio"], row["preset"], row["size"]) for row in rows if row["ratio"] < 0.99)  # type: ignore[operator, type-var]
     print(f"{len(rows)} compared, {len(slower)} slower by more than 1 %, {time.perf_counter() - begin:.0f} s")

@@ -126,9 +126,15 @@ def named(name: str, value: int, free: bool = False) -> int:
     return _made(value, {(name,): 1}, frozenset({Base(name, int(value), free)}))
 
 
+def width_of(number: int) -> int | None:
+    """The width that a number is made of, where it is one of several that have their text in common."""
+    bases = number.bases if isinstance(number, Named) else ()
+    return next((base.value for base in bases if base.name == WIDTH), None)
+
+
 def by_width(width: int) -> bool:
     """Whether a width is one of several that have their text in common."""
-    return isinstance(width, Named) and any(base.name == WIDTH for base in width.bases)
+    return width_of(width) is not None
 
 
 def is_free(number: int | None) -> bool:
@@ -357,7 +363,7 @@ def constants_of(part: object) -> dict[str, int]:
     found: dict[str, set[int]] = {}
     for base in _used(part, {}):
         found.setdefault(base.name, set()).add(base.value)
-    known = {name: next(iter(values)) for name, values in found.items() if len(values) == 1}
+    known = {name: next(iter(values)) for name, values in found.items() if len(values) == 1 and name != WIDTH}
     for total, parts in THREADS.items():
         if known.keys() >= {*parts}:
             known["THREADS"] = prod(known[x] for x in parts) if total == "product" else sum(known[x] for x in parts)

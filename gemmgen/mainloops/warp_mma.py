@@ -15,7 +15,7 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
-from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.dtypes import BOOL, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
 from gemmgen.ir.operands import line_atom
@@ -112,7 +112,9 @@ class WarpMma(Direct):
         """Vectors of which a part may be inside: registers are free that fragments were in, for all that is read of C
         before the first store.
         """
-        whole = update.width > 1 and not (update.dst.transposed or update.acc.fragment.transposed)
+        # Of float64 a pair fills a vector, and waits for multiplications sooner than for C.
+        whole = update.width > 1 and update.dst.buffer.dtype.size < F64.size
+        whole = whole and not (update.dst.transposed or update.acc.fragment.transposed)
         return PART_OF_VECTOR if whole and not update.atom.adds else update.atom
 
     def exchanged(self) -> Body:

@@ -21,7 +21,7 @@ from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import I32, I64
-from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, Program, awaits_others
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (

@@ -51,34 +51,10 @@ static_assert(TN > 2 && TM > 2,
               "gemmgen emit --preset mma_f64_4x8_16x8 --backend cuda --set tile=8x8");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
-// The first `inside` of 2 neighbouring elements to registers, and zeros for the others: by a vector
-// where they begin on a multiple of 16 bytes.
-__device__ __forceinline__ void load2_inside(double *to, const double *from, int inside)
+// 2 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy2(double *to, const double *from)
 {
-    if (inside >= 2 && reinterpret_cast<size_t>(from) % 16 == 0) {
-        *reinterpret_cast<double2 *>(to) = *reinterpret_cast<const double2 *>(from);
-    } else {
-        #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            to[e] = e < inside ? from[e] : double();
-        }
-    }
-}
-
-// The first `inside` of 2 neighbouring elements from registers: by a vector where they begin on a
-// multiple of 16 bytes.
-__device__ __forceinline__ void store2_inside(double *to, const double *from, int inside)
-{
-    if (inside >= 2 && reinterpret_cast<size_t>(to) % 16 == 0) {
-        *reinterpret_cast<double2 *>(to) = *reinterpret_cast<const double2 *>(from);
-    } else {
-        #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            if (e < inside) {
-                to[e] = from[e];
-            }
-        }
-    }
+    *reinterpret_cast<double2 *>(to) = *reinterpret_cast<const double2 *>(from);
 }
 
 // An address in shared memory as PTX instructions take it.
@@ -196,7 +172,7 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
 
     double a_frag[2][TM][2];
     double b_frag[2][TN / 2][2];
-    __align__(16) double acc[TM][TN];
+    double acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
@@ -341,38 +317,37 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        #pragma unroll
-        for (int j = 0; j < TN / 2; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                acc[i][j * 2 + e] = alpha * acc[i][j * 2 + e];
-            }
-        }
-    }
-    if (beta != 0.0) {
-        #pragma unroll
-        for (int i = 0; i < TM; ++i) {
-            if (row + i * THREADS_M < m) {
-                #pragma unroll
-                for (int j = 0; j < TN / 2; ++j) {
-                    __align__(16) double c_old[2];
-                    load2_inside(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
-                                 n - (col + j * THREADS_N * 2));
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        acc[i][j * 2 + e] = fma(beta, c_old[e], acc[i][j * 2 + e]);
-                    }
-                }
-            }
-        }
-    }
-    #pragma unroll
-    for (int i = 0; i < TM; ++i) {
         if (row + i * THREADS_M < m) {
             #pragma unroll
             for (int j = 0; j < TN / 2; ++j) {
-                store2_inside(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
-                              &acc[i][j * 2], n - (col + j * THREADS_N * 2));
+                if (col + j * THREADS_N * 2 + 2 <= n && ldc % 2 == 0) {
+                    __align__(16) double c_values[2];
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        c_values[e] = alpha * acc[i][j * 2 + e];
+                    }
+                    if (beta != 0.0) {
+                        __align__(16) double c_old[2];
+                        copy2(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2]);
+                        #pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy2(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        if (col + j * THREADS_N * 2 + e < n) {
+                            c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2 + e] =
+                                beta == 0.0 ? alpha * acc[i][j * 2 + e]
+                                            : fma(beta,
+                                                  c[(row + i * THREADS_M) * ldc + col +
+                                                    j * THREADS_N * 2 + e],
+                                                  alpha * acc[i][j * 2 + e]);
+                        }
+                    }
+                }
             }
         }
     }

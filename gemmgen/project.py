@@ -17,6 +17,7 @@ from gemmgen.backends.layout import lay_out
 from gemmgen.backends.opencl_launcher import HOST_TYPES
 from gemmgen.backends.text import computes
 from gemmgen.backends.vectors import PRECEDENCE
+from gemmgen.epilogue import OPERANDS, applied
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F64, DType
@@ -38,6 +39,10 @@ SHAPE = (509, 258, 131)
 BATCH = 3
 #: Bits of the exponent and of the mantissa of small floats, and whether they have infinities.
 SMALL = {BF16: (8, 7, 1), F16: (5, 10, 1), F8_E4M3: (4, 3, 0), F8_E5M2: (5, 2, 1)}
+#: What a launcher's parameters are called in the program; a residual lies as C does.
+SAME = {"batch_count": "batch", "ldr": "ldc", "stride_r": "stride_c"}
+#: Roundings of an epilogue's functions, of numbers as large as what they take and make.
+STEP_ROUNDINGS = 32
 #: Factors of the product of small integers, which are neither 0 nor 1.
 EXACT = {"alpha": 2, "beta": -1}
 #: Folded factors up to this keep small integers exact in all types.
@@ -94,7 +99,8 @@ def project_files(
     if problems := _problems(source, language.alone):
         raise ScheduleError(problems)
     main = environment().get_template(f"project/{language.template}")
-    fields = {**_fields(source, schedule), **language.fields(source, together(program), target)}
+    printer = find_backend("opencl")(target, together(program), None, spec, source.name)
+    fields = {**_fields(source, schedule, printer), **language.fields(source, together(program), target)}
     return {
         kernel: source.text,
         language.main: lay_out(main.render(**fields)),
@@ -107,8 +113,8 @@ def _problems(source: Source, form: str) -> list[str]:
     spec = source.spec
     remedy = f"emit the kernel and its launcher alone, by {form}"
     problems = []
-    if spec.epilogue:
-        problems.append(f"a project's program checks plain products, not {', '.join(spec.epilogue)}: {remedy}")
+    if spec.epilogue and not spec.accumulator.is_float:
+        problems.append(f"a project's program checks epilogues of floats, not of {spec.accumulator}: {remedy}")
     if formulas := [text for text in (spec.prologue_a, spec.prologue_b) if text]:
         problems.append(f"a project's program checks plain products, not prologues ({', '.join(formulas)}): {remedy}")
     if spec.alpha == 0:
@@ -141,8 +147,8 @@ def _shape(spec: GemmSpec) -> list[int]:
     return [-(-wish // unit) * unit if size is None else size for size, wish, unit in promised]
 
 
-def _fields(source: Source, schedule: Schedule) -> Mapping[str, object]:
-    """What programs of all languages say."""
+def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, object]:
+    """What programs of all languages say; `printer` is that of C."""
     spec, sums = source.spec, source.spec.accumulator
     types = {x: spec.element(x) for x in "ab"} | {"c": spec.result}
     parts = 1 if spec.dtype.real is None else 2
@@ -171,7 +177,8 @@ def _fields(source: Source, schedule: Schedule) -> Mapping[str, object]:
         "largest": LARGEST_SIZE,
         "defaults": f"{m}, {n}, {k}, {BATCH if spec.batched else 1}, {alpha}, {beta}, 0, 0, 0, 0, 0, 0",
         "promises": _promises(spec),
-        "exact_factors": _exact_factors(spec),
+        "exact_factors": None if spec.epilogue else _exact_factors(spec),
+        **_epilogue(spec, unit, printer),
         "a": _matrix(source, "a", spec.a_order, types["a"], ("p.m", "p.k"), ("i", "x")),
         "b": _matrix(source, "b", spec.b_order, types["b"], ("p.k", "p.n"), ("x", "j")),
         "c": _matrix(source, "c", spec.c_order, types["c"], ("p.m", "p.n"), ("i", "j")),
@@ -239,6 +246,33 @@ def _matrix(
         "unit": unit,
         "conj": conj,
         "at": f"z * p->stride_{name} + (long long){slow} * p->ld{name} + {fast}",
+    }
+
+
+def _epilogue(spec: GemmSpec, unit: float, printer: CLike) -> Mapping[str, object]:
+    """An epilogue's functions in double, and what they take, as the program's loops over C have it.
+
+    Args:
+        unit: how far a rounding of sums is off.
+        printer: of C.
+    """
+    functions = applied(spec.epilogue, F64)
+    used = frozenset[str]().union(*(function.names for function in functions))
+    arrays = [name for name in spec.operands if OPERANDS[name].of == "c"]
+    elements = {"n": "p.n", "m": "p.m", "mn": "p.stride_c * p.batch"}
+    places = {"n": "(size_t)j", "m": "(size_t)i", "mn": "at"}
+    values = {"c": f"{spec.result}_at(before, at)", "row": "(double)i", "col": "(double)j"}
+    values |= {name: f"{spec.result}_at({name}, {places[OPERANDS[name].axes]})" for name in arrays}
+    given = {name: value for name, value in values.items() if name in used}
+    return {
+        "steps": [printer.expr(function.value) for function in functions],
+        "operands": [{"name": name, "elements": elements[OPERANDS[name].axes]} for name in arrays],
+        "names_c": spec.names_c,
+        "taken": list(given),
+        "given": list(given.items()),
+        "arguments": "".join(f", own_{name}" for name in given),
+        "sizes": "".join(f" + fabs(own_{name})" for name in given),
+        "step_unit": repr(STEP_ROUNDINGS * unit),
     }
 
 
@@ -360,7 +394,7 @@ def _scalar(
 
 def _in_problem(name: str, problem: str) -> str:
     """A size, a leading dimension or a stride of the program's."""
-    return f"{problem}batch" if name == "batch_count" else f"{problem}{name}"
+    return f"{problem}{SAME.get(name, name)}"
 
 
 def _bytes_of_workspace(workspace: Workspace, kernel: Kernel) -> Mapping[str, object]:

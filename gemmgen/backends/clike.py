@@ -7,6 +7,7 @@ or there.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,15 @@ from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import LOAD_TILES, PARAMETERS, has_loads, is_load, repeated
+from gemmgen.backends.routines import (
+    LOAD_TILES,
+    PARAMETERS,
+    copies_by_width,
+    has_loads,
+    is_load,
+    repeated,
+    ways_by_width,
+)
 from gemmgen.backends.vectors import (
     POSTFIX,
     PRECEDENCE,
@@ -28,7 +37,7 @@ from gemmgen.backends.vectors import (
 )
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.constants import NAME, PRODUCT, SUM, Named, text_of, whole_parts
+from gemmgen.ir.constants import NAME, PRODUCT, SUM, WIDTH, Named, text_of, whole_parts, width_of
 from gemmgen.ir.copy_instructions import BLOCK_2D_START
 from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
@@ -148,7 +157,8 @@ class CLike(ABC):
 
     def knows(self, number: Named) -> bool:
         """Whether the file defines what a number is made of, as it is meant."""
-        return all(self.constants.get(base.name) == base.value for base in number.bases)
+        known = self.constants if WIDTH in self.constants else {**self.constants, WIDTH: width_of(number)}
+        return all(known.get(base.name) == base.value for base in number.bases)
 
     def number(self, number: int, outer: int = 0) -> str:
         """An integer by its names where the file defines them, in parentheses only where `outer` binds tighter."""
@@ -343,14 +353,14 @@ class CLike(ABC):
 
     def function(self) -> str:
         """The function's text."""
-        body = list(self._indented(self.kernel.body, 1))
+        body = list(self.indented(self.kernel.body, 1))
         return "\n".join([*self.signature(), "{", *self.opening(body), *body, "}"]) + "\n"
 
     def opening(self, body: Sequence[str]) -> list[str]:  # noqa: ARG002
         """Lines before a function's first statement."""
         return []
 
-    def _indented(self, body: Body, depth: int) -> Iterator[str]:
+    def indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
         stmts = _together(body)
         found = repeated(stmts) if self.load_function and self.load is None and has_loads(body) else None
@@ -379,7 +389,7 @@ class CLike(ABC):
         yield f"{INDENT}// Begins the loads of the tiles at k_load to a stage."
         yield f"{INDENT}const auto {LOAD_TILES} = [&]({params}) {{"
         # Behind its name it is printed as any other statement.
-        yield from (INDENT + line for line in self._indented((load,), 2))
+        yield from (INDENT + line for line in self.indented((load,), 2))
         yield f"{INDENT}}};"
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
@@ -418,7 +428,7 @@ class CLike(ABC):
                 yield from self._branch(stmt)
             case Block(body):
                 yield "{"
-                yield from self._indented(body, 2)
+                yield from self.indented(body, 2)
                 yield "}"
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
@@ -475,7 +485,7 @@ class CLike(ABC):
         step = f"++{var}" if loop.step == 1 else f"{var} += {self.number(loop.step)}"
         stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)
         yield f"for (int {var} = {self.expr(loop.start)}; {var} < {stop}; {step}) {{"
-        yield from self._indented(loop.body, 2)
+        yield from self.indented(loop.body, 2)
         yield "}"
 
     def _vector_loop(self, loop: For) -> Iterator[str]:
@@ -484,8 +494,11 @@ class CLike(ABC):
         return vector_loop(self, self.vectors, loop)
 
     def _branch(self, branch: If) -> Iterator[str]:
+        if len(ways := ways_by_width(branch)) > 1:
+            yield from copies_by_width(self, ways)
+            return
         yield f"if ({self.expr(branch.condition)}) {{"
-        yield from self._indented(branch.then, 2)
+        yield from self.indented(branch.then, 2)
         match branch.orelse:
             case (If() as other,):
                 first, *lines = self._branch(other)
@@ -493,7 +506,7 @@ class CLike(ABC):
                 return
             case (_, *_):
                 yield "} else {"
-                yield from self._indented(branch.orelse, 2)
+                yield from self.indented(branch.orelse, 2)
         yield "}"
 
     def declare(self, buffer: Buffer) -> list[str]:
@@ -621,6 +634,8 @@ class CLike(ABC):
             return f"{self.types[dtype.name]}()", POSTFIX
         if isinstance(value, Named) and self.knows(value):
             text, tight = text_of(value)
+            if (width := width_of(value)) is not None and WIDTH not in self.constants:
+                text = re.sub(rf"\b{WIDTH}\b", str(width), text)
             if self.free.intersection(base.name for base in value.bases):
                 self.parts.update(whole_parts(value))
             level = {SUM: PRECEDENCE["+"], PRODUCT: PRECEDENCE["*"], NAME: POSTFIX}[tight]

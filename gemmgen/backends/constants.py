@@ -250,7 +250,9 @@ def _implies(known: tuple[str, str], pair: tuple[str, str]) -> bool:
     whole = DERIVED.get(number, ("", ""))[0]
     if number == other or whole == other:
         bare = unit.strip("()")
-        digits = unit.isdigit() and part.isdigit() and int(unit) % int(part) == 0
+        (of, number_of), (of_part, number_of_part) = (x.strip("()").rpartition(" * ")[::2] for x in (unit, part))
+        both = number_of.isdigit() and number_of_part.isdigit() and of == of_part
+        digits = both and int(number_of) % int(number_of_part) == 0
         return digits or (number == other and bare.startswith(f"{part.strip('()')} * "))
     return unit == part and other.startswith(f"{number} * ")
 

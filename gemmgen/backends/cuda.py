@@ -33,6 +33,8 @@ from gemmgen.source import TensorMap
 
 #: What TMA tiles in shared memory begin on multiples of.
 BOX_ALIGNMENT = 128
+#: Moves whose functions are PTX.
+PTX_COPIES = ("async_copy", "async_copy_inside", "async_copy_by_width", "atomic_add")
 #: Features that older architectures lack, by the instructions that they stand for.
 INSTRUCTIONS = {
     "async_copy": "cp.async",
@@ -104,7 +106,7 @@ class Cuda(Simt):
         body, types, features = self.kernel.body, self.types, self.target.features
         said = {
             "used": ptx.functions(body),
-            "copies": [x for x in self.copies() if x["kind"] in ("async_copy", "async_copy_inside", "atomic_add")],
+            "copies": [x for x in self.copies() if x["kind"] in PTX_COPIES],
             "loads": ptx.loads(body, types),
             "multiplications": ptx.multiplications(body, types, features),
         }

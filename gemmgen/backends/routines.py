@@ -1,12 +1,30 @@
-"""The load of a tile that a pipeline's prologue and its loop have in common, found so that it is written once."""
+"""What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy
+of an operand, whose width lines' beginnings choose.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from gemmgen.ir.stmt import Body, Comment, Let, Stmt
+from gemmgen.ir.constants import WIDTH, by_width
+from gemmgen.ir.expr import Expr
+from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, VectorCopy
 from gemmgen.ir.walk import walk
 from gemmgen.positions import K_LOAD, LOAD_STAGE
+
+
+class Printer(Protocol):
+    """What prints statements."""
+
+    constants: Mapping[str, int]
+
+    def expr(self, node: Expr, outer: int = 0) -> str:
+        """An expression."""
+
+    def indented(self, body: Body, depth: int) -> Iterator[str]:
+        """The lines of a block."""
+
 
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
 LOAD_TILES = "load_tiles"
@@ -47,3 +65,41 @@ def _loads(body: Body) -> list[Stmt]:
 def has_loads(body: Body) -> bool:
     """Whether there is any."""
     return any(isinstance(stmt, Let) and stmt.var == K_LOAD for stmt in walk(body))
+
+
+def ways_by_width(branch: If) -> list[tuple[If, int]]:
+    """Copies of an operand by several widths, of which lines' beginnings choose, and their widths; none where a branch
+    is another.
+    """
+    found: list[tuple[If, int]] = []
+    here: Body = (branch,)
+    while len(here) == 1 and isinstance(way := here[0], If):
+        widths = {stmt.width for stmt in walk(way.then) if isinstance(stmt, VectorCopy) and by_width(stmt.width)}
+        if len(widths) != 1:
+            break
+        found.append((way, int(widths.pop())))
+        here = way.orelse
+    return found
+
+
+def copies_by_width(printer: Printer, ways: Sequence[tuple[If, int]]) -> Iterator[str]:
+    """A function of the width, which is a constant where it is called, and its calls; where the text of one width is
+    another, each by itself.
+    """
+    constants, texts = printer.constants, []
+    for way, width in ways:
+        printer.constants = {**constants, WIDTH: width}
+        texts.append([*printer.indented(way.then, 2)])
+    printer.constants = constants
+    matrix = next(stmt.src.name for stmt in walk(ways[0][0].then) if isinstance(stmt, VectorCopy))
+    name, common = f"load_{matrix}", all(text == texts[0] for text in texts)
+    if common:
+        yield f"const auto {name} = [&](int {WIDTH}) {{"
+        yield from texts[0]
+        yield "};"
+    for i, (way, width) in enumerate(ways):
+        yield f"{'} else ' if i else ''}if ({printer.expr(way.condition)}) {{"
+        yield from [f"    {name}({width});"] if common else printer.indented(way.then, 2)
+    yield "} else {"
+    yield from printer.indented(ways[-1][0].orelse, 2)
+    yield "}"

@@ -15,7 +15,7 @@ from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.constants import THREADS
+from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.kernel import Kernel
@@ -35,9 +35,12 @@ FAR = 2**63
 OWN_VECTORS = ("float", "double", "int")
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 #: Functions for moves, in the order in which they are printed.
-KINDS = ("copy", "copy_from_anywhere", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
+KINDS = (
+    *("copy", "copy_from_anywhere", "load", "store", "load_inside", "store_inside", "atomic_add"),
+    *("async_copy", "async_copy_inside", "async_copy_by_width"),
+)
 #: The instructions of moves.
-MOVES = ("aligned_vector", "spanning_vector", "async_copy", "atomic_add")
+MOVES = ("aligned_vector", "part_of_vector", "spanning_vector", "async_copy", "atomic_add")
 
 
 class Simt(CLike):
@@ -183,6 +186,9 @@ class Simt(CLike):
         if move.atom.name not in MOVES:
             raise LoweringError(f"{self.name} has no instruction for {move.atom.name}")
         inside = "" if move.valid is None else f", {self.expr(move.valid)}"
+        if by_width(move.width):
+            width = self.number(move.width)
+            return f"cp_async_zfill({to}, {source}, {width}{inside or f', {width}'});"
         return f"{_copy_name(move)}({to}, {source}{inside});"
 
     # --- shared memory ----------------------------------------------------------------------------
@@ -429,10 +435,14 @@ class _Copy:
     @classmethod
     def of(cls, move: VectorCopy) -> Self:
         kind: str = "atomic_add" if move.atom.adds else way(move)
+        if move.atom.edge == "part":
+            kind = "load_inside" if move.dst.space is Space.PRIVATE else "store_inside"
         if move.atom.around:
             kind = "copy_from_anywhere"
         if move.atom.is_async:
             kind = "async_copy" if move.valid is None else "async_copy_inside"
+        if by_width(move.width):
+            return cls("async_copy_by_width", 0, move.dst.dtype, move.src.dtype)
         return cls(kind, move.width, move.dst.dtype, move.src.dtype)
 
     def kept(self) -> tuple[DType, ...]:
@@ -444,8 +454,8 @@ class _Copy:
 
     def said(self, types: Mapping[str, str]) -> Mapping[str, object]:
         """Its words for a template."""
-        memory = self.to if self.kind == "store" else self.source
-        size = memory.size * self.width
+        memory = self.to if self.kind in ("store", "store_inside") else self.source
+        size = memory.size * (self.width or 1)
         element = types[memory.name]
         return {
             "kind": self.kind,
@@ -453,7 +463,8 @@ class _Copy:
             "elements": f"{self.width} neighbouring elements",
             "bytes": size,
             "size": memory.size,
-            "vector": f"{element}{self.width}" if element in OWN_VECTORS else WORDS[size],
+            "vector": f"{element}{self.width}" if element in OWN_VECTORS else WORDS.get(size, ""),
+            "half": WORDS.get(size // 2, "") if self.width > 2 else "",
             "source": types[self.source.name],
             "to": types[self.to.name],
             "cache": "cg" if size == max(WORDS) else "ca",
@@ -464,6 +475,8 @@ def _copy_name(move: VectorCopy) -> str:
     """The function that moves elements by one instruction, or begins to."""
     if move.atom.is_async:
         return f"cp_async_{move.width * move.src.dtype.size}" + ("" if move.valid is None else "_zfill")
+    if move.atom.edge == "part":
+        return f"{'load' if move.dst.space is Space.PRIVATE else 'store'}{move.width}_inside"
     name = "atomic_add" if move.atom.adds else "copy"
-    how = "_from_anywhere" if move.atom.around else "" if move.valid is None else "_inside"
+    how = "_from_anywhere" if move.atom.around else ""
     return f"{name}{move.width if move.width > 1 else ''}{how}"

@@ -181,7 +181,7 @@ class Sycl(CLike):
 
     def _words(self) -> set[str]:
         """Every name in the body."""
-        code = (line.partition("//")[0] for line in self._indented(self.kernel.body, 1))
+        code = (line.partition("//")[0] for line in self.indented(self.kernel.body, 1))
         return {word for line in code for word in re.findall(r"\w+", line)}
 
     def _own(self, what: str) -> str:

@@ -30,6 +30,8 @@ _PAIRS = (("BM", "BN"), ("TM", "TN"), ("MR", "NR"), ("THREADS_M", "THREADS_N"))
 TRANSPOSED: Mapping[str, str] = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 #: What the threads of a block come from.
 THREADS: Mapping[str, tuple[str, str]] = {"product": ("THREADS_M", "THREADS_N"), "sum": ("CONSUMERS", "PRODUCERS")}
+#: What the width of a copy is called in the text that copies of several widths have in common.
+WIDTH = "width"
 #: How tightly the text of a form binds: as a sum, as a product, as a name.
 SUM, PRODUCT, NAME = 1, 2, 3
 
@@ -122,6 +124,17 @@ def named(name: str, value: int, free: bool = False) -> int:
     if value <= 1:
         return value
     return _made(value, {(name,): 1}, frozenset({Base(name, int(value), free)}))
+
+
+def width_of(number: int) -> int | None:
+    """The width that a number is made of, where it is one of several that have their text in common."""
+    bases = number.bases if isinstance(number, Named) else ()
+    return next((base.value for base in bases if base.name == WIDTH), None)
+
+
+def by_width(width: int) -> bool:
+    """Whether a width is one of several that have their text in common."""
+    return width_of(width) is not None
 
 
 def is_free(number: int | None) -> bool:
@@ -350,7 +363,7 @@ def constants_of(part: object) -> dict[str, int]:
     found: dict[str, set[int]] = {}
     for base in _used(part, {}):
         found.setdefault(base.name, set()).add(base.value)
-    known = {name: next(iter(values)) for name, values in found.items() if len(values) == 1}
+    known = {name: next(iter(values)) for name, values in found.items() if len(values) == 1 and name != WIDTH}
     for total, parts in THREADS.items():
         if known.keys() >= {*parts}:
             known["THREADS"] = prod(known[x] for x in parts) if total == "product" else sum(known[x] for x in parts)

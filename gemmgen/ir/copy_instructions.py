@@ -13,7 +13,7 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
 
-Edge = Literal["clamp", "guard", "undefined", "zero_fill", "inside", "bounded"]
+Edge = Literal["clamp", "guard", "undefined", "zero_fill", "inside", "bounded", "part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,8 @@ class CopyAtom:
         edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
             `guard`: must not be issued there. `undefined`: allowed, with values to be discarded. `zero_fill`: the
             instruction is told how many elements are inside and makes the others zero. `inside`: it never gets there.
-            `bounded`: it is told how large the matrix is and makes zeros of what lies past that.
+            `bounded`: it is told how large the matrix is and makes zeros of what lies past that. `part`: it is told
+            how many elements are inside, and reads or writes these alone; what it doesn't read is zero.
         needs: features of the target.
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
@@ -266,6 +267,8 @@ SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.
 ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
+#: Those of `width` neighbours that are inside, by as wide vectors as their place allows.
+PART_OF_VECTOR = CopyAtom("part_of_vector", (0, 1), (0, 0), (2, 4, 8, 16), "part", bytes=(2, 4, 8, 16))
 #: 16 bytes that begin anywhere, by the two aligned vectors that they lie in and a shift of their words.
 SPANNING_VECTOR = CopyAtom(
     "spanning_vector", (0, 1), (0, 0), (8, 16), "guard", frozenset({"funnel_shifts"}), bytes=(16,), around=True

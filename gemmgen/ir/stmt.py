@@ -187,7 +187,8 @@ class EpilogueStore(Node):
         steps: what each element goes through before it is stored; they may read c, whatever beta is.
         last: where the sum is whole, so that it goes through the steps; None for always.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
-            beta to whoever ran before.
+            beta to whoever ran before. Of one that is told how many are inside all values are computed in the
+            accumulators before the first is stored: reads of c wait for no store, which compilers leave in order.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
         via: the slots of local memory, [slot][line][element], from which TMA stores c; None where work-items
             store. The instruction then only reads c, and the values to store are computed in the accumulators.
@@ -253,7 +254,7 @@ class VectorCopy(Node):
     Both indexes name the first element; in registers and local memory the elements are neighbours.
 
     Attributes:
-        valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
+        valid: how many of the elements are inside the matrix, for an atom that is told; None for all.
         byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
             buffer; the line of an image and how many bytes into it.
         from_element: the element of the buffer that `byte_place` counts from; None for the first.

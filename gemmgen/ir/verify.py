@@ -188,7 +188,9 @@ class _Verifier(Checker):
         if any(stmt.atom.lane_step) or stmt.atom.matrices is not None:
             self._sub_group(f"atom {stmt.atom.name}")
         if stmt.valid is not None:
-            self._require(stmt.atom.edge == "zero_fill", f"atom {stmt.atom.name} cannot fill with zeros")
+            self._require(
+                stmt.atom.edge in ("zero_fill", "part"), f"atom {stmt.atom.name} can move no part of its elements"
+            )
             self._integer(stmt.valid)
             self._expr(stmt.valid, scope)
         if stmt.byte_place is not None:

@@ -24,7 +24,21 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, FragmentLoad, If, Let, Mma, Registers, Stmt, Tile
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    EpilogueStore,
+    Fill,
+    For,
+    FragmentLoad,
+    If,
+    Let,
+    Mma,
+    Registers,
+    Stmt,
+    Tile,
+)
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.shared_memory import SharedTiles
@@ -350,7 +364,12 @@ class Direct:
         if self.schedule.sliced_k > 1:
             in_tiles = any(path.staged is not None for path in self.operands)
             return epilogues.add_up_slices(self.problem, results, in_tiles, store)
-        return *self.exchanged(), *store
+        comment, update = store
+        return *self.exchanged(), comment, replace(update, atom=self.store_instruction(update))
+
+    def store_instruction(self, update: EpilogueStore) -> CopyAtom:
+        """What reads and writes C."""
+        return update.atom
 
     def kernels_before(self) -> tuple[Kernel, ...]:
         """What packs operands."""

@@ -14,12 +14,12 @@ from functools import cached_property
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
-from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
+from gemmgen.ir.dtypes import BOOL, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
 from gemmgen.ir.operands import line_atom
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Registers, Store, Tile
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Registers, Store, Tile
 from gemmgen.mainloops import exchange
 from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.shared_memory import SharedTiles
@@ -107,6 +107,15 @@ class WarpMma(Direct):
     def results(self) -> Registers:
         """The sums, exchanged between the lanes of a line."""
         return exchange.after(self.acc, self._side_by_side)
+
+    def store_instruction(self, update: EpilogueStore) -> CopyAtom:
+        """Vectors of which a part may be inside: registers are free that fragments were in, for all that is read of C
+        before the first store.
+        """
+        # Of float64 a pair fills a vector, and waits for multiplications sooner than for C.
+        whole = update.width > 1 and update.dst.buffer.dtype.size < F64.size
+        whole = whole and not (update.dst.transposed or update.acc.fragment.transposed)
+        return PART_OF_VECTOR if whole and not update.atom.adds else update.atom
 
     def exchanged(self) -> Body:
         """The exchange."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.constants import is_free
+from gemmgen.ir.constants import by_width, is_free
 from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, AxisLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var
 from gemmgen.ir.kernel import Kernel
@@ -166,9 +166,11 @@ class _Expander:
         per_row = fast_extent // width
         vectors = slow_extent * per_row
         whole = vectors % work_items == 0
-        self._relied_on(vectors, work_items, whole)
-        rounds = vectors // work_items if whole else (vectors + work_items - 1) // work_items
-        slow, fast = self._share(stage, per_row, work_items)
+        self._relied_on(slow_extent * (fast_extent // int(width)), work_items, whole)
+        rounds = (vectors + work_items - 1) // work_items
+        if whole:
+            rounds = slow_extent * fast_extent // (work_items * width)
+        names, (slow, fast) = self._share(stage, fast_extent, work_items)
         src_at = (src.origin[0] + slow, src.origin[1] + fast)
         row, col = (fast, slow) if src.transposed else (slow, fast)
         dst_at = dst.at(row, col)
@@ -177,12 +179,27 @@ class _Expander:
         if not whole:
             index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)
-        if stage.unroll_factor and rounds > stage.unroll_factor:
-            return (For(ROW, Const(0), Const(rounds), 1, body, exact=True, unroll_factor=stage.unroll_factor),)
-        return loop(ROW, rounds, body)
+        if stage.unroll_factor and (rounds > stage.unroll_factor or by_width(width)):
+            loop_ = For(ROW, Const(0), Const(rounds), 1, body, exact=True, unroll_factor=stage.unroll_factor)
+            return (*names, loop_)
+        return (*names, *loop(ROW, rounds, body))
 
-    def _share(self, stage: CooperativeCopy, per_row: int, work_items: int) -> tuple[Expr, Expr]:
-        """Which (slow, fast) coordinate of the tile a work-item moves in round `i`."""
+    def _share(self, stage: CooperativeCopy, length: int, work_items: int) -> tuple[Body, tuple[Expr, Expr]]:
+        """Which (slow, fast) coordinate of the tile a work-item moves in round `i`, behind what it has names for; lines
+        are so long.
+        """
+        per_row, width = length // stage.width, int(stage.width)
+        if not by_width(stage.width) or work_items % per_row:
+            return (), self._dealt(stage, per_row, work_items)
+        self._relied_on(length, width, True)
+        self._relied_on(work_items, length // width, True)
+        name = stage.src.buffer.name
+        line = Let(Var(f"{name}_line"), LOCAL_INDEX // per_row)
+        at = Let(Var(f"{name}_at"), LOCAL_INDEX % per_row * stage.width)
+        return (line, at), (line.var + ROW * (work_items * stage.width // length), at.var)
+
+    def _dealt(self, stage: CooperativeCopy, per_row: int, work_items: int) -> tuple[Expr, Expr]:
+        """The same where a name stands at the kernel's top."""
         own, name = LOCAL_INDEX, stage.src.buffer.name
         self._relied_on(work_items, per_row, work_items % per_row == 0)
         if work_items % per_row == 0:

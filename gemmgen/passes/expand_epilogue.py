@@ -16,6 +16,7 @@ from gemmgen.ir.stmt import (
     EpilogueStore,
     If,
     Let,
+    Stmt,
     Store,
     VectorCopy,
 )
@@ -51,6 +52,8 @@ def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Ex
         return store_by_tma(update, *own, promises)
     if update.atom.adds:
         return _add(update, named, names, row)
+    if update.atom.edge == "part":
+        return _finished_first(update, named, names, row)
     if update.width > 1:
         return _epilogue_columns(update, named) if dst.transposed else _epilogue_vectors(update, named, names, row)
     dealt, place = _dealt(dst.buffer, place)
@@ -110,6 +113,40 @@ def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Ex
     )
     row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
     return loop(ROW, update.acc.fragment.rows.values, row)
+
+
+def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
+    """The same in the accumulators, as a whole, and then stored: by vectors, of which a part may be inside."""
+    dst, acc, width, dtype = update.dst, update.acc, update.width, update.acc.buffer.dtype
+    c, cols = dst.buffer, acc.fragment.cols
+    start = named(dst.origin[-1], cols) + cols.chunk_step(COL, width)
+    place, inside = (*dst.origin[:-2], line, start), c.shape[-1] - start
+    first, each = (_sum_of_vector(update, e) for e in (Const(0), ELEMENT))
+
+    def lines(*body: Stmt) -> Body:
+        columns = loop(COL, cols.values // width, body)
+        return loop(ROW, acc.fragment.rows.values, (*names, If(line < c.shape[-2], columns)))
+
+    own, out = Load(acc.buffer, each), list[Stmt]()
+    if not is_const(update.alpha, 1.0):
+        scaled = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
+        out += loop(ROW, acc.fragment.rows.values, loop(COL, cols.values // width, scaled))
+    if not is_const(update.beta, 0.0):
+        old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
+        sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), own), dtype)
+        read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
+        added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
+        out += added if isinstance(update.beta, Const) else (If(compare("!=", update.beta, number(0, dtype)), added),)
+    if update.steps:
+        out += lines(*loop(ELEMENT, width, _stepped(update, each, (*place[:-1], start + ELEMENT))))
+    return (*out, *lines(VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)))
+
+
+def _stepped(update: EpilogueStore, at: tuple[Expr, ...], place: tuple[Expr, ...]) -> Body:
+    """The functions on a sum, where its element of C is inside."""
+    c, acc = update.dst.buffer, update.acc.buffer
+    names, value = epilogue_applied(update, Load(acc, at), Load(c, place), *place[-2:])
+    return (If(place[-1] < c.shape[-1], (*names, Store(acc, at, value))),)
 
 
 def _epilogue_vector(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:

@@ -89,6 +89,8 @@ class _Guard:
                 return (replace(stmt, value=map_expr(stmt.value, partial(_proved, scope))),)
             case PointerInit(_, buffer, index) if buffer.space is Space.GLOBAL:
                 return (replace(stmt, index=self._nearest(buffer, index, scope)),)
+            case VectorCopy() if stmt.atom.edge == "part":
+                return (stmt,)
             case VectorCopy() if stmt.dst.space is Space.GLOBAL and stmt.atom.edge == "bounded":
                 return (stmt,)
             case VectorCopy() if stmt.dst.space is Space.GLOBAL:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.constants import WIDTH, named
 from gemmgen.ir.copy_instructions import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
 from gemmgen.ir.stmt import Body, CooperativeCopy, For, FragmentLoad, If, Mma, Registers, Stmt, Tile, TileMma
@@ -15,6 +16,8 @@ from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4
+#: Vectors of several widths, which have their text in common: as many as a work-item has of the widest.
+VECTORS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,11 @@ def _by_alignment(stage: CooperativeCopy, whole: Expr, alone: bool) -> Body:
     vectors = [width for width in sizes if stage.atom.moves(width, matrix.dtype.size)]
     ways: Body = (singly,)
     # Where single elements are copied asynchronously too, nothing stands between: TF32 would run out of registers.
-    for width in vectors[-1:] if alone else vectors:
+    several = vectors[-1:] if alone else [named(WIDTH, width) for width in vectors]
+    for width in several:
         may = aligned(stage.atom, width, matrix)
         given = all_of((*((whole,) if alone else ()), *(() if may is None else (may,))))
-        # Narrow ones are many, rarely taken, and wait for nothing: a loop of one keeps the main loop short.
-        copied = stage if width == stage.width else replace(stage, width=width, unroll_factor=1)
+        copied = replace(stage, width=width, unroll_factor=VECTORS_AT_ONCE) if several[1:] else stage
         ways = (If(given, (copied,), ways),)
     return ways if vectors or not alone else (If(whole, (stage,), ways),)
 

@@ -21,7 +21,7 @@ from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import I32, I64
-from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, Program, awaits_others
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (
@@ -413,6 +413,8 @@ class _Run:
     def _move(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         if stmt.atom.is_async:
             return self._async_vector_copy(stmt, scope, site)
+        if stmt.valid is not None:
+            return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
         if stmt.atom.block is not None:
@@ -450,6 +452,28 @@ class _Run:
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = neighbour(target, e) if loads else element(self._lanes, target, stmt.atom, e)
                 write(index, value, active, site)
+
+        return move
+
+    def _part_of_vector(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
+        """Moves those of the elements that are inside the matrix; the others it reads as zeros."""
+        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
+        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        inside = self._evaluator.index(stmt.valid or Const(stmt.width), scope, site)
+        loads, keeps = stmt.src.space is not Space.PRIVATE, stmt.src.dtype == stmt.dst.dtype
+        zero = numpy_dtype(stmt.dst.dtype).type(0)
+
+        def move(active: Active) -> None:
+            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            valid = inside(active)
+            for e in range(stmt.width):
+                holds, _ = active.split(np.greater(valid, e))
+                if loads:
+                    dst.write(neighbour(target, e), zero, active, site)
+                if holds is not None:
+                    value = src.read(neighbour(source, e), holds, site)
+                    value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
+                    dst.write(neighbour(target, e), value, holds, site)
 
         return move
 

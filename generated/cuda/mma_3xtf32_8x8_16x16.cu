@@ -52,10 +52,34 @@ static_assert(TN > 2 && TM > 2,
               "gemmgen emit --preset mma_3xtf32_8x8_16x16 --backend cuda --set tile=16x8");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
+// The first `inside` of 2 neighbouring elements to registers, and zeros for the others: by a vector
+// where they begin on a multiple of 8 bytes.
+__device__ __forceinline__ void load2_inside(float *to, const float *from, int inside)
 {
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    if (inside >= 2 && reinterpret_cast<size_t>(from) % 8 == 0) {
+        *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            to[e] = e < inside ? from[e] : float();
+        }
+    }
+}
+
+// The first `inside` of 2 neighbouring elements from registers: by a vector where they begin on a
+// multiple of 8 bytes.
+__device__ __forceinline__ void store2_inside(float *to, const float *from, int inside)
+{
+    if (inside >= 2 && reinterpret_cast<size_t>(to) % 8 == 0) {
+        *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            if (e < inside) {
+                to[e] = from[e];
+            }
+        }
+    }
 }
 
 // An address in shared memory as PTX instructions take it.
@@ -190,7 +214,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
 
     __align__(16) float a_frag[2][TM][2];
     float b_frag[2][TN / 2][2];
-    float acc[TM][TN];
+    __align__(16) float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
@@ -495,37 +519,38 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN / 2; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                acc[i][j * 2 + e] = alpha * acc[i][j * 2 + e];
+            }
+        }
+    }
+    if (beta != 0.0f) {
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if (row + i * THREADS_M < m) {
+                #pragma unroll
+                for (int j = 0; j < TN / 2; ++j) {
+                    __align__(16) float c_old[2];
+                    load2_inside(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
+                                 n - (col + j * THREADS_N * 2));
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
+                    }
+                }
+            }
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
         if (row + i * THREADS_M < m) {
             #pragma unroll
             for (int j = 0; j < TN / 2; ++j) {
-                if (col + j * THREADS_N * 2 + 2 <= n && ldc % 2 == 0) {
-                    __align__(16) float c_values[2];
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        c_values[e] = alpha * acc[i][j * 2 + e];
-                    }
-                    if (beta != 0.0f) {
-                        __align__(16) float c_old[2];
-                        copy2(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2]);
-                        #pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
-                        }
-                    }
-                    copy2(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2], c_values);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        if (col + j * THREADS_N * 2 + e < n) {
-                            c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2 + e] =
-                                beta == 0.0f ? alpha * acc[i][j * 2 + e]
-                                             : fmaf(beta,
-                                                    c[(row + i * THREADS_M) * ldc + col +
-                                                      j * THREADS_N * 2 + e],
-                                                    alpha * acc[i][j * 2 + e]);
-                        }
-                    }
-                }
+                store2_inside(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
+                              &acc[i][j * 2], n - (col + j * THREADS_N * 2));
             }
         }
     }

@@ -42,13 +42,9 @@ static_assert(THREADS_M == 16 && THREADS_N == 8,
 static_assert(BK % 32 == 0, "BK must be a multiple of 32");
 static_assert(BM * BK % (THREADS * 8) == 0 && BN * BK % (THREADS * 8) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 8");
-static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
-              "BM * BK and BN * BK must be multiples of THREADS * 4");
-static_assert(BM * BK % (THREADS * 2) == 0 && BN * BK % (THREADS * 2) == 0,
-              "BM * BK and BN * BK must be multiples of THREADS * 2");
 static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
-static_assert(THREADS % BN == 0, "THREADS must be a multiple of BN");
 static_assert(BN % 8 == 0, "BN must be a multiple of 8");
+static_assert(THREADS % BN == 0, "THREADS must be a multiple of BN");
 static_assert(TM % 2 == 0, "TM must be a multiple of 2");
 static_assert(TN % 4 == 0, "TN must be a multiple of 4");
 static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
@@ -59,32 +55,56 @@ static_assert(TN > 4, "TN must exceed 4 here: "
                       "gemmgen emit --preset mma_8x16_16x8 --backend cuda --set tile=4x16");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
-// 4 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+// The first `inside` of 4 neighbouring elements to registers, and zeros for the others: by vectors
+// as wide as their place allows.
+__device__ __forceinline__ void load4_inside(float *to, const __nv_bfloat16 *from, int inside)
 {
-    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
-}
-
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
-__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
-{
-    __align__(8) __nv_bfloat16 elements[4];
-    copy4(elements, from);
+    __align__(8) __nv_bfloat16 elements[4] = {};
+    if (inside >= 4 && reinterpret_cast<size_t>(from) % 8 == 0) {
+        *reinterpret_cast<uint2 *>(elements) = *reinterpret_cast<const uint2 *>(from);
+    } else if (inside >= 4 && reinterpret_cast<size_t>(from) % 4 == 0) {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            reinterpret_cast<unsigned *>(elements)[e] = reinterpret_cast<const unsigned *>(from)[e];
+        }
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            if (e < inside) {
+                elements[e] = from[e];
+            }
+        }
+    }
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
         to[e] = float(elements[e]);
     }
 }
 
-// 4 neighbouring elements from registers, in the type of memory; `to` is a multiple of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
+// The first `inside` of 4 neighbouring elements from registers, in the type of memory: by vectors
+// as wide as their place allows.
+__device__ __forceinline__ void store4_inside(__nv_bfloat16 *to, const float *from, int inside)
 {
     __align__(8) __nv_bfloat16 elements[4];
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
         elements[e] = __nv_bfloat16(from[e]);
     }
-    copy4(to, elements);
+    if (inside >= 4 && reinterpret_cast<size_t>(to) % 8 == 0) {
+        *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(elements);
+    } else if (inside >= 4 && reinterpret_cast<size_t>(to) % 4 == 0) {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            reinterpret_cast<unsigned *>(to)[e] = reinterpret_cast<const unsigned *>(elements)[e];
+        }
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            if (e < inside) {
+                to[e] = elements[e];
+            }
+        }
+    }
 }
 
 // An address in shared memory as PTX instructions take it.
@@ -93,37 +113,30 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer)
     return unsigned(__cvta_generic_to_shared(pointer));
 }
 
-// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_4_zfill(__nv_bfloat16 *to, const __nv_bfloat16 *from,
-                                                 int valid)
+// cp.async with zero fill: begins the copy of `width` elements, which are 4, 8 or 16 bytes, to
+// shared memory: the first `valid` from global memory, zeros for the others. The width is a
+// constant where this is called.
+__device__ __forceinline__ void cp_async_zfill(__nv_bfloat16 *to, const __nv_bfloat16 *from,
+                                               int width, int valid)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 2)
-                 : "memory");
-}
-
-// cp.async with zero fill: begins the copy of 8 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_8_zfill(__nv_bfloat16 *to, const __nv_bfloat16 *from,
-                                                 int valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 2)
-                 : "memory");
-}
-
-// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_16_zfill(__nv_bfloat16 *to, const __nv_bfloat16 *from,
-                                                  int valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 2)
-                 : "memory");
+    const unsigned address = shared_address(to);
+    const int bytes = valid * 2;
+    if (width == 8) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else if (width == 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    }
 }
 
 // cp.async.commit_group: makes a group of this thread's cp.async since the last commit.
@@ -215,22 +228,10 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     const int col0 = block_col * BN;
     const int row = row0 + local_row;
     const int col = col0 + (local_col / 4 * 4 + local_col % 2 * 2 + local_col % 4 / 2) * 4;
-    const int a_row = local_index / (BK / 8);
-    const int a_k = local_index % (BK / 8) * 8;
-    const int a_row_by4 = local_index / (BK / 4);
-    const int a_k_by4 = local_index % (BK / 4) * 4;
-    const int a_row_by2 = local_index / (BK / 2);
-    const int a_k_by2 = local_index % (BK / 2) * 2;
-    const int a_row_by1 = local_index / BK;
-    const int a_k_by1 = local_index % BK;
-    const int b_k = local_index / (BN / 8);
-    const int b_col = local_index % (BN / 8) * 8;
-    const int b_k_by4 = local_index / (BN / 4);
-    const int b_col_by4 = local_index % (BN / 4) * 4;
-    const int b_k_by2 = local_index / (BN / 2);
-    const int b_col_by2 = local_index % (BN / 2) * 2;
-    const int b_k_by1 = local_index / BN;
-    const int b_col_by1 = local_index % BN;
+    const int a_row = local_index / BK;
+    const int a_k = local_index % BK;
+    const int b_k = local_index / BN;
+    const int b_col = local_index % BN;
     const int a_line_row = lane / 8 % 2 * THREADS_M + warp_row + lane % 8;
     const int a_line_k = lane / 16 * 8;
     const int b_line_col = lane / 16 * 8 + warp_col * 2;
@@ -238,7 +239,7 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
 
     __align__(16) __nv_bfloat16 a_frag[2][TM][4];
     __align__(16) __nv_bfloat16 b_frag[2][TN / 2][4];
-    float acc[TM][TN];
+    __align__(16) float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
@@ -250,93 +251,64 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     // Begins the loads of the tiles at k_load to a stage.
     const auto load_tiles = [&](int k_load, int load_stage) {
         if (k_load < k) {
+            const auto load_a = [&](int width) {
+                const int a_line = local_index / (BK / width);
+                const int a_at = local_index % (BK / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
+                    const int a_inside = k_load + a_at + width <= k ? width
+                                         : k_load + a_at < k        ? k - (k_load + a_at)
+                                                                    : 0;
+                    cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
+                                   &a[min(row0 + a_line + i * (THREADS * width / BK), m - 1) * lda +
+                                      k_load + a_at],
+                                   width, a_inside);
+                }
+            };
             if (lda % 8 == 0) {
-                #pragma unroll
-                for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                    const int a_inside = k_load + a_k + 8 <= k ? 8
-                                         : k_load + a_k < k    ? k - (k_load + a_k)
-                                                               : 0;
-                    cp_async_16_zfill(
-                        &shared.a[load_stage][a_row + i * (THREADS * 8 / BK)][a_k],
-                        &a[min(row0 + a_row + i * (THREADS * 8 / BK), m - 1) * lda + k_load + a_k],
-                        a_inside);
-                }
+                load_a(8);
             } else if (lda % 4 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-                    const int a_inside = k_load + a_k_by4 + 4 <= k ? 4
-                                         : k_load + a_k_by4 < k    ? k - (k_load + a_k_by4)
-                                                                   : 0;
-                    cp_async_8_zfill(
-                        &shared.a[load_stage][a_row_by4 + i * (THREADS * 4 / BK)][a_k_by4],
-                        &a[min(row0 + a_row_by4 + i * (THREADS * 4 / BK), m - 1) * lda + k_load +
-                           a_k_by4],
-                        a_inside);
-                }
+                load_a(4);
             } else if (lda % 2 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BM * BK / (THREADS * 2); ++i) {
-                    const int a_inside = k_load + a_k_by2 + 2 <= k ? 2
-                                         : k_load + a_k_by2 < k    ? k - (k_load + a_k_by2)
-                                                                   : 0;
-                    cp_async_4_zfill(
-                        &shared.a[load_stage][a_row_by2 + i * (THREADS * 2 / BK)][a_k_by2],
-                        &a[min(row0 + a_row_by2 + i * (THREADS * 2 / BK), m - 1) * lda + k_load +
-                           a_k_by2],
-                        a_inside);
-                }
+                load_a(2);
             } else {
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
-                    shared.a[load_stage][a_row_by1 + i * (THREADS / BK)][a_k_by1] =
-                        k_load + a_k_by1 < k
-                            ? a[min(row0 + a_row_by1 + i * (THREADS / BK), m - 1) * lda + k_load +
-                                a_k_by1]
+                    shared.a[load_stage][a_row + i * (THREADS / BK)][a_k] =
+                        k_load + a_k < k
+                            ? a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k]
                             : __nv_bfloat16();
                 }
             }
+            const auto load_b = [&](int width) {
+                const int b_line = local_index / (BN / width);
+                const int b_at = local_index % (BN / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
+                    const int b_fits = col0 + b_at + width <= n ? width
+                                       : col0 + b_at < n        ? n - (col0 + b_at)
+                                                                : 0;
+                    const int b_inside =
+                        k_load + b_line + i * (THREADS * width / BN) < k ? b_fits : 0;
+                    cp_async_zfill(
+                        &shared.b[load_stage][b_line + i * (THREADS * width / BN)][b_at],
+                        &b[(k_load + b_line + i * (THREADS * width / BN)) * ldb + col0 + b_at],
+                        width, b_inside);
+                }
+            };
             if (ldb % 8 == 0) {
-                #pragma unroll
-                for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-                    const int b_fits = col0 + b_col + 8 <= n ? 8
-                                       : col0 + b_col < n    ? n - (col0 + b_col)
-                                                             : 0;
-                    const int b_inside = k_load + b_k + i * (THREADS * 8 / BN) < k ? b_fits : 0;
-                    cp_async_16_zfill(
-                        &shared.b[load_stage][b_k + i * (THREADS * 8 / BN)][b_col],
-                        &b[(k_load + b_k + i * (THREADS * 8 / BN)) * ldb + col0 + b_col], b_inside);
-                }
+                load_b(8);
             } else if (ldb % 4 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-                    const int b_fits = col0 + b_col_by4 + 4 <= n ? 4
-                                       : col0 + b_col_by4 < n    ? n - (col0 + b_col_by4)
-                                                                 : 0;
-                    const int b_inside = k_load + b_k_by4 + i * (THREADS * 4 / BN) < k ? b_fits : 0;
-                    cp_async_8_zfill(
-                        &shared.b[load_stage][b_k_by4 + i * (THREADS * 4 / BN)][b_col_by4],
-                        &b[(k_load + b_k_by4 + i * (THREADS * 4 / BN)) * ldb + col0 + b_col_by4],
-                        b_inside);
-                }
+                load_b(4);
             } else if (ldb % 2 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BN * BK / (THREADS * 2); ++i) {
-                    const int b_fits = col0 + b_col_by2 + 2 <= n ? 2
-                                       : col0 + b_col_by2 < n    ? n - (col0 + b_col_by2)
-                                                                 : 0;
-                    const int b_inside = k_load + b_k_by2 + i * (THREADS * 2 / BN) < k ? b_fits : 0;
-                    cp_async_4_zfill(
-                        &shared.b[load_stage][b_k_by2 + i * (THREADS * 2 / BN)][b_col_by2],
-                        &b[(k_load + b_k_by2 + i * (THREADS * 2 / BN)) * ldb + col0 + b_col_by2],
-                        b_inside);
-                }
+                load_b(2);
             } else {
                 #pragma unroll 4
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    shared.b[load_stage][b_k_by1 + i * (THREADS / BN)][b_col_by1] =
-                        k_load + b_k_by1 + i * (THREADS / BN) < k
-                            ? b[(k_load + b_k_by1 + i * (THREADS / BN)) * ldb +
-                                min(col0 + b_col_by1, n - 1)]
+                    shared.b[load_stage][b_k + i * (THREADS / BN)][b_col] =
+                        k_load + b_k + i * (THREADS / BN) < k
+                            ? b[(k_load + b_k + i * (THREADS / BN)) * ldb +
+                                min(col0 + b_col, n - 1)]
                             : __nv_bfloat16();
                 }
             }
@@ -436,39 +408,38 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                acc[i][j * 4 + e] = alpha * acc[i][j * 4 + e];
+            }
+        }
+    }
+    if (beta != 0.0f) {
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if (row + i * THREADS_M < m) {
+                #pragma unroll
+                for (int j = 0; j < TN / 4; ++j) {
+                    __align__(16) float c_old[4];
+                    load4_inside(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4],
+                                 n - (col + j * THREADS_N * 4));
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        acc[i][j * 4 + e] = fmaf(beta, c_old[e], acc[i][j * 4 + e]);
+                    }
+                }
+            }
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
         if (row + i * THREADS_M < m) {
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
-                    __align__(16) float c_values[4];
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        c_values[e] = alpha * acc[i][j * 4 + e];
-                    }
-                    if (beta != 0.0f) {
-                        __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4]);
-                        #pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
-                        }
-                    }
-                    copy4(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4], c_values);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        if (col + j * THREADS_N * 4 + e < n) {
-                            const float c_value = beta == 0.0f
-                                                      ? alpha * acc[i][j * 4 + e]
-                                                      : fmaf(beta,
-                                                             float(c[(row + i * THREADS_M) * ldc +
-                                                                     col + j * THREADS_N * 4 + e]),
-                                                             alpha * acc[i][j * 4 + e]);
-                            c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4 + e] =
-                                __nv_bfloat16(c_value);
-                        }
-                    }
-                }
+                store4_inside(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4],
+                              &acc[i][j * 4], n - (col + j * THREADS_N * 4));
             }
         }
     }

@@ -41,10 +41,6 @@ static_assert(THREADS_M == 16 && THREADS_N == 8,
 static_assert(BK % 64 == 0, "BK must be a multiple of 64");
 static_assert(BM * BK % (THREADS * 16) == 0 && BN * BK % (THREADS * 16) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 16");
-static_assert(BM * BK % (THREADS * 8) == 0 && BN * BK % (THREADS * 8) == 0,
-              "BM * BK and BN * BK must be multiples of THREADS * 8");
-static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
-              "BM * BK and BN * BK must be multiples of THREADS * 4");
 static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
 static_assert(TM % 2 == 0, "TM must be a multiple of 2");
 static_assert(TN % 4 == 0, "TN must be a multiple of 4");
@@ -56,10 +52,34 @@ static_assert(TN > 4, "TN must exceed 4 here: "
                       "gemmgen emit --preset mma_s8_8x16_16x8 --backend cuda --set tile=4x16");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(int *to, const int *from)
+// The first `inside` of 2 neighbouring elements to registers, and zeros for the others: by a vector
+// where they begin on a multiple of 8 bytes.
+__device__ __forceinline__ void load2_inside(int *to, const int *from, int inside)
 {
-    *reinterpret_cast<int2 *>(to) = *reinterpret_cast<const int2 *>(from);
+    if (inside >= 2 && reinterpret_cast<size_t>(from) % 8 == 0) {
+        *reinterpret_cast<int2 *>(to) = *reinterpret_cast<const int2 *>(from);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            to[e] = e < inside ? from[e] : int();
+        }
+    }
+}
+
+// The first `inside` of 2 neighbouring elements from registers: by a vector where they begin on a
+// multiple of 8 bytes.
+__device__ __forceinline__ void store2_inside(int *to, const int *from, int inside)
+{
+    if (inside >= 2 && reinterpret_cast<size_t>(to) % 8 == 0) {
+        *reinterpret_cast<int2 *>(to) = *reinterpret_cast<const int2 *>(from);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            if (e < inside) {
+                to[e] = from[e];
+            }
+        }
+    }
 }
 
 // An address in shared memory as PTX instructions take it.
@@ -68,37 +88,30 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer)
     return unsigned(__cvta_generic_to_shared(pointer));
 }
 
-// cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_4_zfill(signed char *to, const signed char *from,
-                                                 int valid)
+// cp.async with zero fill: begins the copy of `width` elements, which are 4, 8 or 16 bytes, to
+// shared memory: the first `valid` from global memory, zeros for the others. The width is a
+// constant where this is called.
+__device__ __forceinline__ void cp_async_zfill(signed char *to, const signed char *from, int width,
+                                               int valid)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
-                 : "memory");
-}
-
-// cp.async with zero fill: begins the copy of 8 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_8_zfill(signed char *to, const signed char *from,
-                                                 int valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
-                 : "memory");
-}
-
-// cp.async with zero fill: begins the copy of 16 bytes to shared memory, the first `valid` elements
-// from global memory and zeros for the others.
-__device__ __forceinline__ void cp_async_16_zfill(signed char *to, const signed char *from,
-                                                  int valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(shared_address(to)), "l"(from), "r"(valid * 1)
-                 : "memory");
+    const unsigned address = shared_address(to);
+    const int bytes = valid;
+    if (width == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else if (width == 8) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    }
 }
 
 // cp.async.commit_group: makes a group of this thread's cp.async since the last commit.
@@ -189,22 +202,10 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
     const int col0 = block_col * BN;
     const int row = row0 + local_row;
     const int col = col0 + local_col * 2;
-    const int a_row = local_index / (BK / 16);
-    const int a_k = local_index % (BK / 16) * 16;
-    const int a_row_by8 = local_index / (BK / 8);
-    const int a_k_by8 = local_index % (BK / 8) * 8;
-    const int a_row_by4 = local_index / (BK / 4);
-    const int a_k_by4 = local_index % (BK / 4) * 4;
-    const int a_row_by1 = local_index / BK;
-    const int a_k_by1 = local_index % BK;
-    const int b_col = local_index / (BK / 16);
-    const int b_k = local_index % (BK / 16) * 16;
-    const int b_col_by8 = local_index / (BK / 8);
-    const int b_k_by8 = local_index % (BK / 8) * 8;
-    const int b_col_by4 = local_index / (BK / 4);
-    const int b_k_by4 = local_index % (BK / 4) * 4;
-    const int b_col_by1 = local_index / BK;
-    const int b_k_by1 = local_index % BK;
+    const int a_row = local_index / BK;
+    const int a_k = local_index % BK;
+    const int b_col = local_index / BK;
+    const int b_k = local_index % BK;
     const int a_line_row = lane / 8 % 2 * THREADS_M + warp_row + lane % 8;
     const int a_line_k = lane / 16 * 16;
     const int b_line_col = lane / 16 * THREADS_N * 2 + warp_col + lane % 8;
@@ -212,7 +213,7 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
 
     __align__(16) signed char a_frag[2][TM][8];
     __align__(16) signed char b_frag[2][TN / 2][8];
-    int acc[TM][TN];
+    __align__(16) int acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
@@ -224,93 +225,61 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
     // Begins the loads of the tiles at k_load to a stage.
     const auto load_tiles = [&](int k_load, int load_stage) {
         if (k_load < k) {
+            const auto load_a = [&](int width) {
+                const int a_line = local_index / (BK / width);
+                const int a_at = local_index % (BK / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
+                    const int a_inside = k_load + a_at + width <= k ? width
+                                         : k_load + a_at < k        ? k - (k_load + a_at)
+                                                                    : 0;
+                    cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
+                                   &a[min(row0 + a_line + i * (THREADS * width / BK), m - 1) * lda +
+                                      k_load + a_at],
+                                   width, a_inside);
+                }
+            };
             if (lda % 16 == 0) {
-                #pragma unroll
-                for (int i = 0; i < BM * BK / (THREADS * 16); ++i) {
-                    const int a_inside = k_load + a_k + 16 <= k ? 16
-                                         : k_load + a_k < k     ? k - (k_load + a_k)
-                                                                : 0;
-                    cp_async_16_zfill(
-                        &shared.a[load_stage][a_row + i * (THREADS * 16 / BK)][a_k],
-                        &a[min(row0 + a_row + i * (THREADS * 16 / BK), m - 1) * lda + k_load + a_k],
-                        a_inside);
-                }
+                load_a(16);
             } else if (lda % 8 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                    const int a_inside = k_load + a_k_by8 + 8 <= k ? 8
-                                         : k_load + a_k_by8 < k    ? k - (k_load + a_k_by8)
-                                                                   : 0;
-                    cp_async_8_zfill(
-                        &shared.a[load_stage][a_row_by8 + i * (THREADS * 8 / BK)][a_k_by8],
-                        &a[min(row0 + a_row_by8 + i * (THREADS * 8 / BK), m - 1) * lda + k_load +
-                           a_k_by8],
-                        a_inside);
-                }
+                load_a(8);
             } else if (lda % 4 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-                    const int a_inside = k_load + a_k_by4 + 4 <= k ? 4
-                                         : k_load + a_k_by4 < k    ? k - (k_load + a_k_by4)
-                                                                   : 0;
-                    cp_async_4_zfill(
-                        &shared.a[load_stage][a_row_by4 + i * (THREADS * 4 / BK)][a_k_by4],
-                        &a[min(row0 + a_row_by4 + i * (THREADS * 4 / BK), m - 1) * lda + k_load +
-                           a_k_by4],
-                        a_inside);
-                }
+                load_a(4);
             } else {
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
-                    shared.a[load_stage][a_row_by1 + i * (THREADS / BK)][a_k_by1] =
-                        k_load + a_k_by1 < k
-                            ? a[min(row0 + a_row_by1 + i * (THREADS / BK), m - 1) * lda + k_load +
-                                a_k_by1]
+                    shared.a[load_stage][a_row + i * (THREADS / BK)][a_k] =
+                        k_load + a_k < k
+                            ? a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_load + a_k]
                             : 0;
                 }
             }
+            const auto load_b = [&](int width) {
+                const int b_line = local_index / (BK / width);
+                const int b_at = local_index % (BK / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
+                    const int b_inside = k_load + b_at + width <= k ? width
+                                         : k_load + b_at < k        ? k - (k_load + b_at)
+                                                                    : 0;
+                    cp_async_zfill(&shared.b[load_stage][b_line + i * (THREADS * width / BK)][b_at],
+                                   &b[min(col0 + b_line + i * (THREADS * width / BK), n - 1) * ldb +
+                                      k_load + b_at],
+                                   width, b_inside);
+                }
+            };
             if (ldb % 16 == 0) {
-                #pragma unroll
-                for (int i = 0; i < BN * BK / (THREADS * 16); ++i) {
-                    const int b_inside = k_load + b_k + 16 <= k ? 16
-                                         : k_load + b_k < k     ? k - (k_load + b_k)
-                                                                : 0;
-                    cp_async_16_zfill(
-                        &shared.b[load_stage][b_col + i * (THREADS * 16 / BK)][b_k],
-                        &b[min(col0 + b_col + i * (THREADS * 16 / BK), n - 1) * ldb + k_load + b_k],
-                        b_inside);
-                }
+                load_b(16);
             } else if (ldb % 8 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-                    const int b_inside = k_load + b_k_by8 + 8 <= k ? 8
-                                         : k_load + b_k_by8 < k    ? k - (k_load + b_k_by8)
-                                                                   : 0;
-                    cp_async_8_zfill(
-                        &shared.b[load_stage][b_col_by8 + i * (THREADS * 8 / BK)][b_k_by8],
-                        &b[min(col0 + b_col_by8 + i * (THREADS * 8 / BK), n - 1) * ldb + k_load +
-                           b_k_by8],
-                        b_inside);
-                }
+                load_b(8);
             } else if (ldb % 4 == 0) {
-                #pragma unroll 1
-                for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-                    const int b_inside = k_load + b_k_by4 + 4 <= k ? 4
-                                         : k_load + b_k_by4 < k    ? k - (k_load + b_k_by4)
-                                                                   : 0;
-                    cp_async_4_zfill(
-                        &shared.b[load_stage][b_col_by4 + i * (THREADS * 4 / BK)][b_k_by4],
-                        &b[min(col0 + b_col_by4 + i * (THREADS * 4 / BK), n - 1) * ldb + k_load +
-                           b_k_by4],
-                        b_inside);
-                }
+                load_b(4);
             } else {
                 #pragma unroll 4
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
-                    shared.b[load_stage][b_col_by1 + i * (THREADS / BK)][b_k_by1] =
-                        k_load + b_k_by1 < k
-                            ? b[min(col0 + b_col_by1 + i * (THREADS / BK), n - 1) * ldb + k_load +
-                                b_k_by1]
+                    shared.b[load_stage][b_col + i * (THREADS / BK)][b_k] =
+                        k_load + b_k < k
+                            ? b[min(col0 + b_col + i * (THREADS / BK), n - 1) * ldb + k_load + b_k]
                             : 0;
                 }
             }
@@ -391,36 +360,38 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN / 2; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                acc[i][j * 2 + e] = alpha * acc[i][j * 2 + e];
+            }
+        }
+    }
+    if (beta != 0) {
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if (row + i * THREADS_M < m) {
+                #pragma unroll
+                for (int j = 0; j < TN / 2; ++j) {
+                    __align__(16) int c_old[2];
+                    load2_inside(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
+                                 n - (col + j * THREADS_N * 2));
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        acc[i][j * 2 + e] = acc[i][j * 2 + e] + beta * c_old[e];
+                    }
+                }
+            }
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
         if (row + i * THREADS_M < m) {
             #pragma unroll
             for (int j = 0; j < TN / 2; ++j) {
-                if (col + j * THREADS_N * 2 + 2 <= n && ldc % 2 == 0) {
-                    __align__(16) int c_values[2];
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        c_values[e] = alpha * acc[i][j * 2 + e];
-                    }
-                    if (beta != 0) {
-                        __align__(16) int c_old[2];
-                        copy2(c_old, &c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2]);
-                        #pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            c_values[e] = c_values[e] + beta * c_old[e];
-                        }
-                    }
-                    copy2(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2], c_values);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        if (col + j * THREADS_N * 2 + e < n) {
-                            c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2 + e] =
-                                beta == 0 ? alpha * acc[i][j * 2 + e]
-                                          : alpha * acc[i][j * 2 + e] +
-                                                beta * c[(row + i * THREADS_M) * ldc + col +
-                                                         j * THREADS_N * 2 + e];
-                        }
-                    }
-                }
+                store2_inside(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 2],
+                              &acc[i][j * 2], n - (col + j * THREADS_N * 2));
             }
         }
     }

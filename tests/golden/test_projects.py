@@ -138,6 +138,12 @@ PRODUCTS: Mapping[str, tuple[str, GemmSpec, tuple[str, ...]]] = {
     "promises": ("smem_8x8", GemmSpec(multiple_of=(4, 4, 8), ld_multiple=4, batched=True), ()),
     "folded": ("smem_8x8", GemmSpec(n=96, k=64, alpha=0.3, beta=0), ()),
     "wide": ("naive", GemmSpec(wide=True), ()),
+    "an epilogue": (
+        "smem_8x8",
+        GemmSpec(epilogue=("bias", "row_scale", "residual", "gelu", "expr: acc + 0.5 * c - 0.01 * col")),
+        ("1.5", "0"),
+    ),
+    "an epilogue of a batch": ("naive", GemmSpec(dtype=F16, batched=True, epilogue=("scale", "clamp(0, 6)")), ()),
 }
 #: Sizes that no tile divides, and one element.
 SIZES = (("100", "76", "56"), ("131", "1", "9"), ("1", "1", "1"))
@@ -204,7 +210,7 @@ def test_program_is_right(product: str, needs_tool: Callable[[str], str], tmp_pa
         result = executed(program, *given)
         assert result.returncode == 0, result.stdout + result.stderr
         assert "right, the largest error" in result.stdout and "GFLOP/s" in result.stdout
-        assert ("right, bit for bit" in result.stdout) == (spec.alpha != 0.3)
+        assert ("right, bit for bit" in result.stdout) == (spec.alpha != 0.3 and not spec.epilogue)
 
 
 def test_a_wrong_kernel_is_told(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
@@ -306,7 +312,7 @@ def test_cmake_builds_and_tests_it(needs_tool: Callable[[str], str], tmp_path: P
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16"])
+@pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "an epilogue"])
 def test_cuda_project_compiles(product: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     name = files_of(product, tmp_path, "cuda")
     warnings = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror")
@@ -375,7 +381,7 @@ def test_the_command_writes_a_new_folder_whole(tmp_path: Path) -> None:
         (("-o", "x.h"), "--project and -o exclude one another: drop one"),
         (("--form", "header"), "--project and --form exclude one another: drop one"),
         (("--kernel", "transpose"), "--project makes programs that multiply: leave out --kernel transpose"),
-        (("--epilogue", "bias"), "checks plain products, not bias: emit the kernel and its launcher alone, by --form"),
+        (("--prologue-a", "a * 2"), "checks plain products, not prologues (a * 2): emit the kernel and its launcher"),
         (("--alpha", "0"), "a project's program checks products, but alpha = 0 leaves none: emit the kernel"),
     ],
 )

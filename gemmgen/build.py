@@ -17,6 +17,7 @@ from gemmgen.mainloops.cpu_panel import CpuPanel
 from gemmgen.mainloops.direct import Direct
 from gemmgen.mainloops.dpas import Dpas
 from gemmgen.mainloops.dpas_block_2d import DpasBlock2D
+from gemmgen.mainloops.gemv import Gemv
 from gemmgen.mainloops.sub_group import SubGroup
 from gemmgen.mainloops.warp_mma import WarpMma
 from gemmgen.mainloops.warpgroup_mma import WarpgroupMma
@@ -46,6 +47,7 @@ class Mainloop(Protocol):
 MAINLOOPS: dict[str, Callable[[Problem], Mainloop]] = {
     "cpu_panel": CpuPanel,
     "direct": Direct,
+    "gemv": Gemv,
     "dpas": Dpas,
     "dpas_block_2d": DpasBlock2D,
     "shared_memory": Direct,  # its operands pass through tiles
@@ -65,6 +67,8 @@ def mainloop_of(s: Schedule) -> str:
         return "warp_mma"
     if s.vector > 1:
         return "cpu_panel"
+    if s.lanes_along_k > 1:
+        return "gemv"
     if any(o.shuffle or o.block_read or o.memory == "image" for o in (s.a, s.b)):
         return "sub_group"
     return "shared_memory" if "local" in (s.a.memory, s.b.memory) else "direct"

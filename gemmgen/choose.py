@@ -1,8 +1,8 @@
 """Which schedule computes a product where none is named. One function, for every place that has to choose.
 
 Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.sweeps`, for GPUs of CUDA
-`gemmgen.tiles`. For other types and devices, and where sizes are not known, it is the first row of `MENU` that the
-product's types, layouts and promises allow on the target.
+`gemmgen.tiles`, of few rows `gemmgen.few_rows`. For other types and devices, and where sizes are not known, it is the
+first row of `MENU` that the product's types, layouts and promises allow on the target.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
+from gemmgen.few_rows import choose_few_rows
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
 from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
@@ -120,7 +121,10 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
     """
     m, n, k = _sizes(spec, shape)
     if "vectors" not in device.features:
-        return choose_tiles(spec, None if m is None or n is None or k is None else (m, n, k), device, products)
+        if m is None or n is None or k is None:
+            return choose_tiles(spec, None, device, products)
+        few = choose_few_rows(spec, (m, n, k), device, products)
+        return few or choose_tiles(spec, (m, n, k), device, products)
     if m is not None and n is not None and k is not None and _is_small_beside_vectors(m, n, k, products):
         small = candidates.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):

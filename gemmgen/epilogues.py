@@ -22,11 +22,23 @@ from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old,
 from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.operands import stored_tma_tile
-from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Let, Reduction, Registers, Tile
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
 from gemmgen.ir.walk import map_expr, substitute
-from gemmgen.positions import COL0, FIRST_COL, FIRST_ROW, LOCAL_INDEX, PART, ROW0, SLICE, SUM_COL, SUM_ROW, ThreadLayout
+from gemmgen.positions import (
+    COL0,
+    FIRST_COL,
+    FIRST_ROW,
+    LANE_K,
+    LOCAL_INDEX,
+    PART,
+    ROW0,
+    SLICE,
+    SUM_COL,
+    SUM_ROW,
+    ThreadLayout,
+)
 from gemmgen.problem import Problem, three_dimensional, which_product
 
 # --- functions on elements of C -------------------------------------------------------------------
@@ -105,12 +117,22 @@ class Staging:
         partial: planes of sums; of a cluster a plane from each group.
         mirrored: whether a block goes through column by column.
         reuses: whether the sums lie where the tiles were.
+        lanes: planes of each slice of K, from lanes that share elements of C.
+        writes: which of the threads that hold the same sums writes them; None where each holds others.
     """
 
     problem: Problem
     partial: Buffer
     reuses: bool
     mirrored: bool = False
+    lanes: int = 1
+    writes: Expr | None = None
+
+    @property
+    def threads(self) -> int:
+        """Those that hold sums, of all slices."""
+        s = self.problem.schedule
+        return s.group[0] * s.sliced_k * s.group[1] * s.lanes_along_k
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -130,7 +152,7 @@ class Staging:
         """
         s, across = self.problem.schedule, self.across
         rows, run = self.lines[0] // s.cluster_reduction, s.c_width
-        down = s.group[0] * s.sliced_k * s.group[1] // across
+        down = min(rows, self.threads // across)
         fragment = ThreadValueLayout(AxisLayout(rows // down, down, 1, SUM_ROW), AxisLayout(run, across, run, SUM_COL))
         buffer = Buffer("total", self.problem.sums, Space.PRIVATE, Layout.packed(rows // down, run))
         return Registers(buffer, fragment)
@@ -154,26 +176,33 @@ def staged(
     along = update.dst.origin[-2 if update.dst.transposed else -1]
     own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, staging.mirrored)
     planes = Tile(partial, (*there, *(Const(0),) * 3), *staging.lines)
-    width = 1 if staging.mirrored else schedule.thread_vector[1]
-    return (
-        Comment(say),
-        *((meet,) if staging.reuses or schedule.persistent else ()),
-        Alloc(partial, reuses=staging.reuses),
-        # Scaled here, so that the sums may lie in any registers.
-        EpilogueStore(own, acc, update.alpha, zero, *problem.vector(width, problem.sums)),
-        meet,
-        Let(SUM_ROW, LOCAL_INDEX // staging.across),
-        Let(SUM_COL, LOCAL_INDEX % staging.across),
-        Let(FIRST_ROW if staging.mirrored else FIRST_COL, along + total.fragment.cols.start),
+    # Of lanes that have exchanged their sums each holds a part of the vector.
+    width = 1 if staging.mirrored else min(schedule.thread_vector[1], acc.fragment.cols.values)
+    # Scaled here, so that the sums may lie in any registers.
+    put: Body = (EpilogueStore(own, acc, update.alpha, zero, *problem.vector(width, problem.sums)),)
+    put = put if staging.writes is None else (If(staging.writes, put),)
+    add_up: Body = (
         Alloc(total.buffer),
         Reduction(
             total,
             planes,
-            schedule.sliced_k * schedule.cluster_reduction,
+            schedule.sliced_k * schedule.cluster_reduction * staging.lanes,
             *problem.vector(total.fragment.cols.vector, problem.sums),
         ),
         comment,
         replace(update, acc=total, alpha=one),
+    )
+    start, adding = total.fragment.cols.start, total.fragment.rows.lanes * staging.across
+    return (
+        Comment(say),
+        *((meet,) if staging.reuses or schedule.persistent else ()),
+        Alloc(partial, reuses=staging.reuses),
+        *put,
+        meet,
+        Let(SUM_ROW, LOCAL_INDEX // staging.across),
+        Let(SUM_COL, LOCAL_INDEX % staging.across),
+        *((Let(FIRST_ROW if staging.mirrored else FIRST_COL, along + start),) if staging.across > 1 else ()),
+        *(add_up if adding >= staging.threads else (If(adding > LOCAL_INDEX, add_up),)),
     )
 
 
@@ -221,6 +250,29 @@ def add_up_slices(problem: Problem, acc: Registers, in_tiles: bool, store: tuple
     where = " in place of the tiles" if reuses else ""
     say = f"Sliced-K: every slice writes its partial sums{where}; then they are added up."
     return staged(Staging(problem, partial, reuses), acc, say, SLICE, store, Barrier())
+
+
+def add_up_lanes(
+    problem: Problem,
+    acc: Registers,
+    store: tuple[Comment, EpilogueStore],
+    shuffled: bool,
+    writes: Expr | None = None,
+) -> Body:
+    """The sums of slices and of lanes that share elements of C, added up in shared memory.
+
+    Args:
+        acc: the sums of a thread.
+        shuffled: whether they are those of all lanes already.
+        writes: which of the threads that hold the same sums writes them; None where each holds others.
+    """
+    s = problem.schedule
+    lanes = 1 if shuffled else s.lanes_along_k
+    plane = SLICE * lanes + (Const(0) if shuffled else LANE_K) if s.sliced_k > 1 else Const(0) if shuffled else LANE_K
+    partial = Buffer("partial", problem.sums, Space.LOCAL, Layout.packed(s.sliced_k * lanes, *s.block_tile))
+    whose = "slice" if shuffled else "work-item"
+    say = f"Every {whose} writes its partial sums; then they are added up."
+    return staged(Staging(problem, partial, False, lanes=lanes, writes=writes), acc, say, plane, store, Barrier())
 
 
 # --- of warpgroups --------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ def _naive(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int
     return Schedule.of(tile=tile or (1, 1), group=group or (16, 16), block_k=k_step or 1, sub_group=lanes)
 
 
+def _gemv(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    tile, group = tile or (1, 4), group or (1, 1)
+    return Schedule.of(
+        tile=tile, group=group, thread_vector=tile, block_k=k_step or 32, sub_group=lanes, lanes_along_k=32
+    )
+
+
 def _slm(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (8, 8)
     k_step = k_step or 8
@@ -176,6 +183,7 @@ def _vector(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: in
 
 _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
     "naive": _naive,
+    "gemv": _gemv,
     "slm": _slm,
     "simd": _simd,
     "block_read": _block_read,

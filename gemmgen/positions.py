@@ -13,6 +13,8 @@ from gemmgen.ir.walk import walk_expr
 from gemmgen.schedule import Pair, Schedule
 
 LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")
+#: Which of the threads that share elements of C this is.
+LANE_K = Var("lane_k")
 WARP, WARPGROUP = Var("warp"), Var("warpgroup")
 #: Where a warpgroup lies among those of its block.
 WARPGROUP_ROW, WARPGROUP_COL = Var("warpgroup_row"), Var("warpgroup_col")
@@ -119,12 +121,18 @@ class ThreadLayout:
             return self._in_warps(*s.lane_arrangement)
         number, high = call("local_id", 1), s.group[0]
         slices = (Let(SLICE, number // high), Let(LOCAL_ROW, number % high))
-        return (*(slices if s.sliced_k > 1 else (Let(LOCAL_ROW, number),)), Let(LOCAL_COL, call("local_id", 0)))
+        rows = slices if s.sliced_k > 1 else (Let(LOCAL_ROW, number),)
+        if s.lanes_along_k == 1:
+            return (*rows, Let(LOCAL_COL, call("local_id", 0)))
+        line, lanes = call("local_id", 0), s.lanes_along_k
+        return (*rows, Let(LANE_K, line % lanes), Let(LOCAL_COL, line // lanes))
 
     def number(self) -> Expr:
         """Which thread of its group this is, by the launch's own coordinates where slices share local rows."""
         own = (call("local_id", 1), call("local_id", 0))
-        plain = self.schedule.lane_arrangement is None and self.schedule.sliced_k == 1 and self._warpgroups_across == 1
+        s = self.schedule
+        shared = s.sliced_k > 1 or s.lanes_along_k > 1 or self._warpgroups_across > 1
+        plain = s.lane_arrangement is None and not shared
         return linear(self.schedule.all_work_items, *((LOCAL_ROW, LOCAL_COL) if plain else own))
 
     def origin(self) -> Body:

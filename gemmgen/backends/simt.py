@@ -16,7 +16,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
-from gemmgen.ir.dtypes import I32, I64, DType
+from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
@@ -33,6 +33,8 @@ DIMENSIONS = "xyz"
 FAR = 2**63
 #: Types whose vectors the language names, and words for as many bytes of others.
 OWN_VECTORS = ("float", "double", "int")
+#: Types of which an instruction converts two at a time -> what two of them are.
+PAIRS = {F8_E4M3: "__nv_fp8x2_e4m3", F8_E5M2: "__nv_fp8x2_e5m2"}
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 #: Functions for moves, in the order in which they are printed.
 KINDS = (
@@ -467,6 +469,7 @@ class _Copy:
             "half": WORDS.get(size // 2, "") if self.width > 2 else "",
             "source": types[self.source.name],
             "to": types[self.to.name],
+            "pair": PAIRS.get(self.source) if self.to == F32 else None,
             "cache": "cg" if size == max(WORDS) else "ca",
         }
 

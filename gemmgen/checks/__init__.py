@@ -11,6 +11,7 @@ from gemmgen.checks.capacity import capacity_problems
 from gemmgen.checks.cpu_panel import vector_problems
 from gemmgen.checks.dp4a import dp4a_problems
 from gemmgen.checks.dpas import block_2d_problems, matrix_problems
+from gemmgen.checks.gemv import gemv_problems
 from gemmgen.checks.mfma import mfma_problems
 from gemmgen.checks.tma_ring import tma_problems
 from gemmgen.checks.warp_mma import warp_problems
@@ -21,6 +22,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
+from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
@@ -46,6 +48,7 @@ def _of_work_items(*own: Check) -> Check:
 #: A mainloop's own.
 CHECKS: Mapping[type[Mainloop], Check] = {
     Direct: _of_work_items(dp4a_problems),
+    Gemv: _of_work_items(gemv_problems),
     SubGroup: _of_work_items(),
     SharedMemory: _of_work_items(dp4a_problems),
     TmaRing: _of_work_items(tma_problems),

@@ -19,7 +19,7 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     for dtype in dict.fromkeys((spec.dtype, spec.element("a"), spec.element("b"))):
         if not (spec.emulate and dtype == F16):
             yield from lacking(dtype, target)
-    if spec.dtype in FLOAT8 and not s.by_warps:
+    if spec.dtype in FLOAT8 and not s.by_warps and s.lanes_along_k == 1:
         yield f"dtype {spec.dtype}, which matrix instructions alone multiply: use atom mma_f8 or wgmma_f8"
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
         stored = spec.element(name)

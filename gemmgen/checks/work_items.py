@@ -44,7 +44,9 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
     work_items = s.all_work_items[0] * s.all_work_items[1]
     if work_items > target.max_group:
         slices = f" in {s.sliced_k} slices" if s.sliced_k > 1 else ""
-        smaller = halved(s.group, lambda group: group[0] * group[1] * s.sliced_k <= target.max_group)
+        slices += f" of {s.lanes_along_k} lanes along K" if s.lanes_along_k > 1 else ""
+        each = s.sliced_k * s.lanes_along_k
+        smaller = halved(s.group, lambda group: group[0] * group[1] * each <= target.max_group)
         yield (
             f"group {s.group[0]}x{s.group[1]}{slices} has {work_items} work-items > {target.max_group} on this target: "
             f"use group {smaller}, say"
@@ -118,7 +120,7 @@ def _warp(s: Schedule) -> Iterator[str]:
 
 def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Steps of K dealt out within a group."""
-    if s.sliced_k < 2:
+    if s.sliced_k * s.lanes_along_k < 2:
         return
     if s.block_k % s.sliced_k:
         yield divide("sliced_k", s.sliced_k, "block_k", s.block_k, tuple(range(1, s.block_k + 1)))
@@ -133,13 +135,16 @@ def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             f"a slice's {s.group[0]}x{s.group[1]} work-items are no whole warps: use lane_arrangement none, or a "
             "larger group"
         )
-    if cols % s.c_width == 0 and (work_items % (cols // s.c_width) or rows % (work_items // (cols // s.c_width) or 1)):
+    across = max(1, cols // s.c_width)
+    down = work_items // across
+    if cols % s.c_width == 0 and (work_items % across or down == 0 or rows % min(rows, down)):
         yield (
             f"the sum of {rows}x{cols} in runs of {s.c_width} can't be dealt out evenly to {work_items} work-items: "
             f"use a group or tile of powers of two"
         )
     if spec.c_order == "col":
-        yield f"sliced_k = {s.sliced_k} add up rows of C, which is column-major: use sliced_k 1"
+        field, count = ("sliced_k", s.sliced_k) if s.lanes_along_k == 1 else ("lanes_along_k", s.lanes_along_k)
+        yield f"{field} = {count} add up rows of C, which is column-major: use {field} 1"
 
 
 def _images(spec: GemmSpec, s: Schedule) -> Iterator[str]:

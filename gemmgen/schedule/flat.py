@@ -19,6 +19,7 @@ from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import WORDS, Atom, Chosen, Flat, Meaning, Memory, Value, meanings, text_of, unknown_field
+from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.operand import Operand
@@ -41,6 +42,7 @@ from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 
 MAINLOOPS: tuple[type[Mainloop], ...] = (
     Direct,
+    Gemv,
     SubGroup,
     SharedMemory,
     TmaRing,
@@ -216,6 +218,8 @@ def _mainloop(flat: Mapping[str, Value]) -> type[Mainloop]:
         return CpuPanel
     if flat.get("tma"):
         return TmaRing
+    if flat.get("lanes_along_k", 1) != 1:
+        return Gemv
     memories = {flat.get("a.memory"), flat.get("b.memory")}
     if "local" in memories:
         return SharedMemory

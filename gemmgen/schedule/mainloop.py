@@ -27,7 +27,7 @@ from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
 
-Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
+Method = Literal["naive", "gemv", "slm", "simd", "block_read", MatrixAtom, "vector"]
 #: Bytes of an element that a matrix instruction multiplies.
 ELEMENT_BYTES: Mapping[WarpAtom | WarpgroupAtom, int] = {
     "mma": 2,

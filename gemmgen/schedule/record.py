@@ -84,6 +84,7 @@ class Schedule:
     mbarrier = View(0)
     tma = View(False)
     sliced_k = View(1)
+    lanes_along_k = View(1)
     split_k = View(1)
     cluster_reduction = View(1)
     stream_k = View(False)
@@ -205,12 +206,14 @@ class Schedule:
 
     @property
     def all_work_items(self) -> tuple[int, int]:
-        """Work-items of a group (rows, columns), those of all slices one above the other, and then the producers."""
+        """Work-items of a group (rows, columns), those of all slices one above the other, and then the producers; those
+        that share elements of C are beside one another.
+        """
         high, wide = self.group
         if self.by_warpgroups and not self.operands_swapped:
             # Four wide, as warpgroups are, whichever way these lie.
             high, wide = high * wide // WARPGROUP[1], WARPGROUP[1]
-        return high * self.sliced_k + self.producer_threads // max(1, wide), wide
+        return high * self.sliced_k + self.producer_threads // max(1, wide), wide * self.lanes_along_k
 
     @property
     def round_depth(self) -> int:

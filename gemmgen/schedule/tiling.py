@@ -33,7 +33,7 @@ class Tiling:
         1024,
         ((1, 1), (1, 8), (4, 8), (8, 8), (16, 16), (32, 4), (64, 4), (4, 32)),
     )
-    block_k: int = number(1, "depth in K of one iteration of the main loop", 8, 1024, (1, 2, 3, 4, 8, 16, 24, 32, 64))
+    block_k: int = number(1, "depth in K of one iteration of the main loop", 8, 8192, (1, 2, 3, 4, 8, 16, 24, 32, 64))
 
     def __post_init__(self) -> None:
         """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""

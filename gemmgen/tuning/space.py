@@ -21,6 +21,7 @@ from gemmgen.schedule import Flat, Schedule, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
+from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
@@ -329,6 +330,19 @@ def _direct(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
+def _gemv(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+    return (
+        Axis("tile.rows", (1, 2, 4, 8, 16)),
+        Axis("tile.columns", (1, 2, 4, 8)),
+        Axis("block_k", tuple(32 << power for power in range(9))),
+        Axis("a.width", _WIDTHS),
+        Axis("b.width", _WIDTHS),
+        Axis("lanes_along_k", (8, 16, 32)),
+        Axis("sliced_k", (1, 2, 4, 8)),
+        *_parts_of_k(target),
+    )
+
+
 def _sub_group(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     memories = ("global", "image") if "image_block_read" in target.features else ("global",)
     blocks = (False, True) if "block_read" in target.features else (False,)
@@ -525,6 +539,7 @@ _AXES: Mapping[type[Mainloop], Callable[[GemmSpec, Target], tuple[Axis, ...]]] =
     SharedMemory: _shared_memory,
     SubGroup: _sub_group,
     Direct: _direct,
+    Gemv: _gemv,
 }
 #: The feature without which a device has none of a mainloop's schedules.
 _NEEDS: tuple[tuple[type[Mainloop], str | None], ...] = (
@@ -538,4 +553,5 @@ _NEEDS: tuple[tuple[type[Mainloop], str | None], ...] = (
     (SharedMemory, None),
     (SubGroup, "sub_groups"),
     (Direct, None),
+    (Gemv, None),
 )

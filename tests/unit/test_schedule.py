@@ -34,6 +34,7 @@ from tests.support.schedules import flats, schedules, values
 #: A schedule of each mainloop, by its method or a preset.
 EXAMPLES: tuple[Schedule, ...] = (
     defaults("naive"),
+    defaults("gemv"),
     defaults("simd"),
     defaults("block_read"),
     presets.load("mbarrier_8x16_16x16").schedule,
@@ -120,7 +121,7 @@ def foreign(schedule: Schedule) -> dict[str, Value]:
         held = name in schedule.mainloop.operand_keys(operand, getattr(schedule, operand)) if operand else key in own
         # What chooses another member is no key of this one.
         choosing = field.kind in ("atom", "memory") or key in ("vector", "tma", "stream_k", "atomic", "persistent")
-        choosing = choosing or key == "block_2d"
+        choosing = choosing or key in ("block_2d", "lanes_along_k")
         choosing = (
             choosing or name in ("block_read", "shuffle") or key in ("split_k", "cluster_reduction", "epilogue_stages")
         )

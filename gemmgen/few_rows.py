@@ -1,0 +1,197 @@
+"""Products of few rows or few columns on GPUs of CUDA: each element of the long operand is read once and used a few
+times, so that memory is what they wait for. Work-items load it directly, many loads at a time.
+
+Which schedule that is follows from how the long operand lies:
+
+- Its lines lie along K (B by columns, as a layer's weights): lanes of a warp lie along K, too, and add up their sums by
+  shuffles (mainloop `Gemv`).
+- Its lines lie across K: lanes lie along a line, the slices of a block and the blocks of split-K along K.
+
+It is chosen by a roofline: where a work-item's arithmetic takes a small part of the time of its loads. Of more rows,
+kernels whose tiles TMA fills are quicker, if they can read the matrices in place.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from gemmgen.ir.dtypes import F32, I8
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import is_possible, is_transposed
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+from gemmgen.tiles import PARTS
+from gemmgen.waves import Shape, costs, up
+
+#: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels turn element by element. A
+#: work-item has up to so many rows.
+FEW, FEW_BESIDE_TURNED, OWN_ROWS = 8, 48, 16
+#: Bytes of a load, and of a line of the cache.
+LOAD, LINE = 16, 128
+#: Work-items of a warp, and results that a multiprocessor's lanes have in a cycle.
+WARP, LANES = 32, 128
+#: What instructions may take of the time of the loads beside tiles that TMA fills: both together take 5 percent longer.
+HIDDEN = 0.33
+#: Columns of a work-item, and warps of a block, where lanes lie along K.
+COLUMNS, WARPS = 4, 8
+#: Steps along K of which the last one would leave most of a block's warps without work.
+SHORT = 4 / 3
+#: Work-items of a block where they lie across K, and of a multiprocessor.
+BLOCK, FULL = 256, 1024
+#: Elements along K that a work-item loads before it multiplies, where lines lie across K.
+AHEAD = 4
+
+
+def choose_few_rows(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Schedule | None:
+    """The schedule for a product of few rows or columns; None where another kind is quicker, or sizes are not few.
+
+    Args:
+        products: of a batch.
+    """
+    if "async_copy" not in target.features or products > 1 or spec.batched or min(shape) < 1:
+        return None
+    if min(shape[:2]) > FEW_BESIDE_TURNED:
+        return None
+    found = _chosen(spec, shape, target)
+    if found is None and spec.c_order == "col":
+        # C^T by rows, as other kernels compute it.
+        other = _chosen(spec.transposed(), (shape[1], shape[0], shape[2]), target)
+        return other if other is not None and is_transposed(spec, other, target) else None
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _chosen(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
+    """The schedule for C by rows, if it is quick and the target can run it."""
+    m, n, k = shape
+    mirrored = n < m
+    order = spec.a_order if mirrored else spec.b_order
+    along_k = (order == "row") == mirrored
+    few = min(m, n)
+    turned = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TURNED
+    if few > (FEW_BESIDE_TURNED if turned else FEW):
+        return None
+    rows = min(OWN_ROWS, 1 << (few - 1).bit_length())
+    hidden = along_k and (few > FEW or _busy(spec, rows, along_k, target) <= HIDDEN)
+    if _in_place_by_tma(spec, along_k) and not hidden:
+        return None
+    made = _along_k if along_k else _across_k
+    schedule = made(spec, (rows, few), max(m, n), k, mirrored, target)
+    return schedule if is_possible(spec, schedule, target) else None
+
+
+def _in_place_by_tma(spec: GemmSpec, along_k: bool) -> bool:
+    """Whether kernels whose tiles are copied by TMA, or by 16 bytes, read the long operand where it is."""
+    reads = {1: along_k, 2: True, 4: not along_k}.get(spec.dtype.size, False)
+    return reads and spec.ld_multiple * spec.dtype.size % LOAD == 0 and spec.dtype.real is None
+
+
+def _busy(spec: GemmSpec, rows: int, along_k: bool, target: Target) -> float:
+    """What the arithmetic on an element of the long operand takes, by what its load takes."""
+    # Four neighbours of int8 by one instruction of half the rate; all other small elements are converted.
+    by_fours = spec.dtype == I8 and along_k
+    instructions = rows / 2 if by_fours else rows + (spec.dtype.size <= 2)
+    model = costs()
+    return instructions / spec.dtype.size * model.read_per_us / (target.cores * LANES * model.cycles_per_us)
+
+
+def _width(spec: GemmSpec, line: int) -> int:
+    """Elements of a load along lines of so many, which may lie one behind the other."""
+    width = max(1, LOAD // spec.dtype.size)
+    while spec.ld_multiple % width and line % width:
+        width //= 2
+    return width
+
+
+# --- lines along K --------------------------------------------------------------------------------
+
+
+def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
+    """Lanes along K: a block has few columns, and all of K unless there are too few blocks then.
+
+    Args:
+        high: rows of a work-item, and of the product.
+    """
+    (rows, few), width, size = high, _width(spec, k), spec.dtype.size
+    # Sums and operands of eight rows fill the registers that many warps would share.
+    many = rows >= FEW or (2 * rows >= FEW and size != 4)
+    warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows == FEW and size == 4 else COLUMNS
+    # A work-item has as many bytes of each column under way, however narrow its loads are.
+    rounds = max(1, LOAD // (width * size)) * (2 if rows >= FEW and own == COLUMNS else 1)
+    while warps > 1 and WARP * width * rounds * warps >= 2 * k:
+        warps //= 2
+    depth = WARP * width * rounds * warps
+    if warps == WARPS and 1 < k / depth < SHORT:
+        warps, depth = warps // 2, depth // 2
+    while own > 1 and up(cols, own) < 2 * target.cores:
+        own //= 2
+    parts = _parts(target.cores // up(cols, own), k // (2 * depth))
+    return _made(
+        f"gemv_{rows}x{own}_by{warps}x{rounds}" + (f"_rows{few}" if few > rows else ""),
+        (rows, own),
+        (1, own),
+        (Operand(width=_short(spec, (rows, few), width, mirrored)), Operand(width=width)),
+        mirrored,
+        parts,
+        # Blocks of the same columns run together, so that the cache has these.
+        threadblock_swizzle=up(few, rows) if few > rows and not mirrored else 0,
+        block_k=depth,
+        sliced_k=warps,
+        lanes_along_k=WARP,
+        group=(1, 1),
+        **({"atom": "dp4a"} if spec.dtype == I8 else {}),
+    )
+
+
+# --- lines across K -------------------------------------------------------------------------------
+
+
+def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
+    """Lanes along a line of the cache, slices and parts along K, as many as fill the device."""
+    (rows, _), width, size = high, _width(spec, cols), spec.dtype.size
+    lanes = min(WARP, max(1, LINE // (width * size)))
+    slices = BLOCK // lanes
+    short = _short(spec, high, _width(spec, k), mirrored)
+    ahead, own = max(AHEAD, short), max(COLUMNS, width)
+    blocks = up(cols, lanes * own)
+    parts = _parts(target.cores * (FULL // BLOCK) // blocks, k // (slices * ahead))
+    return _made(
+        f"across_{rows}x{own}",
+        (rows, own),
+        (1, width),
+        (Operand(width=short), Operand(width=width)),
+        mirrored,
+        parts,
+        block_k=slices * ahead,
+        sliced_k=slices,
+        group=(1, lanes),
+    )
+
+
+def _short(spec: GemmSpec, high: tuple[int, int], width: int, mirrored: bool) -> int:
+    """Elements of a load of the short operand: so many along K, where its lines lie so, else what divides its lines."""
+    order = spec.b_order if mirrored else spec.a_order
+    return width if (order == "col") == mirrored else min(high[0], _width(spec, high[1]))
+
+
+def _parts(wanted: int, most: int) -> int:
+    """Parts of K: no more than are wanted, nor than have a step each."""
+    return max((x for x in PARTS if x <= min(wanted, most)), default=1)
+
+
+def _made(
+    name: str,
+    tile: tuple[int, int],
+    vector: tuple[int, int],
+    operands: tuple[Operand, Operand],
+    mirrored: bool,
+    parts: int,
+    **others: object,
+) -> Schedule:
+    """The schedule, its rows for columns where it is mirrored."""
+    a, b = operands[::-1] if mirrored else operands
+    pairs = {"tile": tile, "thread_vector": vector, "group": others.pop("group")}
+    turned = {key: pair[::-1] if mirrored else pair for key, pair in pairs.items()}  # type: ignore[index]
+    widths = f"w{a.width}x{b.width}" if a.width != b.width else f"w{a.width}"
+    said = f"{name}_{widths}" + ("_mirrored" if mirrored else "") + (f"_split{parts}" if parts > 1 else "")
+    return Schedule.of(name=said, a=a, b=b, split_k=parts, **turned, **others)

@@ -1,0 +1,292 @@
+// gemv_8x4_bf16: C = alpha * A * B + beta * C; bfloat16, sums in float32; B col-major
+//
+// Tile       8x4 of C per block, 8x4 per thread, 1024 along K per step
+// Threads    128 per block, 128 slices of each step along K (sliced-K)
+// A          global memory, loads of 8 elements
+// B          global memory, loads of 8 elements
+// Multiply   fused multiply-add
+// C          slices added up in shared memory, stores of single elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     block (32, 4), grid ((n + 3) / 4, (m + 7) / 8)
+// Needs      512 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemv_8x4_bf16.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+#include <cuda_bf16.h>
+
+namespace gemv_8x4_bf16_detail {
+
+constexpr int BM = 8, BN = 4; // block tile of C
+constexpr int SLICES = 4; // parts of a block's K (sliced-K)
+constexpr int TM = BM, TN = BN; // tile of C of a thread
+static_assert(BM == 8 && BN == 4,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set tile=16x4");
+static_assert(SLICES == 4, "SLICES cannot change here: "
+                           "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set sliced_k=8");
+
+constexpr int BLOCK_THREADS = SLICES * 32;
+
+// 8 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+}
+
+// 8 neighbouring elements to registers, in their type; `from` is a multiple of 16 bytes.
+__device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
+{
+    __align__(16) __nv_bfloat16 elements[8];
+    copy8(elements, from);
+    #pragma unroll
+    for (int e = 0; e < 8; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+// Shared memory of a block.
+struct Shared {
+    float partial[SLICES][BM][BN];
+};
+
+} // namespace gemv_8x4_bf16_detail
+
+extern "C" __global__ void __launch_bounds__(gemv_8x4_bf16_detail::BLOCK_THREADS)
+gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict__ a, int lda,
+              const __nv_bfloat16 *__restrict__ b, int ldb, float beta,
+              __nv_bfloat16 *__restrict__ c, int ldc)
+{
+    using namespace gemv_8x4_bf16_detail;
+    __shared__ Shared shared;
+
+    const int slice = int(threadIdx.y);
+    const int lane_k = int(threadIdx.x) % 32;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
+    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+
+    float acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Each lane goes along K by 8 elements at a time.
+    if (lda % 8 == 0 && ldb % 8 == 0) {
+        #pragma unroll 2
+        for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
+            __align__(16) float a_frag[TM][8];
+            __align__(16) float b_frag[TN][8];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                copy8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                copy8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
+            }
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                #pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // Lines that begin anywhere: single elements.
+        #pragma unroll 2
+        for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
+            __align__(16) float a_frag[TM][8];
+            __align__(16) float b_frag[TN][8];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                if (lda % 8 == 0) {
+                    copy8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        a_frag[i][e] = float(a[min(row0 + i, m - 1) * lda + k0 + e]);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                if (ldb % 8 == 0) {
+                    copy8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        b_frag[j][e] = float(b[min(col0 + j, n - 1) * ldb + k0 + e]);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                #pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    }
+                }
+            }
+        }
+    }
+
+    // What is left of K: a lane has one element of it.
+    const int k_left = k - k % 8 + slice * 32 + lane_k;
+
+    if (k_left < k) {
+        float a_frag[TM];
+        float b_frag[TN];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = float(a[min(row0 + i, m - 1) * lda + k_left]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            b_frag[j] = float(b[min(col0 + j, n - 1) * ldb + k_left]);
+        }
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+            }
+        }
+    }
+
+    // Lanes that share elements of C add up their sums, each for its share of these.
+    const bool is_low_16 = lane_k / 16 % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM / 2; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const float received =
+                __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[i + TM / 2][j] : acc[i][j], 16, 32);
+            acc[i][j] = (is_low_16 ? acc[i][j] : acc[i + TM / 2][j]) + received;
+        }
+    }
+
+    const bool is_low_8 = lane_k / 8 % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM / 4; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const float received =
+                __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[i + TM / 4][j] : acc[i][j], 8, 32);
+            acc[i][j] = (is_low_8 ? acc[i][j] : acc[i + TM / 4][j]) + received;
+        }
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        const float received =
+            __shfl_xor_sync(0xffffffffu, is_low_4 ? acc[TM / 8][j] : acc[0][j], 4, 32);
+        acc[0][j] = (is_low_4 ? acc[0][j] : acc[TM / 8][j]) + received;
+    }
+
+    const bool is_low_2 = lane_k / 2 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const float received =
+            __shfl_xor_sync(0xffffffffu, is_low_2 ? acc[0][j + TN / 2] : acc[0][j], 2, 32);
+        acc[0][j] = (is_low_2 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_1 = lane_k % 2 == 0;
+    const float received =
+        __shfl_xor_sync(0xffffffffu, is_low_1 ? acc[0][TN / 4] : acc[0][0], 1, 32);
+
+    acc[0][0] = (is_low_1 ? acc[0][0] : acc[0][TN / 4]) + received;
+
+    // Every slice writes its partial sums; then they are added up.
+    shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    __syncthreads();
+
+    const int sum_row = local_index / BN;
+    const int sum_col = local_index % BN;
+    const int first_col = col0 + sum_col;
+
+    if (local_index < BM * BN) {
+        float total = shared.partial[0][sum_row][sum_col];
+        #pragma unroll
+        for (int s = 1; s < SLICES; ++s) {
+            const float term = shared.partial[s][sum_row][sum_col];
+            total += term;
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
+            const float c_value =
+                beta == 0.0f ? total : fmaf(beta, float(c[c_row * ldc + first_col]), total);
+            c[c_row * ldc + first_col] = __nv_bfloat16(c_value);
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+namespace gemv_8x4_bf16_detail {
+
+// Whether a matrix is aligned to `bytes` bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace gemv_8x4_bf16_detail
+
+// Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t gemv_8x4_bf16_launch(int m, int n, int k, float alpha,
+                                            const __nv_bfloat16 *a, int lda, const __nv_bfloat16 *b,
+                                            int ldb, float beta, __nv_bfloat16 *c, int ldc,
+                                            cudaStream_t stream)
+{
+    using namespace gemv_8x4_bf16_detail;
+
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
+    }
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(32, SLICES);
+    gemv_8x4_bf16<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

@@ -1,0 +1,273 @@
+// gemv_s8_4x4: C = alpha * A * B + beta * C; int8, sums and C in int32; B col-major
+//
+// Tile       4x4 of C per block, 4x4 per thread, 4096 along K per step
+// Threads    256 per block, 256 slices of each step along K (sliced-K)
+// A          global memory, loads of 16 elements
+// B          global memory, loads of 16 elements
+// Multiply   dot products of four neighbours along K (dp4a), sums in int32
+// C          slices added up in shared memory, stores of single elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     block (32, 8), grid ((n + 3) / 4, (m + 3) / 4)
+// Needs      512 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemv_s8_4x4.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+namespace gemv_s8_4x4_detail {
+
+constexpr int BM = 4, BN = 4; // block tile of C
+constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int TM = BM, TN = BN; // tile of C of a thread
+static_assert(BM == 4 && BN == 4,
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set tile=8x4");
+static_assert(SLICES == 8, "SLICES cannot change here: "
+                           "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set sliced_k=4");
+
+constexpr int BLOCK_THREADS = SLICES * 32;
+
+// acc += a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3], by one instruction.
+// Both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void dp4a(int *acc, const signed char *a, const signed char *b)
+{
+    *acc = __dp4a(*reinterpret_cast<const int *>(a), *reinterpret_cast<const int *>(b), *acc);
+}
+
+// 16 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy16(signed char *to, const signed char *from)
+{
+    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+}
+
+// Shared memory of a block.
+struct Shared {
+    int partial[SLICES][BM][BN];
+};
+
+} // namespace gemv_s8_4x4_detail
+
+extern "C" __global__ void __launch_bounds__(gemv_s8_4x4_detail::BLOCK_THREADS)
+gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, int lda,
+            const signed char *__restrict__ b, int ldb, int beta, int *__restrict__ c, int ldc)
+{
+    using namespace gemv_s8_4x4_detail;
+    __shared__ Shared shared;
+
+    const int slice = int(threadIdx.y);
+    const int lane_k = int(threadIdx.x) % 32;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
+    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+
+    int acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0;
+        }
+    }
+
+    // Each lane goes along K by 16 elements at a time.
+    if (lda % 16 == 0 && ldb % 16 == 0) {
+        for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
+            __align__(16) signed char a_frag[TM][16];
+            __align__(16) signed char b_frag[TN][16];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                copy16(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                copy16(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
+                #pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        dp4a(&acc[i][j], &a_frag[i][p * 4], &b_frag[j][p * 4]);
+                    }
+                }
+            }
+        }
+    } else {
+        // Lines that begin anywhere: single elements.
+        for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
+            __align__(16) signed char a_frag[TM][16];
+            __align__(16) signed char b_frag[TN][16];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                if (lda % 16 == 0) {
+                    copy16(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 16; ++e) {
+                        a_frag[i][e] = a[min(row0 + i, m - 1) * lda + k0 + e];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                if (ldb % 16 == 0) {
+                    copy16(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 16; ++e) {
+                        b_frag[j][e] = b[min(col0 + j, n - 1) * ldb + k0 + e];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
+                #pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        dp4a(&acc[i][j], &a_frag[i][p * 4], &b_frag[j][p * 4]);
+                    }
+                }
+            }
+        }
+    }
+
+    // What is left of K: a lane has one element of it.
+    const int k_left = k - k % 16 + slice * 32 + lane_k;
+
+    if (k_left < k) {
+        int a_frag[TM];
+        int b_frag[TN];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = int(a[min(row0 + i, m - 1) * lda + k_left]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            b_frag[j] = int(b[min(col0 + j, n - 1) * ldb + k_left]);
+        }
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = acc[i][j] + a_frag[i] * b_frag[j];
+            }
+        }
+    }
+
+    // Lanes that share elements of C add up their sums, each for its share of these.
+    const bool is_low_16 = lane_k / 16 % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM / 2; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const int received =
+                __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[i + TM / 2][j] : acc[i][j], 16, 32);
+            acc[i][j] = (is_low_16 ? acc[i][j] : acc[i + TM / 2][j]) + received;
+        }
+    }
+
+    const bool is_low_8 = lane_k / 8 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        const int received =
+            __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[TM / 4][j] : acc[0][j], 8, 32);
+        acc[0][j] = (is_low_8 ? acc[0][j] : acc[TM / 4][j]) + received;
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const int received =
+            __shfl_xor_sync(0xffffffffu, is_low_4 ? acc[0][j + TN / 2] : acc[0][j], 4, 32);
+        acc[0][j] = (is_low_4 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_2 = lane_k / 2 % 2 == 0;
+    const int received = __shfl_xor_sync(0xffffffffu, is_low_2 ? acc[0][TN / 4] : acc[0][0], 2, 32);
+
+    acc[0][0] = (is_low_2 ? acc[0][0] : acc[0][TN / 4]) + received;
+    acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
+
+    // Every slice writes its partial sums; then they are added up.
+    if (lane_k % (32 / (TM * TN)) == 0) {
+        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+            alpha * acc[0][0];
+    }
+    __syncthreads();
+
+    const int sum_row = local_index / BN;
+    const int sum_col = local_index % BN;
+    const int first_col = col0 + sum_col;
+
+    if (local_index < BM * BN) {
+        int total = shared.partial[0][sum_row][sum_col];
+        #pragma unroll
+        for (int s = 1; s < SLICES; ++s) {
+            const int term = shared.partial[s][sum_row][sum_col];
+            total += term;
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
+            c[c_row * ldc + first_col] =
+                beta == 0 ? total : total + beta * c[c_row * ldc + first_col];
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+namespace gemv_s8_4x4_detail {
+
+// Whether a matrix is aligned to `bytes` bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace gemv_s8_4x4_detail
+
+// Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t gemv_s8_4x4_launch(int m, int n, int k, int alpha, const signed char *a,
+                                          int lda, const signed char *b, int ldb, int beta, int *c,
+                                          int ldc, cudaStream_t stream)
+{
+    using namespace gemv_s8_4x4_detail;
+
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    if (alpha == 0) {
+        k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
+    }
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
+    const dim3 block(32, SLICES);
+    gemv_s8_4x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

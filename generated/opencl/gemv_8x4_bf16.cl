@@ -1,0 +1,218 @@
+// gemv_8x4_bf16: C = alpha * A * B + beta * C; bfloat16, sums in float32; B col-major
+//
+// Tile       8x4 of C per group, 8x4 per work-item, 1024 along K per step
+// Work-items 128 per group, 128 slices of each step along K (sliced-K), sub-groups of 32
+// A          buffer, loads of 8 elements
+// B          buffer, loads of 8 elements
+// Multiply   fused multiply-add
+// C          slices added up in local memory, stores of single elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     local size {32, 4}, global size {(n + 3) / 4 * 32, (m + 7) / 8 * 4}
+// Needs      512 bytes of local memory
+//            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32
+// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define bfloat16_to_float gemv_8x4_bf16_bfloat16_to_float
+#define bfloat16_to_float8 gemv_8x4_bf16_bfloat16_to_float8
+#define float_to_bfloat16 gemv_8x4_bf16_float_to_bfloat16
+
+// Block tile of C.
+#define BM 8
+#define BN 4
+// Parts of a block's K (sliced-K).
+#define SLICES 4
+// Tile of C of a work-item.
+#define TM BM
+#define TN BN
+
+#if BM != 8 || BN != 4
+#error "BM and BN cannot change here:"
+#error "gemmgen emit --preset gemv_8x4_bf16 --set tile=16x4"
+#endif
+#if SLICES != 4
+#error "SLICES cannot change here:"
+#error "gemmgen emit --preset gemv_8x4_bf16 --set sliced_k=8"
+#endif
+
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// bfloat16, the upper half of a float, as float.
+static inline float bfloat16_to_float(ushort bits)
+{
+    return as_float(convert_uint(bits) << 16);
+}
+
+// bfloat16, the upper half of a float, as float.
+static inline float8 bfloat16_to_float8(ushort8 bits)
+{
+    return as_float8(convert_uint8(bits) << 16);
+}
+
+// A float as bfloat16, its upper half, rounded to nearest; NaN stays NaN.
+static inline ushort float_to_bfloat16(float value)
+{
+    const uint bits = as_uint(value);
+    const uint rounded = bits + 0x7fff + (bits >> 16 & 1);
+    return convert_ushort(select(rounded, bits | 0x400000, isnan(value)) >> 16);
+}
+
+// 8 neighbouring elements, at any alignment.
+#define LOAD8(to, from) vstore8(bfloat16_to_float8(vload8(0, from)), 0, to)
+
+__attribute__((reqd_work_group_size(32, 4, 1)))
+__attribute__((intel_reqd_sub_group_size(32))) __kernel void
+gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict a, int lda,
+              __global const ushort *restrict b, int ldb, float beta, __global ushort *restrict c,
+              int ldc)
+{
+    const int slice = (int)get_local_id(1);
+    const int lane_k = (int)get_local_id(0) % 32;
+    const int row0 = (int)get_group_id(1) * BM;
+    const int col0 = (int)get_group_id(0) * BN;
+    const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
+
+    float acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Each lane goes along K by 8 elements at a time.
+    #pragma unroll 2
+    for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
+        float a_frag[TM][8];
+        float b_frag[TN][8];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            LOAD8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            LOAD8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
+        }
+        #pragma unroll
+        for (int p = 0; p < 8; ++p) {
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fma(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // What is left of K: a lane has one element of it.
+    const int k_left = k - k % 8 + slice * 32 + lane_k;
+
+    if (k_left < k) {
+        float a_frag[TM];
+        float b_frag[TN];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = bfloat16_to_float(a[min(row0 + i, m - 1) * lda + k_left]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            b_frag[j] = bfloat16_to_float(b[min(col0 + j, n - 1) * ldb + k_left]);
+        }
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+            }
+        }
+    }
+
+    // Lanes that share elements of C add up their sums, each for its share of these.
+    const bool is_low_16 = lane_k / 16 % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM / 2; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const float received =
+                intel_sub_group_shuffle_xor(is_low_16 ? acc[i + TM / 2][j] : acc[i][j], 16);
+            acc[i][j] = (is_low_16 ? acc[i][j] : acc[i + TM / 2][j]) + received;
+        }
+    }
+
+    const bool is_low_8 = lane_k / 8 % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM / 4; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const float received =
+                intel_sub_group_shuffle_xor(is_low_8 ? acc[i + TM / 4][j] : acc[i][j], 8);
+            acc[i][j] = (is_low_8 ? acc[i][j] : acc[i + TM / 4][j]) + received;
+        }
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        const float received =
+            intel_sub_group_shuffle_xor(is_low_4 ? acc[TM / 8][j] : acc[0][j], 4);
+        acc[0][j] = (is_low_4 ? acc[0][j] : acc[TM / 8][j]) + received;
+    }
+
+    const bool is_low_2 = lane_k / 2 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const float received =
+            intel_sub_group_shuffle_xor(is_low_2 ? acc[0][j + TN / 2] : acc[0][j], 2);
+        acc[0][j] = (is_low_2 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_1 = lane_k % 2 == 0;
+    const float received = intel_sub_group_shuffle_xor(is_low_1 ? acc[0][TN / 4] : acc[0][0], 1);
+
+    acc[0][0] = (is_low_1 ? acc[0][0] : acc[0][TN / 4]) + received;
+
+    // Every slice writes its partial sums; then they are added up.
+    __local float partial[SLICES][BM][BN];
+    partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const int sum_row = local_index / BN;
+    const int sum_col = local_index % BN;
+    const int first_col = col0 + sum_col;
+
+    if (local_index < BM * BN) {
+        float total = partial[0][sum_row][sum_col];
+        #pragma unroll
+        for (int s = 1; s < SLICES; ++s) {
+            const float term = partial[s][sum_row][sum_col];
+            total += term;
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
+            const float c_value =
+                beta == 0.0f ? total
+                             : fma(beta, bfloat16_to_float(c[c_row * ldc + first_col]), total);
+            c[c_row * ldc + first_col] = float_to_bfloat16(c_value);
+        }
+    }
+}
+
+#undef BM
+#undef BN
+#undef SLICES
+#undef TM
+#undef TN
+
+#undef bfloat16_to_float
+#undef bfloat16_to_float8
+#undef float_to_bfloat16
+#undef LOAD8

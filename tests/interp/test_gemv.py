@@ -1,0 +1,94 @@
+"""Lanes along K: every form of their sums at every kind of edge, in the interpreter; and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.build import build
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, F64, FLOAT8, I8
+from gemmgen.ir.expr import Call
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.walk import exprs, walk
+from gemmgen.passes.validate import is_possible
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret
+
+SM_90 = TARGETS["sm_90"]
+WIDE = Operand(width=4)
+#: A row of C by four columns, of lanes and slices.
+ROW = Schedule.of(tile=(1, 4), group=(1, 1), block_k=256, sliced_k=2, lanes_along_k=32, a=WIDE, b=WIDE)
+BY_COLUMNS = GemmSpec(b_order="col")
+FORMS: dict[str, tuple[Schedule, GemmSpec]] = {
+    "a row": (ROW, BY_COLUMNS),
+    "fewer sums than lanes": (ROW.but(tile=(2, 2), block_k=1024), BY_COLUMNS),
+    "as many sums as lanes": (ROW.but(tile=(8, 4)), BY_COLUMNS),
+    "more rows than lanes": (ROW.but(tile=(16, 1), lanes_along_k=8, block_k=64), BY_COLUMNS),
+    "more sums than lanes": (ROW.but(tile=(4, 8), lanes_along_k=8, block_k=64), BY_COLUMNS),
+    "one sum, one slice": (ROW.but(tile=(1, 1), sliced_k=1, block_k=128), BY_COLUMNS),
+    "work-items beside one another": (
+        ROW.but(tile=(2, 4), group=(2, 2), thread_vector=(2, 4), lanes_along_k=8, block_k=64),
+        BY_COLUMNS,
+    ),
+    "K in parts": (ROW.but(split_k=3), BY_COLUMNS),
+    "single elements": (ROW.but(a=Operand(), b=Operand(), block_k=128), GemmSpec()),
+    "bfloat16": (ROW.but(a=Operand(width=8), b=Operand(width=8), block_k=512), replace(BY_COLUMNS, dtype=BF16)),
+    "float8": (
+        ROW.but(a=Operand(width=16), b=Operand(width=16), block_k=1024),
+        replace(BY_COLUMNS, dtype=FLOAT8[0]),
+    ),
+    "int8 by fours": (
+        ROW.but(a=Operand(width=16), b=Operand(width=16), block_k=1024, atom="dp4a"),
+        replace(BY_COLUMNS, dtype=I8),
+    ),
+    "float64": (ROW, replace(BY_COLUMNS, dtype=F64)),
+}
+#: Whole steps, one more, less than one, a single element, nothing to add up.
+SIZES = ((8, 8, 2048), (3, 5, 1025), (1, 9, 260), (7, 4, 31), (1, 1, 1), (2, 3, 0))
+
+
+def shuffles(spec: GemmSpec, schedule: Schedule, target: Target) -> int:
+    body = build(spec, schedule, target).main.body
+    return sum(isinstance(x, Call) and x.function == "shuffle_xor" for s in walk(body) for x in exprs(s))
+
+
+@pytest.mark.parametrize("target", ["sm_90", "portable"])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form(form: str, target: str, rng: np.random.Generator) -> None:
+    """By shuffles, and through local memory where a target has none."""
+    schedule, spec = FORMS[form]
+    if not is_possible(spec, schedule, TARGETS[target]):
+        assert target == "portable"  # of fewer types, or less local memory
+        return
+    program = driver.lower_program(spec, schedule, TARGETS[target])
+    for number, size in enumerate(SIZES):
+        problem = Problem.of(rng, spec, *size, 2.0, (0.0, 1.0, -3.0)[number % 3])
+        problem.check(interpret(program, spec, problem))
+
+
+def test_lanes_shuffle_about_as_often_as_they_have_sums() -> None:
+    """Halves are given away: 31 shuffles for 32 sums of 32 lanes, and not 160."""
+    whole = build(BY_COLUMNS, ROW.but(tile=(8, 4)), SM_90).main
+    assert shuffles(BY_COLUMNS, ROW.but(tile=(8, 4)), SM_90) == 5
+    assert whole.sub_group == 32
+    assert shuffles(BY_COLUMNS, ROW, TARGETS["portable"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tile": (3, 4)}, "tile's rows = 3"),
+        ({"lanes_along_k": 24, "block_k": 192}, "lanes_along_k = 24"),
+        ({"block_k": 128}, "use block_k 256, or a multiple of it"),
+        ({"group": (1, 2), "thread_vector": (1, 2)}, "use thread_vector 1x4"),
+        ({"lane_arrangement": (4, 8)}, "lane_arrangement = 4x8 means nothing to mainloop Gemv"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ScheduleError, match=said):
+        driver.lower_program(BY_COLUMNS, ROW.but(**fields), SM_90)

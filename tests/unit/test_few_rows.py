@@ -1,0 +1,89 @@
+"""Which products of few rows go by loads of single work-items, and how."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from gemmgen import driver
+from gemmgen.choose import choose
+from gemmgen.few_rows import FEW, FEW_BESIDE_TURNED, choose_few_rows
+from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I8, DType
+from gemmgen.ir.target import TARGETS
+from gemmgen.schedule.gemv import Gemv
+from gemmgen.spec import GemmSpec
+
+SM_90A = TARGETS["sm_90a"]
+
+
+def weights(dtype: DType, aligned: bool = True) -> GemmSpec:
+    """A product with a layer's weights, whose lines lie along K."""
+    return GemmSpec(dtype=dtype, b_order="col", ld_multiple=max(1, 16 // dtype.size) if aligned else 1)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, C64, BF16], ids=str)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_by_weights_wait_for_memory(dtype: DType, rows: int) -> None:
+    found = choose(weights(dtype), (rows, 4096, 8192), SM_90A)
+    assert isinstance(found.mainloop, Gemv)
+    assert found.tile[0] == 1 << (rows - 1).bit_length()
+    assert found.b.width * dtype.size == 16
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, I8, *FLOAT8], ids=str)
+def test_more_rows_go_by_matrix_instructions(dtype: DType) -> None:
+    """They need more instructions for each byte than are hidden behind its load; not where no tensor map can be had."""
+    assert choose(weights(dtype), (FEW, 4096, 8192), SM_90A).by_warpgroups
+    odd = choose(weights(dtype, aligned=False), (FEW, 4096, 8191), SM_90A)
+    assert isinstance(odd.mainloop, Gemv)
+    assert odd.b.width == 1
+
+
+def test_columns_are_rows_mirrored() -> None:
+    found = choose(GemmSpec(ld_multiple=4), (4096, 2, 8192), SM_90A)
+    assert isinstance(found.mainloop, Gemv)
+    assert found.tile == (4, 2)
+    assert (found.a.width, found.b.width) == (4, 2)
+
+
+def test_few_columns_of_c_have_k_in_parts() -> None:
+    assert choose(weights(F32), (1, 8, 1 << 20), SM_90A).split_k > 1
+    assert choose(weights(F32), (1, 8192, 1 << 16), SM_90A).split_k == 1
+
+
+def test_float32_beside_tiles_that_are_turned() -> None:
+    """Kernels with tiles copy float32 whose lines lie along K element by element."""
+    found = choose(weights(F32), (FEW_BESIDE_TURNED, 8192, 4096), SM_90A)
+    assert isinstance(found.mainloop, Gemv)
+    assert found.threadblock_swizzle * found.tile[0] == FEW_BESIDE_TURNED
+    assert choose_few_rows(weights(F32), (FEW_BESIDE_TURNED + 1, 8192, 4096), SM_90A) is None
+    assert choose_few_rows(replace(weights(F32), b_order="row"), (16, 8192, 4096), SM_90A) is None
+
+
+def test_others_are_left_alone() -> None:
+    spec, shape = weights(F32), (1, 4096, 4096)
+    assert choose_few_rows(replace(spec, batched=True), shape, SM_90A, 8) is None
+    assert choose_few_rows(spec, shape, TARGETS["intel"]) is None
+    assert choose_few_rows(spec, (0, 4096, 4096), SM_90A) is None
+    assert choose_few_rows(spec, (512, 512, 512), SM_90A) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_chosen_can_be_emitted(seed: int) -> None:
+    rng = random.Random(seed)
+    found = 0
+    for _ in range(60):
+        dtype = rng.choice((F32, F64, F16, BF16, I8, C64, FLOAT8[0]))
+        few, shape = rng.randint(1, FEW), [rng.randint(1, 5000) for _ in range(3)]
+        shape[rng.randrange(2)] = few
+        orders = {f"{x}_order": rng.choice(("row", "col")) for x in "abc"}
+        then = rng.choice(((), ("bias", "relu"))) if dtype not in (C64, I8) else ()
+        spec = GemmSpec(dtype=dtype, ld_multiple=rng.choice((1, 16)), epilogue=then, **orders)
+        target = TARGETS[rng.choice(("sm_80", "sm_90a"))]
+        schedule = choose_few_rows(spec, (shape[0], shape[1], shape[2]), target)
+        if schedule is not None:
+            found += 1
+            assert not driver.refusals(spec, schedule, "cuda", target)
+    assert found > 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Never, cast
 
@@ -15,7 +14,7 @@ from gemmgen.runtime import opencl_driver
 from gemmgen.runtime.arrays import Request, pitches
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, Numbers
+from gemmgen.runtime.calls import Factors, Outcome, keep, replay
 from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage, common_queue
 from gemmgen.runtime.opencl_build import Built, build, enqueue, workspace_bytes
 from gemmgen.runtime.opencl_calls import (
@@ -23,13 +22,11 @@ from gemmgen.runtime.opencl_calls import (
     BufferCall,
     OpenCLLaunches,
     Scratch,
-    event_of_prepared,
     is_small,
     may_prepare,
 )
 from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
 from gemmgen.runtime.opencl_driver import translated
-from gemmgen.runtime.views import stored_shape
 from gemmgen.runtime.waiting import Pace, under_way
 from gemmgen.source import Source
 
@@ -158,10 +155,10 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             )
             by_address = not request.on_device
             launches = OpenCLLaunches(self.source, built, queue, names, values, factors, rooms, scratch, by_address)
+            outcome = Outcome.of([found[name] for name in names])
             if request.on_device:
-                view = request.output[2]
-                return BufferCall(launches, queue, stored_shape(view), view.dtype, view.order != "row")
-            return AddressCall(launches, queue, [found[name] for name in names], within is not None)
+                return BufferCall(launches, queue, outcome)
+            return AddressCall(launches, queue, outcome, within is not None)
 
     def _perform(
         self,
@@ -173,24 +170,19 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         queue = place.queue
         if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
             queue = self.queue
-        a, b, c, *others = arrays.values()
+        a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        if not self._refuses(*factors):
-            known = event_of_prepared(self._calls, (a, b, c), factors, operands, replace(place, queue=queue))
-            if known is not None:
-                return known
+        again = partial(replay, self._calls, queue, a, b, c, factors, operands, place=place)
+        if not self._refuses(*factors) and (known := again()) is not None:
+            return cast("tuple[object, cl.Event]", known)
         reaching, request = self._reaching(a, b, c, *factors, operands)
         kernel = cast(CompiledKernel, reaching)
         call = kernel._prepared(request, factors, tuple(operands), queue)
-        done: tuple[object, cl.Event] | None = None
-        if isinstance(call, AddressCall):
-            done = call.first(cast("Numbers", a), cast("Numbers", b), cast("Numbers | None", c), others, factors, place)
-        elif call is not None:
-            x, y, z = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", (a, b, c))
-            done = call.run(x, y, z, cast("list[DeviceArray]", others), factors, place.wait_for)
         if call is not None:
-            call.keep(self._calls, queue, (a, b, c), factors, operands)
-        return kernel._run(request, place) if done is None else done
+            keep(self._calls, queue, (a, b, c), factors, operands, call)
+            if (done := again()) is not None:
+                return cast("tuple[object, cl.Event]", done)
+        return kernel._run(request, place)
 
     def release(self) -> None:
         """Free what is kept for later calls: prepared launches and workspaces."""

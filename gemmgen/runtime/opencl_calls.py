@@ -10,12 +10,10 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Never, cast
+from typing import Any, Never, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
@@ -23,22 +21,10 @@ import pyopencl as cl
 from gemmgen.runtime import opencl_arrays, opencl_driver
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place
-from gemmgen.runtime.calls import (
-    MISFIT,
-    READERS,
-    Factors,
-    HostCall,
-    Numbers,
-    Table,
-    address_of,
-    kind_of,
-    numpy_key,
-    written,
-)
+from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Numbers, Outcome, PreparedCall, kind_of, written
 from gemmgen.runtime.opencl_arrays import DeviceArray
 from gemmgen.runtime.opencl_build import Built, kernels_of, ranges
 from gemmgen.runtime.opencl_driver import failure
-from gemmgen.runtime.views import View
 from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
 from gemmgen.source import Source
 
@@ -270,58 +256,37 @@ def is_small(source: Source, request: Request) -> bool:
     return multiply_adds <= (FEW if work_items > 1 else FEW_FOR_ONE)
 
 
+#: Events to wait for, and a queue.
+_Place: TypeAlias = Place[cl.CommandQueue, cl.Event, Never]
+
+
 class AddressCall(HostCall):
     """A prepared call with NumPy's arrays, whose kernels take addresses.
 
     Args:
-        views: as for `HostCall`.
         is_within: whether the queue's kernels run in the calling thread, so that they have ended when the enqueue
             returns (cl_intel_exec_by_local_thread).
     """
 
-    def __init__(
-        self, launches: OpenCLLaunches, queue: cl.CommandQueue, views: Sequence[View], is_within: bool
-    ) -> None:
-        super().__init__(views)
+    def __init__(self, launches: OpenCLLaunches, queue: cl.CommandQueue, outcome: Outcome, is_within: bool) -> None:
+        super().__init__(outcome)
         self._launches, self._queue, self._is_within = launches, queue, is_within
         self._queue_launch, self._pace = launches.launch, Pace()
 
-    def compute(self, addresses: tuple[int, ...], factors: Factors, held: object) -> None:
-        if self._is_within:
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> Any:
+        if place is None and self._is_within:
             self._queue_launch(addresses, factors)
-        else:
-            self.event(addresses, factors, held)
-
-    def first(
-        self,
-        a: Numbers,
-        b: Numbers,
-        c: Numbers | None,
-        operands: Sequence[object],
-        factors: Factors,
-        place: Place[cl.CommandQueue, cl.Event, Never],
-    ) -> tuple[Numbers, cl.Event] | None:
-        """The result and the event of the call that was prepared. None if its arrays may overlap."""
-        others = cast("Sequence[Numbers]", operands)
-        addresses = address_of(a), address_of(b), 0 if c is None else address_of(c)
-        made = self.placed(c, addresses, tuple(map(address_of, others)))
-        if made is None:
             return None
-        result, placed = made
-        event = self.event(placed, factors, (a, b, result, others), place.wait_for)
+        wait_for = () if place is None else place.wait_for
+        if is_main_thread():
+            event = self._waited(addresses, factors, held, wait_for)
+        else:
+            with under_way():
+                event = self._waited(addresses, factors, held, wait_for)
         if self._is_within and event.get_info(_STATUS) != _COMPLETE:
             event.wait()
             self._is_within = False  # the runtime does not do what its extension says
-        return result, event
-
-    def event(
-        self, addresses: tuple[int, ...], factors: Factors, held: object, wait_for: Sequence[cl.Event] = ()
-    ) -> cl.Event:
-        """As `compute`, after some events. Returns the event of the last kernel."""
-        if is_main_thread():
-            return self._waited(addresses, factors, held, wait_for)
-        with under_way():
-            return self._waited(addresses, factors, held, wait_for)
+        return event
 
     def _waited(
         self, addresses: tuple[int, ...], factors: Factors, held: object, wait_for: Sequence[cl.Event]
@@ -337,26 +302,6 @@ class AddressCall(HostCall):
         return event
 
 
-def event_of_prepared(
-    table: Table,
-    arrays: tuple[object, object, object],
-    factors: Factors,
-    operands: Mapping[str, object],
-    place: Place[cl.CommandQueue, cl.Event, Never],
-) -> tuple[object, cl.Event] | None:
-    """The result and the event of a call with NumPy's arrays, if one like it is prepared on the same queue."""
-    if any(type(x) is not np.ndarray for x in (*arrays, *operands.values()) if x is not None):
-        return None
-    a, b, c = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
-    try:
-        call = table.get(numpy_key(place.queue, a, b, c, factors, operands)[0])
-        if not isinstance(call, AddressCall):
-            return None
-        return call.first(a, b, c, list(operands.values()), factors, place)
-    except MISFIT:
-        return None
-
-
 def _wait(handle: int, device: cl.Device) -> None:
     """Wait in C. Raises: DeviceError."""
     event = ctypes.c_void_p(handle)
@@ -367,129 +312,57 @@ def _wait(handle: int, device: cl.Device) -> None:
 # --- pyopencl's arrays ----------------------------------------------------------------------------
 
 
-class BufferCall:
-    """A prepared call with pyopencl's arrays, each a whole buffer.
-
-    Args:
-        shape, dtype: a new result's, as it is stored.
-        turned: whether a new result is the transpose of what is stored.
-
-    Attributes:
-        about: as `HostCall`'s.
-    """
-
-    about: object = None
-
-    def __init__(
-        self,
-        launches: OpenCLLaunches,
-        queue: cl.CommandQueue,
-        shape: tuple[int, ...],
-        dtype: np.dtype[np.generic],
-        turned: bool,
-    ) -> None:
-        self._launches, self._queue = launches, queue
-        self._shape, self._dtype, self._turned, self._mirrored = shape, dtype, turned, False
-
-    def run(
-        self,
-        a: DeviceArray,
-        b: DeviceArray,
-        c: DeviceArray | None,
-        operands: Sequence[DeviceArray],
-        factors: Factors,
-        wait_for: Sequence[cl.Event] = (),
-    ) -> tuple[DeviceArray, cl.Event] | None:
-        """The result and its event; None if the full checks are needed."""
-        c = self._new() if c is None else c
-        read = (b, a, *operands) if self._mirrored else (a, b, *operands)
-        if any(c.base_data == x.base_data for x in read):
-            return None
-        first, second, *others = read
-        every = (first, second, c, *others)
-        before = [event.int_ptr for event in wait_for] + [event.int_ptr for x in every for event in x.events]
-        buffers = tuple(cast(cl.Buffer, x.base_data).int_ptr for x in every)
-        handle = self._launches.launch(buffers, factors, before, True)
-        event = cl.Event.from_int_ptr(handle, retain=False)
-        c.add_event(event)
-        return c, event
-
-    def _new(self) -> DeviceArray:
-        from pyopencl.array import empty
-
-        made = empty(self._queue, self._shape, self._dtype)
-        if self._turned:
-            last = len(self._shape) - 1
-            made = made.transpose((*range(last - 1), last, last - 1))
-        return cast(DeviceArray, made)
-
-    def of_product(
-        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], _reach: tuple[int, ...], mirrored: bool, /
-    ) -> BufferCall:
-        made = copy(self)
-        made._shape, made._dtype, made._turned, made._mirrored = shape, dtype, False, mirrored
-        return made
-
-    def keep(
-        self,
-        table: Table,
-        how: Hashable,
-        arrays: tuple[object, object, object],
-        factors: Factors,
-        operands: Mapping[str, object],
-        provisional: bool = False,
-    ) -> None:
-        from pyopencl.array import Array
-
-        if type(arrays[0]) is not Array:
-            return
-        known = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", arrays)
-        with suppress(TypeError, AttributeError):  # a schedule that is no key, say
-            key = buffer_key(how, *known, factors, operands)
-            if key is not None:
-                table.keep(key, self, provisional)
-            READERS[Array] = cast("Callable[..., object]", replay_buffers)
-
-
 def buffer_key(
-    how: Hashable,
+    how: object,
     a: DeviceArray,
     b: DeviceArray,
     c: DeviceArray | None,
     factors: Factors,
-    operands: Mapping[str, object],
-) -> Hashable | None:
-    """The key of a call with pyopencl's arrays; None for parts of buffers."""
+    operands: Mapping[str, DeviceArray],
+) -> Key | None:
+    """The key of a call (`KeyOf`); None for parts of buffers. The places are handles of buffers."""
     found: list[object] = [how, kind_of(*factors), c is None, *operands]
-    for x in (a, b, *(() if c is None else (c,)), *cast("Mapping[str, DeviceArray]", operands).values()):
+    places: list[int] = []
+    for x in (a, b, *(() if c is None else (c,)), *operands.values()):
         if type(x) is not type(a) or not _is_whole(x):
             return None
         found += (x.shape, x.strides, x.dtype, x.queue, x.context)
-    return tuple(found)
+        places.append(cast(cl.Buffer, x.base_data).int_ptr)
+    at_a, at_b, at_c, *more = places if c is not None else (*places[:2], 0, *places[2:])
+    return tuple(found), (at_a, at_b, at_c), tuple(more)
 
 
-def replay_buffers(
-    table: Table,
-    how: Hashable,
-    a: object,
-    b: object,
-    c: object,
-    alpha: object,
-    beta: object,
-    operands: Mapping[str, object],
-    below_autograd: bool,  # noqa: ARG001
-) -> object:
-    """A call with pyopencl's arrays, if one like it is prepared (`calls.Reader`)."""
-    factors = cast(Factors, (alpha, beta))
-    arrays = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", (a, b, c))
-    try:
-        key = buffer_key(how, *arrays, factors, operands)
-        call = None if key is None else table.get(key)
-        if call is None:
-            return None
-        table.last = call
-        others = list(cast("Mapping[str, DeviceArray]", operands).values())
-        done = cast(BufferCall, call).run(*arrays, others, factors)
-        return None if done is None else done[0]
-    except MISFIT:
-        return None
+class BufferCall(PreparedCall):
+    """A prepared call with pyopencl's arrays, each a whole buffer."""
+
+    key_of = staticmethod(buffer_key)
+
+    def __init__(self, launches: OpenCLLaunches, queue: cl.CommandQueue, outcome: Outcome) -> None:
+        from pyopencl.array import Array
+
+        self.types = frozenset({Array})
+        super().__init__(outcome)
+        self._launches, self._queue = launches, queue
+
+    def _take(self, outcome: Outcome) -> None:
+        # Places are handles: arrays overlap if they are the same buffer.
+        super()._take(replace(outcome, reach=(1,) * len(outcome.reach)))
+
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> cl.Event:
+        a, b, c, operands = held
+        before = [] if place is None else [event.int_ptr for event in place.wait_for]
+        before += [event.int_ptr for x in (a, b, c, *operands.values()) for event in x.events]
+        handle = self._launches.launch(addresses, factors, before, True)
+        event = cl.Event.from_int_ptr(handle, retain=False)
+        c.add_event(event)
+        return event
+
+    def _new(self, a: object) -> tuple[Any, int]:  # noqa: ARG002
+        from pyopencl.array import empty
+
+        made = empty(self._queue, self._shape, self._dtype)
+        handle = cast(cl.Buffer, made.base_data).int_ptr
+        if self._turned:
+            last = len(self._shape) - 1
+            made = made.transpose((*range(last - 1), last, last - 1))
+        return made, handle

@@ -150,7 +150,7 @@ def sub_group_standard(device: cl.Device) -> str | None:
 
 def _c_version(device: cl.Device) -> str:
     """The version of OpenCL C that a device reports, such as `1.2` or `3.0`."""
-    return device.opencl_c_version.removeprefix("OpenCL C ").split(" ")[0]
+    return str(device.opencl_c_version).removeprefix("OpenCL C ").split(" ")[0]
 
 
 def _c_versions(device: cl.Device) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -40,7 +40,7 @@ from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
-    from gemmgen.runtime.cuda_calls import Plan
+    from gemmgen.runtime.cuda_calls import Plan, Step
     from gemmgen.runtime.opencl_devices import DeviceLike
     from gemmgen.schedule import Schedule
 
@@ -508,19 +508,10 @@ class _Request:
         choice: Choice,
     ) -> None:
         """Queue all calls on a GPU, and keep them for calls like this one."""
-        from gemmgen.runtime.cuda_calls import Step, prepared
+        from gemmgen.runtime.cuda_calls import prepared
 
-        plans: dict[Hashable, Plan] = {}
-        steps = []
         more = cast("list[DeviceMatrix]", list(operands.values()))
-        for call in calls:
-            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
-            # Calls differ in addresses only, and these matter by their alignment only.
-            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
-            if low not in plans:
-                plans[low] = kernel.plan(*matrices, (self.alpha, self.beta), operands)
-            kernel.queue(plans[low], [*matrices, *more])
-            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        plans, steps, jobs = self._queued(kernel, spec, calls, operands)
         if self.kept is None or len(steps) > MOST_STEPS or (self.target is not None and into is not self.target):
             return
         a, b = self.a, self.b
@@ -528,20 +519,47 @@ class _Request:
         whole = all(x.array is y for x, y in zip(more, given.values(), strict=True))
         copies = read[0].array is not a.array, read[1].array is not b.array
         is_converted = into.dtype != self.types.result or (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype)
-        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans.values()}) > 1:
+        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans}) > 1:
             return
         plan = replace(
-            next(iter(plans.values())),
+            plans[0],
             steps=tuple(steps),
             outcome=self._outcome(into, more, is_mirrored, self.types.result.name),
             copies=copies,
-            provisional=is_provisional,
+            provisional=is_provisional or bool(jobs),
             about=choice,
             grads=any(getattr(x, "requires_grad", False) for x in (*self.kept.arrays, *given.values())),
         )
         kept = prepared(plan, [x for x in (*self.kept.arrays, *given.values()) if x is not None])
         if kept is not None:
             self._keep_call(kept)
+        for job in jobs:
+            _expect_pending(job)
+
+    def _queued(
+        self, kernel: CudaKernel, spec: GemmSpec, calls: Sequence[Call], operands: Mapping[str, object]
+    ) -> tuple[list[Plan], list[Step], list[Hashable]]:
+        """Queue all calls on a GPU. Returns the plans, a step for each call, and the keys of what is compiled aside."""
+        from gemmgen.runtime.cuda_calls import Step
+
+        plans: dict[Hashable, Plan] = {}
+        steps, jobs = [], list[Hashable]()
+
+        def later(key: Hashable, job: Callable[[], object]) -> None:
+            jobs.append(key)
+            aside.make(key, job)
+
+        waits = not aside.is_on() or self.library.must_wait()
+        for call in calls:
+            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
+            # Calls differ in addresses only, and these matter by their alignment only.
+            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
+            if low not in plans:
+                factors = self.alpha, self.beta
+                plans[low] = kernel.plan(*matrices, factors, operands, None if waits else later)
+            kernel.queue(plans[low], [*matrices, *cast("Sequence[DeviceMatrix]", list(operands.values()))])
+            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        return list(plans.values()), steps, jobs
 
     def _prefers_mirror(self, call: Call, backend: str, device: object, stored: tuple[object, object]) -> bool:
         """Whether to compute the transpose of C: it is faster, and no prologue or epilogue depends on rows or on A."""

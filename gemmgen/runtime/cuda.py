@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Never, cast
@@ -105,10 +105,33 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         self._expect("gemm")
         return self._choose(self._request(a, b, c, None, None, operands))
 
-    def plan(self, a: object, b: object, c: object, factors: Factors, operands: Mapping[str, object]) -> Plan:
-        """What calls with such arrays launch, after all checks. Raises: as a call."""
+    def plan(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        factors: Factors,
+        operands: Mapping[str, object],
+        later: Callable[[Hashable, Callable[[], object]], object] | None = None,
+    ) -> Plan:
+        """What calls with such arrays launch, after all checks.
+
+        Args:
+            later: does a job of a key later. With it, a variant that is not compiled yet is left to a job, and the plan
+                is a provisional one with the general kernel.
+
+        Raises: as a call.
+        """
         reaching, request = self._reaching(a, b, c, *factors, operands)
-        return cast(CudaKernel, reaching)._planned(request, factors, tuple(operands))
+        kernel = cast(CudaKernel, reaching)
+        if later is not None and kernel._variants is not None:
+            device, spec = _device(request), kernel._variants.spec_for(request)
+            if (device, spec) not in kernel._built:
+                twin = partial(kernel._variants.twin, spec)
+                later((kernel, device, spec), lambda: kernel._kernels(device, twin()))
+                plan = kernel._planned(request, factors, tuple(operands), kernel.source)
+                return replace(plan, provisional=True)
+        return kernel._planned(request, factors, tuple(operands))
 
     def queue(
         self, plan: Plan, matrices: Sequence[DeviceMatrix], place: Place[Never, Never, object] | None = None
@@ -220,16 +243,19 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _planned(self, request: Request, factors: Factors, operands: Sequence[str] = ()) -> Plan:
+    def _planned(
+        self, request: Request, factors: Factors, operands: Sequence[str] = (), source: Source | None = None
+    ) -> Plan:
         """What calls like this one launch.
 
         Args:
             operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
+            source: None for the variant of such calls.
 
         Raises: SpecError for more blocks than CUDA can launch; DeviceError.
         """
         device, view = _device(request), request.output[2]
-        built, sizes = self._kernels(device, self._choose(request)), sizes_of(request)
+        built, sizes = self._kernels(device, source or self._choose(request)), sizes_of(request)
         grids = self.source.launches(sizes)
         problems = [p for number, groups in grids for p in grid_problems(built.entries[number], groups)]
         if problems:

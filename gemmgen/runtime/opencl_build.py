@@ -20,7 +20,7 @@ from gemmgen.ir.walk import evaluate
 from gemmgen.runtime import limits, opencl_driver
 from gemmgen.runtime.arrays import value_of
 from gemmgen.runtime.cache import DiskCache, digest
-from gemmgen.runtime.opencl_devices import features_of, sub_group_sizes, sub_group_standard, type_of
+from gemmgen.runtime.opencl_devices import features_of, sub_group_sizes, type_of
 from gemmgen.runtime.opencl_driver import Program, translated
 from gemmgen.source import EntryPoint, Source
 
@@ -32,8 +32,6 @@ Range: TypeAlias = tuple[int, int, int]
 #: An error's position: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
 ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
 LOG_LINES = 40
-#: The option of sources with sub-groups, in the oldest version of OpenCL C that has them.
-_SUB_GROUPS = "-cl-std=CL2.0"
 
 _cache = DiskCache("opencl")
 
@@ -156,9 +154,7 @@ def _options(source: Source, device: cl.Device) -> list[str]:
     runtime have. The CPU runtime refuses the GPUs' options.
     """
     of_intel = type_of(device) == "gpu" and "intel_sub_groups" in features_of(device)
-    options = source.options(of_intel, {*source.matrix_extensions} <= {*device.extensions.split()})
-    standard = sub_group_standard(device) if _SUB_GROUPS in options else None
-    return [_SUB_GROUPS.replace("2.0", standard) if standard and each == _SUB_GROUPS else each for each in options]
+    return [*source.options(of_intel, {*source.matrix_extensions} <= {*device.extensions.split()})]
 
 
 def check_device(source: Source, device: cl.Device) -> None:

@@ -121,31 +121,14 @@ def reaches_host_memory(device: cl.Device) -> bool:
         return False
 
 
-#: Calls everything that kernels with sub-groups need of the language.
-_SUB_GROUPS = """__kernel void probe(__global float *x)
-{
-    const size_t i = get_global_id(0);
-    x[i] = %s(x[i], get_sub_group_local_id() ^ 1);
-}
-"""
+def has_sub_groups(device: cl.Device) -> bool:
+    """Whether the device compiles kernels with sub-groups, which are written in OpenCL C 2.0.
 
-
-@once
-def sub_group_standard(device: cl.Device) -> str | None:
-    """The version of OpenCL C for kernels with sub-groups; None if the device compiles none.
-
-    An OpenCL 3.0 device may leave 2.0 out. PoCL does, and lists Intel's extension; a small kernel tells whether it
-    compiles these functions.
+    OpenCL 3.0 devices may leave 2.0 out, as PoCL does. PoCL 5.0 lists Intel's extension all the same. Kernels in OpenCL
+    C 3.0 have no block reads there, get sub-groups of another size than they require, and compute wrong elements.
     """
-    versions = _c_versions(device)
-    if "2.0" in versions:
-        return "2.0"
-    shuffle = "intel_sub_group_shuffle" if _has_intels(device) else "sub_group_shuffle"
-    for version in sorted(version for version in versions if version >= "3"):
-        with suppress(cl.Error):
-            _probe(cl.Context([device]), device, _SUB_GROUPS % shuffle, f"-cl-std=CL{version}")
-            return version
-    return None
+    listed = {"cl_intel_subgroups", "cl_khr_subgroup_shuffle"} & set(device.extensions.split())
+    return bool(listed) and "2.0" in _c_versions(device)
 
 
 def _c_version(device: cl.Device) -> str:
@@ -163,21 +146,15 @@ def _c_versions(device: cl.Device) -> frozenset[str]:
     return frozenset(f"{version >> 22}.{version >> 12 & 1023}" for version in listed)
 
 
-def _has_intels(device: cl.Device) -> bool:
-    """Whether the device says that it has Intel's sub-groups."""
-    return "cl_intel_subgroups" in device.extensions.split()
-
-
 def features_of(device: cl.Device) -> frozenset[str]:
     """The keys of `gemmgen.ir.target.FEATURES` that hold on the device."""
     extensions = set(device.extensions.split())
-    any_sub_groups = _has_intels(device) or "cl_khr_subgroup_shuffle" in extensions
-    compiles = any_sub_groups and sub_group_standard(device) is not None
-    intel = compiles and _has_intels(device)
-    required = compiles and "cl_intel_required_subgroup_size" in extensions
+    has_any = has_sub_groups(device)
+    intel = has_any and "cl_intel_subgroups" in extensions
+    required = has_any and "cl_intel_required_subgroup_size" in extensions
     has = {
         "intel_sub_groups": intel,
-        "sub_groups": compiles,
+        "sub_groups": has_any,
         "required_sub_group_size": required,
         "free_sub_group_size": not required,
         "block_read": intel,
@@ -205,7 +182,7 @@ def _probed_sub_group_size(device: cl.Device) -> tuple[int, ...]:
     text = "__kernel void probe(__global int *x) { x[get_global_id(0)] = get_sub_group_local_id(); }"
     try:
         context = cl.Context([device])  # the Intel CPU runtime's programs don't keep it
-        kernel = _probe(context, device, text, f"-cl-std=CL{sub_group_standard(device)}")
+        kernel = _probe(context, device, text, "-cl-std=CL2.0")
         size = kernel.get_sub_group_info(device, cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE, [64])
     except cl.Error:
         return ()

@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 import gemmgen
-from gemmgen.errors import LoweringError
 from gemmgen.runtime import limits
 from gemmgen.runtime.cache import DiskCache, digest, once
-from gemmgen.runtime.calls import Factors, HostCall, Numbers
+from gemmgen.runtime.calls import Factors, Held, HostCall, Numbers, Outcome, Places
 from gemmgen.spec import GemmSpec
 
 #: 0 leaves every product to a kernel.
@@ -132,12 +132,11 @@ class NumPyCall(HostCall):
     """A prepared call that NumPy computes.
 
     Args:
-        reach: the bytes from the first to the last element of A, B and C.
+        work: its multiply-adds.
     """
 
-    def __init__(self, reach: tuple[int, int, int], work: int) -> None:
-        self._reach_a, self._reach_b, self._reach_c = reach
-        self._reaches, self._mirrored = [], False
+    def __init__(self, outcome: Outcome, work: int) -> None:
+        super().__init__(outcome)
         self.about = of_numpy(work)
 
     def run(
@@ -145,74 +144,78 @@ class NumPyCall(HostCall):
         a: Numbers,
         b: Numbers,
         c: Numbers | None,
-        places: tuple[int, int, int],
+        operands: Mapping[str, Numbers],
+        places: Places,
         more: tuple[int, ...],
         factors: Factors,
-    ) -> Numbers | None:
+        place: object = None,
+    ) -> Any:
         if factors[0] != 1:  # beta is 0, by the key
             return None
         if c is None:
             made: Numbers = np.matmul(a, b)
             return made
-        return None if self.placed(c, places, more) is None else np.matmul(a, b, out=c)
+        return super().run(a, b, c, operands, places, more, factors, place)
 
-    def compute(self, addresses: tuple[int, ...], factors: Factors, held: object) -> None:  # noqa: ARG002
-        raise LoweringError("NumPy computes no product of addresses")
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: object) -> None:  # noqa: ARG002
+        a, b, c, _ = held
+        np.matmul(a, b, out=c)
 
 
-class Beside:
-    """A prepared call of a plain product by a kernel, which NumPy may compute as well.
-
-    Attributes:
-        run: as `HostCall.run`; first both in turn, then the faster one.
-        about: what computes it.
+class Beside(NumPyCall):
+    """A prepared call of a plain product by a kernel, which NumPy may compute as well: first both in turn, then the
+    faster one.
     """
 
     def __init__(self, kernel: HostCall, by_numpy: NumPyCall, kind: Kind, work: int) -> None:
         self._kernel, self._numpy, self._kind, self._work = kernel, by_numpy, kind, work
         self._times: tuple[list[float], list[float]] = [], []
         self.about: object = kernel.about
-        self.run: Callable[..., Numbers | None] = self._both
+        self.run = self._both  # type: ignore[method-assign]
         bounds = bounds_of(kind)
         if work >= bounds.above:
-            self.run = kernel.run
+            self.run = kernel.run  # type: ignore[method-assign]
         elif work <= bounds.below:
-            self.run = self._by_numpy
+            self.run = self._by_numpy  # type: ignore[method-assign]
 
     def _by_numpy(
         self,
         a: Numbers,
         b: Numbers,
         c: Numbers | None,
-        places: tuple[int, int, int],
+        operands: Mapping[str, Numbers],
+        places: Places,
         more: tuple[int, ...],
         factors: Factors,
-    ) -> Numbers | None:
+        place: object = None,
+    ) -> Any:
         by: HostCall = self._numpy if factors[0] == 1 else self._kernel
         self.about = by.about
-        return by.run(a, b, c, places, more, factors)
+        return by.run(a, b, c, operands, places, more, factors, place)
 
     def _both(
         self,
         a: Numbers,
         b: Numbers,
         c: Numbers | None,
-        places: tuple[int, int, int],
+        operands: Mapping[str, Numbers],
+        places: Places,
         more: tuple[int, ...],
         factors: Factors,
-    ) -> Numbers | None:
+        place: object = None,
+    ) -> Any:
         clock = time.perf_counter
         begin = clock()
-        result = self._kernel.run(a, b, c, places, more, factors)
+        result = self._kernel.run(a, b, c, operands, places, more, factors, place)
         between = clock()
         if result is None or factors[0] != 1:
             return result
-        self._numpy.run(a, b, c, places, more, factors)
+        self._numpy.run(a, b, c, operands, places, more, factors, place)
         of_kernel, of_numpy = self._times
         of_numpy.append(clock() - between)
         of_kernel.append(between - begin)
         if len(of_numpy) >= UNTIMED + TIMED:
             is_faster = min(of_numpy[UNTIMED:]) < AHEAD * min(of_kernel[UNTIMED:])
             bounds_of(self._kind).add(self._work, is_faster)
-            self.run = self._by_numpy if is_faster else self._kernel.run
+            self.run = self._by_numpy if is_faster else self._kernel.run  # type: ignore[method-assign]
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -33,14 +33,14 @@ from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
-from gemmgen.runtime.calls import READERS, HostCall, Table, keep
+from gemmgen.runtime.calls import HostCall, Outcome, PreparedCall, Table, keep, replay
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix
 from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
-    from gemmgen.runtime.cuda_calls import Plan
+    from gemmgen.runtime.cuda_calls import Plan, Step
     from gemmgen.runtime.opencl_devices import DeviceLike
     from gemmgen.schedule import Schedule
 
@@ -181,10 +181,9 @@ def _multiply(
     below_autograd: bool,
 ) -> object:
     """A product by a prepared call, or else by all checks. `how` may be a plain tuple."""
-    reader = READERS.get(type(a))
-    if reader is not None and (c is None or out is None or c is out):
+    if c is None or out is None or c is out:
         into = c if out is None else out
-        done = reader(_calls, (how, c is None), a, b, into, alpha, beta, operands, below_autograd)
+        done = replay(_calls, (how, c is None), a, b, into, (alpha, beta), operands, below_autograd)
         if done is not None:
             return done
     if getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
@@ -418,22 +417,30 @@ class _Request:
         """Keep a call, if the backend prepares calls with such arrays."""
         factors = self.alpha, self.beta
         found = kernel.prepare({**dict(zip("abc", views, strict=True)), **operands}, factors)
-        if found is None or self.kept is None:
+        if found is None:
             return
-        more = [cast("npt.NDArray[np.generic]", x) for x in operands.values()]
-        own = reach_of(self.a), reach_of(self.b), reach_of(into)
-        reach = *own, *(x.nbytes for x in more)
-        call = found.of_product(self.product.shape, self.types.result, reach, is_mirrored)
-        *_, c, out = self.kept.arrays
-        arrays = (*self.kept.arrays[:2], c if out is None else out)
-        how = tuple(self.kept.how), c is None
-        call.about = choice
+        call = found.of_product(self._outcome(into, list(operands.values()), is_mirrored))
+        call.about, call.provisional = choice, is_provisional
         kind = None if is_provisional else self._plain_kind()
-        if kind is None or not isinstance(call, HostCall):
-            call.keep(_calls, how, arrays, factors, operands, is_provisional)
-        else:
-            both = calibration.Beside(call, calibration.NumPyCall(own, self._work), kind, self._work)
-            keep(_calls, how, arrays, factors, operands, both)
+        if kind is not None and isinstance(call, HostCall):
+            call = calibration.Beside(call, calibration.NumPyCall(self._outcome(into), self._work), kind, self._work)
+        self._keep_call(call)
+
+    def _keep_call(self, call: PreparedCall) -> None:
+        """Keep a prepared call for calls like this one."""
+        assert self.kept is not None
+        a, b, c, out = self.kept.arrays
+        how, given = (tuple(self.kept.how), c is None), {n: x for n, x in self.extra.operands.items() if x is not None}
+        keep(_calls, how, (a, b, c if out is None else out), (self.alpha, self.beta), given, call)
+
+    def _outcome(
+        self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False, dtype: object = None
+    ) -> Outcome:
+        """What calls like this one result in. `dtype` is the type as the array library has it; None for NumPy's."""
+        more = [x if isinstance(x, DeviceMatrix) else np.asarray(x) for x in operands]
+        others = (reach_of(Operand(x, tuple(x.shape), tuple(x.strides), x.dtype)) for x in more)
+        reach = *map(reach_of, (self.a, self.b, into)), *others
+        return Outcome(self.product.shape, self.types.result if dtype is None else dtype, False, reach, is_mirrored)
 
     def _plain_kind(self) -> calibration.Kind | None:
         """The kind of a plain product of NumPy's matrices, which NumPy itself may compute if alpha is 1; None for
@@ -457,13 +464,10 @@ class _Request:
 
     def _by_numpy(self, work: int) -> Operand:
         """Compute a plain product by NumPy, and keep the call."""
-        assert self.kept is not None
-        *_, c, out = self.kept.arrays
-        given = (*self.kept.arrays[:2], c if out is None else out)
         result = self._on_host()
-        call = calibration.NumPyCall((reach_of(self.a), reach_of(self.b), reach_of(result)), work)
+        call = calibration.NumPyCall(self._outcome(result), work)
         _calls.last = call
-        keep(_calls, (tuple(self.kept.how), c is None), given, (self.alpha, self.beta), {}, call)
+        self._keep_call(call)
         return result
 
     def _calls(self, into: Operand, stored: tuple[DType | None, DType | None]) -> tuple[Operand, Operand, list[Call]]:
@@ -504,19 +508,10 @@ class _Request:
         choice: Choice,
     ) -> None:
         """Queue all calls on a GPU, and keep them for calls like this one."""
-        from gemmgen.runtime.cuda_calls import Step, keep
+        from gemmgen.runtime.cuda_calls import prepared
 
-        plans: dict[Hashable, Plan] = {}
-        steps = []
         more = cast("list[DeviceMatrix]", list(operands.values()))
-        for call in calls:
-            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
-            # Calls differ in addresses only, and these matter by their alignment only.
-            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
-            if low not in plans:
-                plans[low] = kernel.plan(*matrices, (self.alpha, self.beta), operands)
-            kernel.queue(plans[low], [*matrices, *more])
-            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        plans, steps, jobs = self._queued(kernel, spec, calls, operands)
         if self.kept is None or len(steps) > MOST_STEPS or (self.target is not None and into is not self.target):
             return
         a, b = self.a, self.b
@@ -524,24 +519,47 @@ class _Request:
         whole = all(x.array is y for x, y in zip(more, given.values(), strict=True))
         copies = read[0].array is not a.array, read[1].array is not b.array
         is_converted = into.dtype != self.types.result or (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype)
-        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans.values()}) > 1:
+        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans}) > 1:
             return
-        *_, c, out = self.kept.arrays
         plan = replace(
-            next(iter(plans.values())),
+            plans[0],
             steps=tuple(steps),
-            mirrored=is_mirrored,
-            shape=self.product.shape,
-            turned=False,
-            dtype=self.types.result.name,
-            reach=(reach_of(a), reach_of(b), reach_of(into)),
+            outcome=self._outcome(into, more, is_mirrored, self.types.result.name),
             copies=copies,
-            provisional=is_provisional,
+            provisional=is_provisional or bool(jobs),
             about=choice,
             grads=any(getattr(x, "requires_grad", False) for x in (*self.kept.arrays, *given.values())),
         )
-        arrays = (*self.kept.arrays[:2], c if out is None else out)
-        keep(_calls, (tuple(self.kept.how), c is None), arrays, (self.alpha, self.beta), given, plan)
+        kept = prepared(plan, [x for x in (*self.kept.arrays, *given.values()) if x is not None])
+        if kept is not None:
+            self._keep_call(kept)
+        for job in jobs:
+            _expect_pending(job)
+
+    def _queued(
+        self, kernel: CudaKernel, spec: GemmSpec, calls: Sequence[Call], operands: Mapping[str, object]
+    ) -> tuple[list[Plan], list[Step], list[Hashable]]:
+        """Queue all calls on a GPU. Returns the plans, a step for each call, and the keys of what is compiled aside."""
+        from gemmgen.runtime.cuda_calls import Step
+
+        plans: dict[Hashable, Plan] = {}
+        steps, jobs = [], list[Hashable]()
+
+        def later(key: Hashable, job: Callable[[], object]) -> None:
+            jobs.append(key)
+            aside.make(key, job)
+
+        waits = not aside.is_on() or self.library.must_wait()
+        for call in calls:
+            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
+            # Calls differ in addresses only, and these matter by their alignment only.
+            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
+            if low not in plans:
+                factors = self.alpha, self.beta
+                plans[low] = kernel.plan(*matrices, factors, operands, None if waits else later)
+            kernel.queue(plans[low], [*matrices, *cast("Sequence[DeviceMatrix]", list(operands.values()))])
+            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        return list(plans.values()), steps, jobs
 
     def _prefers_mirror(self, call: Call, backend: str, device: object, stored: tuple[object, object]) -> bool:
         """Whether to compute the transpose of C: it is faster, and no prologue or epilogue depends on rows or on A."""

@@ -12,7 +12,7 @@ from gemmgen.ir.walk import evaluate
 from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
-from gemmgen.runtime.calls import READERS, Factors, PreparedCall, Table
+from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
@@ -195,10 +195,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """The result of a call that was prepared by an earlier one. None if no earlier call is like it, or if this one
         needs the full checks.
         """
-        reader = READERS.get(type(a))
-        if reader is None or self._refuses(alpha, beta):
+        if self._refuses(alpha, beta):
             return None
-        return reader(self._calls, None, a, b, c, alpha, beta, operands, False)
+        return replay(self._calls, None, a, b, c, (alpha, beta), operands)
 
     def _refuses(self, alpha: complex | None, beta: complex | None) -> bool:
         """Whether a factor is given that the kernel may have folded into it, so that its value must be checked."""
@@ -278,7 +277,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         kernel, request = self._reaching(a, b, c, *factors, operands)
         call = kernel._prepared(request, factors, tuple(operands), place.queue)
         if call is not None:
-            call.keep(self._calls, place.queue, (a, b, c), factors, operands)
+            keep(self._calls, place.queue, (a, b, c), factors, operands, call)
         return kernel._run(request, place)
 
     def _reaching(

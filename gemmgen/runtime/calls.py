@@ -1,7 +1,8 @@
-"""Tables of prepared calls, and how a call finds its own: one reader a library of arrays, by the type of A.
+"""Prepared calls with arrays of any library: their table, and how a call finds and replays its own.
 
-A reader makes the key of a call: everything that the preparation depends on. It replays the prepared call of that key.
-A call of a small product takes some microseconds, so everything here is on the critical path.
+A library has one function that makes the key of a call: everything that the preparation depends on. The prepared call
+of that key does the rest. A call of a small product takes some microseconds, so everything here is on the critical
+path: arrays are `Any`, as `typing.cast` is a call as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Protocol, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +51,11 @@ class Table(dict[Hashable, object]):
             self.pop(self._provisional.pop(), None)
 
 
-#: Replays a call: the table, all that is no array, A, B, C (or None), alpha, beta, other arrays by name, and whether
-#: autograd is somebody else's business. Returns the result, or None if nothing is prepared for such a call.
-Reader: TypeAlias = Callable[
-    [Table, Hashable, object, object, object, object, object, Mapping[str, object], bool], object
-]
-#: The readers by the type of A. Modules of array libraries add theirs at the first call with such an array.
-READERS: dict[type, Reader] = {}
-
-
 def kind_of(alpha: object, beta: object) -> Kind:
     """What of alpha and beta can change the preparation: their types, and whether they are zero."""
     if alpha is None and beta is None:
         return None
-    return type(alpha), type(beta), bool(alpha == 0), bool(beta == 0)
+    return type(alpha), type(beta), alpha == 0, beta == 0
 
 
 #: alpha and beta as the caller passed them.
@@ -79,26 +72,180 @@ def written(value: complex, dtype: str) -> bytes:
     return struct.pack(f"={_FORMATS[dtype]}", *parts)
 
 
-class PreparedCall(Protocol):
-    """A prepared call with arrays of NumPy or pyopencl, and what computes it, for `gemmgen.last_choice`."""
+# --- keys and replays -----------------------------------------------------------------------------
 
-    about: object
+#: The addresses of A, B and C (0 for a new C), or the handles of their buffers.
+Places: TypeAlias = tuple[int, int, int]
+#: The key of a call, where A, B and C are, and where the operands are.
+Key: TypeAlias = tuple[Hashable, Places, tuple[int, ...]]
+#: A, B, C, and the operands by name.
+Held: TypeAlias = tuple[Any, Any, Any, Mapping[str, Any]]
+#: Makes a key from all that is no array, A, B, C (or None), the factors, and the operands by name; None for arrays that
+#: are never prepared for. It raises RuntimeError, or what `MISFIT` has, for arrays that it does not know.
+KeyOf: TypeAlias = Callable[[Hashable, Any, Any, Any, Factors, Mapping[str, Any]], Key | None]
+#: These functions by the type of A. A library's is added with its first prepared call.
+KEYS: dict[type, KeyOf] = {}
 
-    def of_product(
-        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], reach: tuple[int, ...], mirrored: bool
-    ) -> PreparedCall:
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of calls of one kind.
+
+    Attributes:
+        shape: a new result's, as it is stored.
+        dtype: its type, or the name of its type.
+        turned: whether a new result is the transpose of what is stored.
+        reach: the bytes from the first to the last element of A, B, C and the operands.
+        mirrored: whether the kernels compute the transpose, so that A and B are exchanged.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    turned: bool
+    reach: tuple[int, ...]
+    mirrored: bool = False
+
+    @classmethod
+    def of(cls, views: Sequence[View]) -> Self:
+        """That of a kernel's call, from the layouts of A, B, C and the operands."""
+        c = views[2]
+        return cls(stored_shape(c), c.dtype, c.order != "row", tuple(view.span * view.item for view in views))
+
+
+class PreparedCall(ABC):
+    """A prepared call with arrays of one library.
+
+    Attributes:
+        types: the types of arrays that it takes.
+        key_of: makes the key of such a call.
+        about: what computes it, for `gemmgen.last_choice`.
+        provisional: whether it is to be replaced soon.
+        guard: whether a call with the same key needs the full checks, from A, B, C, the operands and whether autograd
+            is somebody else's business; None if no call does.
+    """
+
+    types: frozenset[type]
+    key_of: ClassVar[staticmethod[..., Key | None]]
+    about: object = None
+    provisional = False
+    guard: Callable[[Any, Any, Any, Mapping[str, Any], bool], bool] | None = None
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> None:
+        self._shape, self._dtype, self._turned = outcome.shape, outcome.dtype, outcome.turned
+        self._reach_a, self._reach_b, self._reach_c, *self._reaches = outcome.reach
+        self._mirrored = outcome.mirrored
+
+    def of_product(self, outcome: Outcome) -> Self:
         """The same kernels for a call of `gemm`, whose arrays they may see transposed."""
+        made = copy(self)
+        made._take(outcome)
+        return made
 
-    def keep(
+    def run(
         self,
-        table: Table,
-        how: Hashable,
-        arrays: tuple[object, object, object],
+        a: Any,
+        b: Any,
+        c: Any,
+        operands: Mapping[str, Any],
+        places: Places,
+        more: tuple[int, ...],
         factors: Factors,
-        operands: Mapping[str, object],
-        provisional: bool = False,
-    ) -> None:
-        """Keep it for calls like this one, if such arrays have a key."""
+        place: Any = None,
+    ) -> Any:
+        """Compute it. Returns the result; None if C may overlap, so that the full checks are needed.
+
+        Args:
+            places, more: as `key_of` found them.
+            place: events to wait for (`call.Place`); None if there are none. Otherwise the result and its event are
+                returned.
+        """
+        at_a, at_b, at_c = places
+        if c is None:
+            c, at_c = self._new(a)
+        else:
+            end = at_c + self._reach_c
+            if (at_a < end and at_c < at_a + self._reach_a) or (at_b < end and at_c < at_b + self._reach_b):
+                return None
+            if more:
+                for begin, reach in zip(more, self._reaches, strict=True):
+                    if begin < end and at_c < begin + reach:
+                        return None
+        addresses = (at_b, at_a, at_c, *more) if self._mirrored else (at_a, at_b, at_c, *more)
+        event = self._compute(addresses, factors, (a, b, c, operands), place)
+        return c if place is None else (c, event)
+
+    @abstractmethod
+    def _new(self, a: Any) -> tuple[Any, int]:
+        """A new result, and where it is."""
+
+    @abstractmethod
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: Any) -> Any:
+        """Compute the product of arrays at these addresses: those that the kernels call A, B, C, and the operands.
+
+        Args:
+            held: the caller's arrays, whose memory must stay alive.
+            place: as for `run`; if it is given, the event is returned.
+        """
+
+
+def replay(
+    table: Table,
+    how: Hashable,
+    a: Any,
+    b: Any,
+    c: Any,
+    factors: Factors,
+    operands: Mapping[str, Any],
+    below_autograd: bool = False,
+    place: Any = None,
+) -> Any:
+    """The result of a call, if one like it is prepared; otherwise None.
+
+    Args:
+        how: all that is no array.
+        below_autograd: whether autograd is somebody else's business.
+        place: as for `PreparedCall.run`.
+    """
+    key_of = KEYS.get(type(a))
+    if key_of is None:
+        return None
+    try:
+        found = key_of(how, a, b, c, factors, operands)
+        if found is None:
+            return None
+        key, places, more = found
+        call: Any = table.get(key)
+        if call is None or (call.guard is not None and call.guard(a, b, c, operands, below_autograd)):
+            return None
+        table.last = call
+        return call.run(a, b, c, operands, places, more, factors, place)
+    except (RuntimeError, *MISFIT):  # the full checks say what is wrong
+        return None
+
+
+def keep(
+    table: Table,
+    how: Hashable,
+    arrays: tuple[object, object, object],
+    factors: Factors,
+    operands: Mapping[str, object],
+    call: PreparedCall,
+) -> None:
+    """Keep a call for others like it, if its arrays have a key.
+
+    Args:
+        arrays: A, B and C, or None for a new one.
+    """
+    if any(type(x) not in call.types for x in (*arrays, *operands.values()) if x is not None):
+        return
+    with suppress(RuntimeError, *MISFIT):  # a schedule that is no key, say
+        key_of = type(call).key_of
+        if (found := key_of(how, *arrays, factors, operands)) is not None:
+            table.keep(found[0], call, call.provisional)
+            KEYS.update(dict.fromkeys(call.types, key_of))
 
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
@@ -127,9 +274,9 @@ address_of: Callable[[Numbers], int] = (
 
 
 def numpy_key(
-    how: Hashable, a: Numbers, b: Numbers, c: Numbers | None, factors: Factors, operands: Mapping[str, object]
-) -> tuple[Hashable, tuple[int, int, int], tuple[int, ...]]:
-    """The key of a call, the addresses of A, B and C, and those of the operands."""
+    how: Hashable, a: Numbers, b: Numbers, c: Numbers | None, factors: Factors, operands: Mapping[str, Numbers]
+) -> Key:
+    """The key of a call (`KeyOf`)."""
     left = a.shape, a.strides, a.dtype
     right: tuple[object, ...] = (type(b), b.shape, b.strides, b.dtype)
     # Behind the attributes, which only arrays have.
@@ -145,139 +292,22 @@ def numpy_key(
     if not operands:
         return key, (at_a, at_b, at_c), ()
     more = []
-    for name, value in operands.items():
-        x = cast(Numbers, value)
-        known = name, type(x), x.shape, x.strides, x.dtype
+    for name, x in operands.items():
         more.append(address_of(x))
-        key = (*key, *known, more[-1] & _LOW)
+        key = (*key, name, type(x), x.shape, x.strides, x.dtype, more[-1] & _LOW)
     return key, (at_a, at_b, at_c), tuple(more)
 
 
-class HostCall(ABC):
-    """A prepared call with NumPy's arrays, used in place.
+class HostCall(PreparedCall):
+    """A prepared call with NumPy's arrays, used in place."""
 
-    Args:
-        views: the layouts of A, B, C and the operands.
+    types = frozenset({np.ndarray})
+    key_of = staticmethod(numpy_key)
 
-    Attributes:
-        about: what computes it, for `gemmgen.last_choice`.
-    """
-
-    about: object = None
-
-    def __init__(self, views: Sequence[View]) -> None:
-        c = views[2]
-        # A new result, as it is stored, and whether the result is the transpose of that.
-        self._shape, self._dtype, self._turned = stored_shape(c), c.dtype, c.order != "row"
-        # The bytes from the first to the last element.
-        self._reach_a, self._reach_b, self._reach_c, *self._reaches = (view.span * view.item for view in views)
-        self._mirrored = False  # whether the kernels compute the transpose, so that A and B are exchanged
-
-    def run(
-        self,
-        a: Numbers,
-        b: Numbers,
-        c: Numbers | None,
-        places: tuple[int, int, int],
-        more: tuple[int, ...],
-        factors: Factors,
-    ) -> Numbers | None:
-        """Compute it. Returns the result, or None if the full checks are needed."""
-        made = self.placed(c, places, more)
-        if made is None:
-            return None
-        result, addresses = made
-        self.compute(addresses, factors, (a, b, result))
-        return result
-
-    def placed(
-        self, c: Numbers | None, places: tuple[int, int, int], more: tuple[int, ...]
-    ) -> tuple[Numbers, tuple[int, ...]] | None:
-        """The result, a new one if c is None, and the addresses as kernels take them. None if C may overlap."""
-        at_a, at_b, at_c = places
-        if c is None:
-            c = np.empty(self._shape, self._dtype)
-            at_c = address_of(c)
-            if self._turned:
-                c = c.swapaxes(-1, -2)
-        else:
-            end = at_c + self._reach_c
-            if (at_a < end and at_c < at_a + self._reach_a) or (at_b < end and at_c < at_b + self._reach_b):
-                return None
-            for begin, reach in zip(more, self._reaches, strict=True):
-                if begin < end and at_c < begin + reach:
-                    return None
-        return c, ((at_b, at_a, at_c, *more) if self._mirrored else (at_a, at_b, at_c, *more))
-
-    def of_product(
-        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], reach: tuple[int, ...], mirrored: bool
-    ) -> HostCall:
-        made = copy(self)
-        made._shape, made._dtype, made._turned, made._mirrored = shape, dtype, False, mirrored
-        made._reach_a, made._reach_b, made._reach_c, *made._reaches = reach
-        return made
-
-    def keep(
-        self,
-        table: Table,
-        how: Hashable,
-        arrays: tuple[object, object, object],
-        factors: Factors,
-        operands: Mapping[str, object],
-        provisional: bool = False,
-    ) -> None:
-        keep(table, how, arrays, factors, operands, self, provisional)
-
-    @abstractmethod
-    def compute(self, addresses: tuple[int, ...], factors: Factors, held: object) -> None:
-        """Compute the product of arrays at these addresses: A, B, C and the operands.
-
-        Args:
-            held: keeps their memory alive, also after the caller was interrupted.
-        """
+    def _new(self, a: object) -> tuple[Numbers, int]:  # noqa: ARG002
+        c: Numbers = np.empty(self._shape, self._dtype)
+        at_c = address_of(c)
+        return (c.swapaxes(-1, -2) if self._turned else c), at_c
 
 
-def keep(
-    table: Table,
-    how: Hashable,
-    arrays: tuple[object, object, object],
-    factors: Factors,
-    operands: Mapping[str, object],
-    call: object,
-    provisional: bool = False,
-) -> None:
-    """Keep a call with NumPy's arrays, with a method `run` as `HostCall` has it, for others like it."""
-    if all(type(x) is np.ndarray for x in (*arrays, *operands.values()) if x is not None):
-        known = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
-        with suppress(*MISFIT):  # a schedule that is no key, say
-            table.keep(numpy_key(how, *known, factors, operands)[0], call, provisional)
-
-
-def replay_numpy(
-    table: Table,
-    how: Hashable,
-    a: object,
-    b: object,
-    c: object,
-    alpha: object,
-    beta: object,
-    operands: Mapping[str, object],
-    below_autograd: bool,  # noqa: ARG001
-) -> object:
-    """A call with NumPy's arrays, if one like it is prepared (`calls.Reader`)."""
-    if not table:
-        return None
-    factors = cast(Factors, (alpha, beta))
-    arrays = cast("tuple[Numbers, Numbers, Numbers | None]", (a, b, c))
-    try:
-        key, places, more = numpy_key(how, *arrays, factors, operands)
-        found = table.get(key)
-        if found is None:
-            return None
-        table.last = found
-        return cast(HostCall, found).run(*arrays, places, more, factors)
-    except MISFIT:
-        return None
-
-
-READERS[np.ndarray] = replay_numpy
+KEYS[np.ndarray] = numpy_key

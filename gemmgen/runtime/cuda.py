@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Never, cast
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.runtime import cuda_calls, cuda_driver
+from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.arrays import Request, letter
 from gemmgen.runtime.call import CallableKernel, Place
+from gemmgen.runtime.calls import Factors, Outcome, keep
 from gemmgen.runtime.cuda_arrays import (
     ALIGNMENT,
     Installed,
@@ -22,10 +23,10 @@ from gemmgen.runtime.cuda_arrays import (
     stream_pointer,
 )
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
-from gemmgen.runtime.cuda_calls import Plan, Step
+from gemmgen.runtime.cuda_calls import Plan, Step, prepared
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick
 from gemmgen.runtime.cuda_driver import Event, Graph, Stream, on_device
-from gemmgen.runtime.cuda_launch import ROOM_ALIGNMENT, CudaLaunches, Factors
+from gemmgen.runtime.cuda_launch import ROOM_ALIGNMENT, CudaLaunches
 from gemmgen.runtime.lists import each_matrix
 from gemmgen.runtime.variants import Variants
 from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
@@ -104,10 +105,33 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         self._expect("gemm")
         return self._choose(self._request(a, b, c, None, None, operands))
 
-    def plan(self, a: object, b: object, c: object, factors: Factors, operands: Mapping[str, object]) -> Plan:
-        """What calls with such arrays launch, after all checks. Raises: as a call."""
+    def plan(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        factors: Factors,
+        operands: Mapping[str, object],
+        later: Callable[[Hashable, Callable[[], object]], object] | None = None,
+    ) -> Plan:
+        """What calls with such arrays launch, after all checks.
+
+        Args:
+            later: does a job of a key later. With it, a variant that is not compiled yet is left to a job, and the plan
+                is a provisional one with the general kernel.
+
+        Raises: as a call.
+        """
         reaching, request = self._reaching(a, b, c, *factors, operands)
-        return cast(CudaKernel, reaching)._planned(request, factors, tuple(operands))
+        kernel = cast(CudaKernel, reaching)
+        if later is not None and kernel._variants is not None:
+            device, spec = _device(request), kernel._variants.spec_for(request)
+            if (device, spec) not in kernel._built:
+                twin = partial(kernel._variants.twin, spec)
+                later((kernel, device, spec), lambda: kernel._kernels(device, twin()))
+                plan = kernel._planned(request, factors, tuple(operands), kernel.source)
+                return replace(plan, provisional=True)
+        return kernel._planned(request, factors, tuple(operands))
 
     def queue(
         self, plan: Plan, matrices: Sequence[DeviceMatrix], place: Place[Never, Never, object] | None = None
@@ -219,16 +243,19 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _planned(self, request: Request, factors: Factors, operands: Sequence[str] = ()) -> Plan:
+    def _planned(
+        self, request: Request, factors: Factors, operands: Sequence[str] = (), source: Source | None = None
+    ) -> Plan:
         """What calls like this one launch.
 
         Args:
             operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
+            source: None for the variant of such calls.
 
         Raises: SpecError for more blocks than CUDA can launch; DeviceError.
         """
         device, view = _device(request), request.output[2]
-        built, sizes = self._kernels(device, self._choose(request)), sizes_of(request)
+        built, sizes = self._kernels(device, source or self._choose(request)), sizes_of(request)
         grids = self.source.launches(sizes)
         problems = [p for number, groups in grids for p in grid_problems(built.entries[number], groups)]
         if problems:
@@ -244,15 +271,12 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         values: dict[str, complex] = {**sizes, **request.scalars}
         launches = CudaLaunches(built, device, grids, names, values, factors)
         views = {**{name: view for name, (_, view) in request.inputs.items()}, "c": view}
+        reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *operands))
         return Plan(
             steps=(Step(launches, (0, 0, 0)),),
             device=device,
-            mirrored=False,
-            shape=stored_shape(view),
-            turned=view.order != "row",
-            dtype=str(view.dtype),
+            outcome=Outcome(stored_shape(view), str(view.dtype), view.order != "row", reach),
             rooms=tuple(rooms),
-            reach=(_reach(views, "a"), _reach(views, "b"), _reach(views, "c")),
             grads=any(getattr(x.array, "requires_grad", False) for x in _matrices(request)),
             is_complex=self.source.spec.dtype.real is not None,
         )
@@ -272,7 +296,9 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         plan = kernel._planned(request, factors, tuple(operands))
         done = kernel._queued(request, plan, place, tuple(operands))
         if not self.source.spec.listed and all(view.span for view in _views(request)):
-            cuda_calls.keep(self._calls, None, (a, b, c), factors, operands, plan)
+            call = prepared(plan, [x for x in arrays.values() if x is not None])
+            if call is not None:
+                keep(self._calls, None, (a, b, c), factors, operands, call)
         return done
 
     def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, Event | None]:
@@ -312,11 +338,6 @@ def _ordered(request: Request, operands: Sequence[str]) -> list[DeviceMatrix]:
     found = {**{name: matrix for name, (matrix, _) in request.inputs.items()}, request.output[0]: request.output[1]}
     names = ["a", "out"] if request.output[0] == "out" else ["a", "b", "c", *operands]
     return [cast(DeviceMatrix, found[name]) for name in names]
-
-
-def _reach(views: Mapping[str, View], name: str) -> int:
-    """The bytes from the first to the last element of a matrix, if there is one."""
-    return views[name].span * views[name].item if name in views else 0
 
 
 def _views(request: Request) -> list[View]:

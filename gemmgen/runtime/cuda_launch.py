@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gemmgen.ir.expr import Const
 from gemmgen.ir.walk import evaluate
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.arrays import value_of
+from gemmgen.runtime.calls import Factors, written
 from gemmgen.runtime.cuda_build import CudaBuilt
 from gemmgen.source import EntryPoint, TensorMap
 
@@ -43,35 +44,29 @@ _SOME_ADDRESS = 1 << 12
 ROOM_ALIGNMENT = 256
 #: The arguments that scale; of integers they are integers like the sizes.
 FACTORS = ("alpha", "beta")
-#: How they are written, by type.
-_FORMATS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "complex64": "2f", "complex128": "2d"}
 #: The bytes of an integer or a scalar in a frame.
 _SLOT = 16
 
-Factors = tuple[complex | None, complex | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel in a frame: its launch configuration with an attribute, its function, the addresses of its arguments."""
-
-    config: cuda_driver.LaunchConfig
-    attribute: cuda_driver.LaunchAttribute
-    config_pointer: ctypes.c_void_p
-    function: ctypes.c_void_p
-    arguments: ctypes.Array[ctypes.c_void_p]
+#: What `cuLaunchKernelEx` takes: a launch configuration, a function, the addresses of the arguments, nothing else.
+_Launch: TypeAlias = tuple[ctypes.c_void_p, ctypes.c_void_p, "ctypes.Array[ctypes.c_void_p]", None]
 
 
 class _Frame:
-    """Memory for one launch of all kernels."""
+    """Memory for one launch of all kernels.
 
-    __slots__ = ("base", "factors", "launches", "maps", "memory", "stream")
+    Attributes:
+        configs, attributes: what the launches point to.
+    """
+
+    __slots__ = ("attributes", "base", "configs", "factors", "launches", "maps", "memory", "stream")
 
     def __init__(self, image: bytes, factors: Factors) -> None:
         self.memory = ctypes.create_string_buffer(len(image) + _MAP_ALIGNMENT)
         self.base = -ctypes.addressof(self.memory) % _MAP_ALIGNMENT
         ctypes.memmove(ctypes.addressof(self.memory) + self.base, image, len(image))
         self.launches: tuple[_Launch, ...] = ()
+        self.configs: tuple[cuda_driver.LaunchConfig, ...] = ()
+        self.attributes: tuple[cuda_driver.LaunchAttribute, ...] = ()
         self.maps: tuple[tuple[ctypes.c_void_p, int], ...] = ()
         self.factors = factors
         self.stream: int | None = 0
@@ -132,40 +127,40 @@ class CudaLaunches:
         if factors is not None and factors != frame.factors:
             self._write_factors(frame, factors)
         if frame.stream != stream:
-            for each in frame.launches:
-                each.config.stream = stream
+            for config in frame.configs:
+                config.stream = stream
             frame.stream = stream
         for pointer, index in frame.maps:
             if code := self._replace(pointer, addresses[index]):
                 raise cuda_driver.failure(code, "the address of a tensor map")
-        if not self._is_alone:
-            self._launch_there(frame)
-        else:
+        if self._is_alone:
+            launch = self._launch
             for each in frame.launches:
-                code = self._launch(each.config_pointer, each.function, each.arguments, None)
-                if code:
+                if code := launch(*each):
                     self._again(each, code)
+        else:
+            self._launch_there(frame)
         self._frames.append(frame)
 
     def _again(self, each: _Launch, code: int) -> None:
         """Launch once more, if the thread only lacked a context."""
         if code in cuda_driver.NO_CONTEXT:
             cuda_driver.enter(self._device)
-            code = self._launch(each.config_pointer, each.function, each.arguments, None)
+            code = self._launch(*each)
         cuda_driver.check(code, "a launch")
 
     def _launch_there(self, frame: _Frame) -> None:
         """Launch where several GPUs are, and another one may be current."""
         with cuda_driver.on_device(self._device):
             for each in frame.launches:
-                cuda_driver.check(self._launch(each.config_pointer, each.function, each.arguments, None), "a launch")
+                cuda_driver.check(self._launch(*each), "a launch")
 
     def _write_factors(self, frame: _Frame, factors: Factors) -> None:
         for name, value in zip(FACTORS, factors, strict=True):
             if name in self._scalars and value is not None:
                 offset, dtype = self._scalars[name]
-                parts = (value.real, value.imag) if dtype.startswith("complex") else (value,)
-                struct.pack_into(f"={_FORMATS[dtype]}", frame.memory, frame.base + offset, *parts)
+                data = written(value, dtype)
+                struct.pack_into(f"{len(data)}s", frame.memory, frame.base + offset, data)
         frame.factors = factors
 
     # --- making frames ----------------------------------------------------------------------------
@@ -220,7 +215,7 @@ class CudaLaunches:
     def _new_frame(self) -> _Frame:
         frame = _Frame(bytes(self._image), self._factors)
         begin = ctypes.addressof(frame.memory) + frame.base
-        launches = []
+        launches, configs, attributes = list[_Launch](), [], []
         for (entry, function, grid), offsets in zip(self._grids, self._arguments, strict=True):
             high, wide = entry.group
             said = cuda_driver.LaunchAttribute(_EARLY, 0, (ctypes.c_int * 16)(1))
@@ -233,8 +228,10 @@ class CudaLaunches:
                 int(entry.early),
             )
             arguments = (ctypes.c_void_p * max(1, len(offsets)))(*(begin + offset for offset in offsets))
-            launches.append(_Launch(config, said, ctypes.c_void_p(ctypes.addressof(config)), function, arguments))
-        frame.launches = tuple(launches)
+            launches.append((ctypes.c_void_p(ctypes.addressof(config)), function, arguments, None))
+            configs.append(config)
+            attributes.append(said)
+        frame.launches, frame.configs, frame.attributes = tuple(launches), tuple(configs), tuple(attributes)
         frame.maps = tuple((ctypes.c_void_p(begin + offset), index) for offset, index in self._maps)
         return frame
 

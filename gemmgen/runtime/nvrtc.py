@@ -13,35 +13,56 @@ from itertools import chain
 from pathlib import Path
 
 from gemmgen.errors import DeviceError
-from gemmgen.runtime.cache import once
+from gemmgen.runtime.cache import DiskCache, digest, once
 
 #: Versions of CUDA whose NVRTC is looked for, the newest first.
 MAJORS = (13, 12, 11)
+_cache = DiskCache("cuda")
 _REMEDY = 'pip install "nvidia-cuda-nvrtc", or torch with CUDA, or install the CUDA toolkit'
 
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """A library of NVRTC."""
+    """A library of NVRTC, by its path or its name. It is loaded when it must compile, which takes 50 ms."""
 
-    library: ctypes.CDLL
     path: str
 
     @cached_property
+    def library(self) -> ctypes.CDLL:
+        """The library, loaded. Raises: OSError."""
+        return ctypes.CDLL(self.path)
+
+    @property
     def version(self) -> tuple[int, int]:
         """Its version, such as (13, 0)."""
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check(self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
-        return major.value, minor.value
+        return self._about[0], self._about[1]
 
-    @cached_property
+    @property
     def architectures(self) -> tuple[int, ...]:
         """The compute capabilities that it compiles for, such as 90."""
-        count = ctypes.c_int()
+        return self._about[2:]
+
+    @cached_property
+    def _about(self) -> tuple[int, ...]:
+        """The version and the architectures, from disk if the file is the one that was asked."""
+        try:
+            about = Path(self.path).stat()
+        except OSError:  # a name, which the loader finds
+            return self._asked()
+        question = digest("nvrtc", self.path, f"{about.st_size} {about.st_mtime_ns} {about.st_ino}")
+        if (kept := _cache.read("nvrtc", question)) is not None:
+            return tuple(map(int, kept.split()))
+        found = self._asked()
+        _cache.write("nvrtc", question, " ".join(map(str, found)).encode())
+        return found
+
+    def _asked(self) -> tuple[int, ...]:
+        major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        self._check(self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
         self._check(self.library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         found = (ctypes.c_int * count.value)()
         self._check(self.library.nvrtcGetSupportedArchs(found))
-        return tuple(found)
+        return major.value, minor.value, *found
 
     def compile(self, text: str, name: str, options: tuple[str, ...], ptx: bool = False) -> tuple[bytes, str]:
         """A cubin (or PTX), and the log. Raises: DeviceError with the compiler's log."""
@@ -86,7 +107,7 @@ def nvrtc(newest: int = MAJORS[0]) -> Nvrtc:
     tried = []
     for path in candidates(newest):
         try:
-            found = Nvrtc(ctypes.CDLL(path), path)
+            found = Nvrtc(path)
             _ = found.version
         except (OSError, AttributeError, DeviceError) as error:
             tried.append(f"{path}: {str(error).splitlines()[0]}")

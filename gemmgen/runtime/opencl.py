@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Never, cast
 
@@ -15,26 +14,25 @@ from gemmgen.runtime import opencl_driver
 from gemmgen.runtime.arrays import Request, pitches
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, Numbers
+from gemmgen.runtime.calls import Factors, Outcome, keep, replay
 from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage, common_queue
-from gemmgen.runtime.opencl_build import Built, build, enqueue, workspace_bytes
+from gemmgen.runtime.opencl_build import build, workspace_bytes
 from gemmgen.runtime.opencl_calls import (
     AddressCall,
     BufferCall,
     OpenCLLaunches,
+    Rooms,
     Scratch,
-    event_of_prepared,
     is_small,
     may_prepare,
 )
 from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
 from gemmgen.runtime.opencl_driver import translated
-from gemmgen.runtime.views import stored_shape
 from gemmgen.runtime.waiting import Pace, under_way
 from gemmgen.source import Source
 
 KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
-CALLS = 64  # kinds of calls whose durations are kept
+CALLS = 64  # kinds of calls whose durations and launches are kept
 
 
 class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never]):
@@ -48,9 +46,10 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
         super().__init__(source)
         self._own_queue = once(lambda: resolve(device, source.requires))
-        self._built: Kept[tuple[cl.Context, cl.Device], Built] = Kept(KEPT)
+        self._built: Kept[tuple[cl.Context, cl.Device], opencl_driver.Program] = Kept(KEPT)
         self._scratch: Kept[cl.CommandQueue, Scratch]
         self._paces: Kept[tuple[int, ...], Pace]
+        self._launches: Kept[tuple[object, ...], OpenCLLaunches]
         self.release()
 
     @classmethod
@@ -84,7 +83,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
         Raises: DeviceError, ScheduleError.
         """
-        self._kernels(queue or self.queue)
+        self._program(queue or self.queue)
 
     def time(
         self,
@@ -109,14 +108,14 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
-        built, seconds = self._kernels(queue), []
+        program, seconds = self._program(queue), []
         if not request.output[2].span:
             return [0.0] * iterations
         events: list[cl.Event] = []
         with under_way(), translated(queue.device), self._stage(request, queue, ()) as stage:
-            values, _ = self._place(request, stage)
+            launches, memory, _ = self._place(request, stage, program)
             for _ in range(iterations):
-                events = self._launch(built, stage, values)
+                events = launches.events(handles_of(memory), wait_for=stage.wait_for)
                 self._wait(request, events[-1])
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9)
             if events:
@@ -141,7 +140,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         queue = self._queue_for(request, queue)
         if self.source.spec.listed or not may_prepare(self.source, request, queue):
             return None
-        built = self._kernels(queue)
+        program = self._program(queue)
         with translated(queue.device):
             within = None
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
@@ -152,16 +151,13 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             values: dict[str, complex] = {**request.sizes, **request.scalars}
             for name, view in found.items():
                 values |= pitches(name, view)
-            rooms, scratch = (
-                workspace_bytes(self.source, request.sizes, queue.device),
-                self._scratch.get(queue, Scratch),
-            )
-            by_address = not request.on_device
-            launches = OpenCLLaunches(self.source, built, queue, names, values, factors, rooms, scratch, by_address)
+            outcome, addressed = Outcome.of([found[name] for name in names]), () if request.on_device else names
+            sizes = workspace_bytes(self.source, request.sizes, queue.device)
+            rooms = Rooms(queue.context, self._scratch.get(queue, Scratch), sizes) if sizes else None
+            launches = OpenCLLaunches(self.source, program, queue, [*names, *sizes], values, factors, addressed)
             if request.on_device:
-                view = request.output[2]
-                return BufferCall(launches, queue, stored_shape(view), view.dtype, view.order != "row")
-            return AddressCall(launches, queue, [found[name] for name in names], within is not None)
+                return BufferCall(launches, queue, outcome, rooms)
+            return AddressCall(launches, queue, outcome, rooms, within is not None)
 
     def _perform(
         self,
@@ -173,39 +169,34 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         queue = place.queue
         if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
             queue = self.queue
-        a, b, c, *others = arrays.values()
+        a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        if not self._refuses(*factors):
-            known = event_of_prepared(self._calls, (a, b, c), factors, operands, replace(place, queue=queue))
-            if known is not None:
-                return known
+        again = partial(replay, self._calls, queue, a, b, c, factors, operands, place=place)
+        if not self._refuses(*factors) and (known := again()) is not None:
+            return cast("tuple[object, cl.Event]", known)
         reaching, request = self._reaching(a, b, c, *factors, operands)
         kernel = cast(CompiledKernel, reaching)
         call = kernel._prepared(request, factors, tuple(operands), queue)
-        done: tuple[object, cl.Event] | None = None
-        if isinstance(call, AddressCall):
-            done = call.first(cast("Numbers", a), cast("Numbers", b), cast("Numbers | None", c), others, factors, place)
-        elif call is not None:
-            x, y, z = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", (a, b, c))
-            done = call.run(x, y, z, cast("list[DeviceArray]", others), factors, place.wait_for)
         if call is not None:
-            call.keep(self._calls, queue, (a, b, c), factors, operands)
-        return kernel._run(request, place) if done is None else done
+            keep(self._calls, queue, (a, b, c), factors, operands, call)
+            if (done := again()) is not None:
+                return cast("tuple[object, cl.Event]", done)
+        return kernel._run(request, place)
 
     def release(self) -> None:
         """Free what is kept for later calls: prepared launches and workspaces."""
         self._calls.clear()
-        self._scratch, self._paces = Kept(KEPT), Kept(CALLS)
+        self._scratch, self._paces, self._launches = Kept(KEPT), Kept(CALLS), Kept(CALLS)
 
     def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
         queue = self._queue_for(request, place.queue)
-        built = self._kernels(queue)
+        program = self._program(queue)
         with under_way(), translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
             _, output, view = request.output
             if not view.span:
                 return stage.empty(view) if output is None else output, stage.nothing_to_do()
-            values, result = self._place(request, stage)
-            event = self._launch(built, stage, values)[-1]
+            launches, memory, result = self._place(request, stage, program)
+            event = launches.events(handles_of(memory), wait_for=stage.wait_for)[-1]
             if not request.on_device:
                 self._wait(request, event)
             return result, stage.finish(event)
@@ -224,7 +215,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         with translated():
             return common_queue(cast("dict[str, DeviceArray]", arrays), queue)
 
-    def _kernels(self, queue: cl.CommandQueue) -> Built:
+    def _program(self, queue: cl.CommandQueue) -> opencl_driver.Program:
         with translated(queue.device):
             key = queue.context, queue.device
         with under_way():
@@ -235,38 +226,47 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         kind = ResidentStage if request.on_device else HostStage
         return cast("Stage[object]", kind(queue, wait_for))
 
-    def _place(self, request: Request, stage: Stage[object]) -> tuple[Mapping[str, object], object]:
-        """Make every operand accessible to the kernel. Returns argument name -> value, and the result array."""
+    def _place(
+        self, request: Request, stage: Stage[object], program: opencl_driver.Program
+    ) -> tuple[OpenCLLaunches, Mapping[str, object], object]:
+        """Make every operand accessible to the kernels. Returns their launches, the arguments by name, and the result
+        array.
+        """
         images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
         shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
         check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
-        values: dict[str, object] = {**request.sizes, **request.scalars}
+        values: dict[str, complex] = {**request.sizes, **request.scalars}
+        memory: dict[str, object] = {}
         for name, (array, view) in request.inputs.items():
             if not view.span:
-                values |= {name: stage.unread(name in images), **pitches(name, view)}
+                memory[name] = stage.unread(name in images)
+                values |= pitches(name, view)
             elif name in images:
-                values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
+                memory[name], values[f"ld{name}"] = stage.image(array, view), view.ld
             else:
-                values[name], placed = stage.input(array, view)
+                memory[name], placed = stage.input(array, view)
                 values |= pitches(name, placed)
         name, output, view = request.output
-        result, values[name], placed = stage.output(output, view, request.loads_output)
+        result, memory[name], placed = stage.output(output, view, request.loads_output)
         values |= pitches(name, placed)
-        for workspace, size in workspace_bytes(self.source, request.sizes, stage.device).items():
-            # OpenCL keeps it until the kernels have ended.
-            values[workspace] = cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size)
-        return values, result
+        # OpenCL keeps buffers until the kernels have ended.
+        flags = cl.mem_flags.READ_WRITE
+        rooms = workspace_bytes(self.source, request.sizes, stage.device)
+        memory |= {each: cl.Buffer(stage.queue.context, flags, size) for each, size in rooms.items()}
+        addressed = [each for each, x in memory.items() if isinstance(x, int)]
+        # Runtimes may keep some memory of each kernel object, so that these are used again.
+        launches = self._launches.get(
+            (stage.queue, tuple(values.values()), tuple(memory), tuple(addressed)),
+            lambda: OpenCLLaunches(self.source, program, stage.queue, [*memory], values, addressed=addressed),
+        )
+        return launches, memory, result
 
-    def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
-        """Enqueue, in order, every kernel with a non-empty grid. Returns the events."""
-        events: list[cl.Event] = []
-        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-        for number, groups in self.source.launches(sizes):
-            entry, kernel = built.kernels[number]
-            wait_for = [*stage.wait_for, *events[-1:]]
-            with built.lock:
-                events.append(enqueue(stage.queue, entry, kernel, groups, values, wait_for))
-        return events
+
+def handles_of(memory: Mapping[str, object]) -> tuple[int, ...]:
+    """Arguments as OpenCL takes them: addresses, handles of buffers and images, 0 for nothing."""
+    return tuple(
+        x if isinstance(x, int) else 0 if x is None else cast(cl.MemoryObject, x).int_ptr for x in memory.values()
+    )
 
 
 def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:

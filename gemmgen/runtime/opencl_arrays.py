@@ -144,8 +144,8 @@ def image_descriptor(view: View, pitch: int, buffer: cl.Buffer | None) -> cl.Ima
 Numbers = npt.NDArray[np.generic]
 #: How a device accesses NumPy arrays: by address, by buffers over their memory, or by copies.
 Way: TypeAlias = Literal["address", "buffer", "copy"]
-#: A kernel's argument for an array.
-Reachable: TypeAlias = "cl.Buffer | cl.SVM[Numbers]"
+#: A kernel's argument for an array: a buffer, or its address.
+Reachable: TypeAlias = "cl.Buffer | int"
 
 
 def way_of(device: cl.Device) -> Way:
@@ -168,7 +168,7 @@ class HostStage(Stage[Numbers]):
     def input(self, array: Numbers, view: View) -> tuple[Reachable, View]:
         if self._way == "address" and is_reachable(array, view):
             self._lying.append(array)
-            return address(array, view), view
+            return array.ctypes.data, view
         begin, end = extent(array, view)
         for taken_begin, taken_end, taken in self._taken:
             if taken is not None and (taken_begin, taken_end) == (begin, end):
@@ -205,7 +205,7 @@ class HostStage(Stage[Numbers]):
         result = self.empty(view) if array is None else array
         if self._way == "address" and is_reachable(result, view):
             self._result = result, view, None
-            return result, address(result, view), view
+            return result, result.ctypes.data, view
         begin, end = extent(result, view)
         shared = self._may_share(begin, end) and begin % view.item == 0
         if shared:
@@ -269,22 +269,6 @@ def _each(array: Numbers, view: View) -> Iterator[tuple[Numbers, dict[str, tuple
 def is_reachable(array: Numbers, view: View) -> bool:
     """Whether elements are aligned as devices require. NumPy accepts half of a complex number's size."""
     return view.dtype.kind != "c" or array.ctypes.data % view.item == 0
-
-
-def address(array: Numbers, view: View) -> cl.SVM[Numbers]:
-    """An argument that is the array's own memory."""
-    flags = array.flags
-    memory = array if flags.forc else line(array, view)
-    # pyopencl refuses a read-only array, even if the kernel only reads it.
-    return cl.SVM(memory if flags.writeable else np.asarray(_Writable(memory)))
-
-
-class _Writable:
-    """The memory of a read-only array, for a kernel that does not write to it."""
-
-    def __init__(self, memory: Numbers) -> None:
-        self._memory = memory  # which must outlive this
-        self.__array_interface__ = memory.__array_interface__ | {"data": (memory.ctypes.data, False)}
 
 
 def line(array: Numbers, view: View) -> Numbers:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
-import numpy as np
 import pyopencl as cl
 from pyopencl.characterize import has_src_build_cache
 
@@ -18,14 +15,10 @@ from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.ir.walk import evaluate
 from gemmgen.runtime import limits, opencl_driver
-from gemmgen.runtime.arrays import value_of
 from gemmgen.runtime.cache import DiskCache, digest
 from gemmgen.runtime.opencl_devices import features_of, sub_group_sizes, type_of
 from gemmgen.runtime.opencl_driver import Program, translated
 from gemmgen.source import EntryPoint, Source
-
-if TYPE_CHECKING:
-    from pyopencl.typing import KernelArg
 
 Range: TypeAlias = tuple[int, int, int]
 
@@ -36,21 +29,7 @@ LOG_LINES = 40
 _cache = DiskCache("opencl")
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """The kernels of a source on one device. A kernel holds its arguments, so `lock` guards setting and launching."""
-
-    program: Program
-    kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def of(cls, source: Source, program: Program) -> Built:
-        """The kernels of a program that is built."""
-        return cls(program, tuple(zip(source.entry_points, kernels_of(source, program), strict=True)))
-
-
-def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
+def build(source: Source, context: cl.Context, device: cl.Device) -> Program:
     """Compile for a device, or take the binary from the disk cache.
 
     Raises: DeviceError or ScheduleError with everything that the device lacks; DeviceError with the compiler's log.
@@ -58,10 +37,10 @@ def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
     check_device(source, device)
     options = " ".join((*_options(source, device), os.environ.get("PYOPENCL_BUILD_OPTIONS", ""))).strip()
     with translated(device):
-        built = Built.of(source, _program(source, options, context, device))
-    for entry, kernel in built.kernels:
-        check_sub_group(entry, kernel, device)
-    return built
+        program = _program(source, options, context, device)
+        for entry, kernel in zip(source.entry_points, kernels_of(source, program), strict=True):
+            check_sub_group(entry, kernel, device)
+    return program
 
 
 def _program(source: Source, options: str, context: cl.Context, device: cl.Device) -> Program:
@@ -98,37 +77,11 @@ def _question(text: str, options: str, device: cl.Device) -> bytes:
     return digest(text, options, *told, limits.instructions() if type_of(device) == "cpu" else "")
 
 
-def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
-    """A kernel argument in the type that OpenCL requires."""
-    value = value_of(entry, name, values)
-    return cast("KernelArg", np.dtype(dtype).type(value) if kind in ("int", "scalar") else value)
-
-
 def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
     """The global and the local size of a launch, for a grid of groups (layers, rows, columns)."""
     layers, rows, cols = groups
     high, wide = entry.group
     return (cols * wide, rows * high, layers), (wide, high, 1)
-
-
-def enqueue(
-    queue: cl.CommandQueue,
-    entry: EntryPoint,
-    kernel: cl.Kernel,
-    groups: Range,
-    values: Mapping[str, object],
-    wait_for: Sequence[cl.Event],
-) -> cl.Event:
-    """Queue a kernel.
-
-    Args:
-        groups: along (layers, rows, columns).
-        values: of the kernel's arguments, by name.
-    """
-    for index, arg in enumerate(entry.arguments):
-        kernel.set_arg(index, argument(entry, arg.name, arg.kind, arg.dtype, values))
-    everywhere, group = ranges(entry, groups)
-    return cl.enqueue_nd_range_kernel(queue, kernel, everywhere, group, wait_for=wait_for)
 
 
 def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:

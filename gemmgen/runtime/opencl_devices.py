@@ -96,7 +96,7 @@ def _describe(number: int, device: cl.Device) -> DeviceInfo:
         platform_version=platform.version.strip(),
         name=device.name.strip(),
         type=type_of(device),
-        c_version=device.opencl_c_version.removeprefix("OpenCL C ").split(" ")[0],
+        c_version=_c_version(device),
         sub_group_sizes=sub_group_sizes(device) if "sub_groups" in features else (),
         local_bytes=device.local_mem_size,
         max_group=device.max_work_group_size,
@@ -121,15 +121,42 @@ def reaches_host_memory(device: cl.Device) -> bool:
         return False
 
 
+def has_sub_groups(device: cl.Device) -> bool:
+    """Whether the device compiles kernels with sub-groups, which are written in OpenCL C 2.0.
+
+    OpenCL 3.0 devices may leave 2.0 out, as PoCL does. PoCL 5.0 lists Intel's extension all the same. Kernels in OpenCL
+    C 3.0 have no block reads there, get sub-groups of another size than they require, and compute wrong elements.
+    """
+    listed = {"cl_intel_subgroups", "cl_khr_subgroup_shuffle"} & set(device.extensions.split())
+    return bool(listed) and "2.0" in _c_versions(device)
+
+
+def _c_version(device: cl.Device) -> str:
+    """The version of OpenCL C that a device reports, such as `1.2` or `3.0`."""
+    return str(device.opencl_c_version).removeprefix("OpenCL C ").split(" ")[0]
+
+
+def _c_versions(device: cl.Device) -> frozenset[str]:
+    """The versions of OpenCL C that a device compiles, such as `1.2`."""
+    newest = _c_version(device)
+    try:
+        listed = {int(each.version) for each in device.opencl_c_all_versions}
+    except (cl.Error, AttributeError):  # a device before OpenCL 3.0, where each version includes those before
+        return frozenset(x for x in ("1.2", "2.0") if x <= newest)
+    return frozenset(f"{version >> 22}.{version >> 12 & 1023}" for version in listed)
+
+
 def features_of(device: cl.Device) -> frozenset[str]:
     """The keys of `gemmgen.ir.target.FEATURES` that hold on the device."""
     extensions = set(device.extensions.split())
-    intel = "cl_intel_subgroups" in extensions
+    has_any = has_sub_groups(device)
+    intel = has_any and "cl_intel_subgroups" in extensions
+    required = has_any and "cl_intel_required_subgroup_size" in extensions
     has = {
         "intel_sub_groups": intel,
-        "sub_groups": intel or "cl_khr_subgroup_shuffle" in extensions,
-        "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
-        "free_sub_group_size": "cl_intel_required_subgroup_size" not in extensions,
+        "sub_groups": has_any,
+        "required_sub_group_size": required,
+        "free_sub_group_size": not required,
         "block_read": intel,
         "image_block_read": intel and bool(device.image_support),
         "fp64": "cl_khr_fp64" in extensions,
@@ -155,7 +182,7 @@ def _probed_sub_group_size(device: cl.Device) -> tuple[int, ...]:
     text = "__kernel void probe(__global int *x) { x[get_global_id(0)] = get_sub_group_local_id(); }"
     try:
         context = cl.Context([device])  # the Intel CPU runtime's programs don't keep it
-        kernel = _probe(context, device, text, "-cl-std=CL3.0")
+        kernel = _probe(context, device, text, "-cl-std=CL2.0")
         size = kernel.get_sub_group_info(device, cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE, [64])
     except cl.Error:
         return ()

@@ -17,7 +17,7 @@ from gemmgen.ir.numeric import element_type
 from gemmgen.runtime.arrays import Request, pitches, value_of
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, HostCall, written
+from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, written
 from gemmgen.runtime.lists import each_matrix, stacked
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
@@ -134,7 +134,9 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
         names = ["a", "b", "c", *operands]
         return SyclCall(
-            SyclLaunches(self.source, self._own_kernels(), queue, names, values, factors, rooms), queue, views
+            SyclLaunches(self.source, self._own_kernels(), queue, names, values, factors, rooms),
+            queue,
+            Outcome.of(views),
         )
 
     def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
@@ -412,11 +414,11 @@ def _fill(argument: Argument, dtype: str, value: complex) -> None:
 class SyclCall(HostCall):
     """A prepared call with NumPy's arrays, on a device that reaches the host's memory."""
 
-    def __init__(self, launches: SyclLaunches, queue: SyclQueue, views: Sequence[View]) -> None:
-        super().__init__(views)
+    def __init__(self, launches: SyclLaunches, queue: SyclQueue, outcome: Outcome) -> None:
+        super().__init__(outcome)
         self._launches, self._queue, self._pace = launches, queue, Pace()
 
-    def compute(self, addresses: tuple[int, ...], factors: Factors, held: object) -> None:
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, _: object) -> None:
         with under_way():
             try:
                 self._pace.wait(partial(self._launches.launch, addresses, factors))

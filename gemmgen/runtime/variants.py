@@ -35,16 +35,21 @@ class Variants:
 
     def __init__(self, general: Source, promised: tuple[GemmSpec, ...], emit: Callable[[GemmSpec], Source]) -> None:
         self.general, self.promised, self._emit = general, promised, emit
-        self._twins: dict[GemmSpec, Source] = {}
+        self._twins: dict[GemmSpec, Source] = {general.spec: general}
         self._lock = threading.Lock()
 
     def choose(self, request: Request) -> Source:
         """The source for a call: the first variant whose assumptions hold for the matrices, or else the general one."""
-        spec = next((spec for spec in self.promised if keeps_promise(request, spec)), None)
-        return self.general if spec is None else self.twin(spec)
+        return self.twin(self.spec_for(request))
+
+    def spec_for(self, request: Request) -> GemmSpec:
+        """The spec of that source, which need not be emitted yet."""
+        return next((spec for spec in self.promised if keeps_promise(request, spec)), self.general.spec)
 
     def twin(self, spec: GemmSpec) -> Source:
         """The source of a variant, emitted at its first use."""
+        if (known := self._twins.get(spec)) is not None:  # another one may be emitted at the moment
+            return known
         with self._lock:
             if spec not in self._twins:
                 self._twins[spec] = self._emit(spec)

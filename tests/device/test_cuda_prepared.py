@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, cast
@@ -256,6 +258,17 @@ def test_a_graph_holds_no_provisional_kernel(monkeypatch: pytest.MonkeyPatch) ->
     key = next(key for key in kernels._answers._slots if key[3] == (264, 280, 328, 1))
     assert kernels._answers.known(key) is not None, "its own kernel was made while the graph was captured"
     table.drop_provisional()
+
+
+def test_a_variant_is_left_to_a_job() -> None:
+    """Meanwhile the general kernel runs, so that no call waits for the compiler."""
+    kernel = gemmgen.compile(GemmSpec(), candidates.load("smem_8x8_double").schedule, backend="cuda")
+    a, b, jobs = random("float32", 64, 64), random("float32", 64, 64), list[Callable[[], object]]()
+    plan = partial(kernel.plan, a, b, None, (None, None), {}, lambda _, job: jobs.append(job))
+    assert plan().provisional and len(jobs) == 1
+    jobs[0]()
+    assert not plan().provisional and len(jobs) == 1
+    assert not kernel.plan(a, b, None, (None, None), {}).provisional
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -16,6 +16,7 @@ from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
 from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_arrays import HostStage
+from gemmgen.runtime.opencl_calls import OpenCLLaunches
 from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue
 from gemmgen.runtime.views import View
 from gemmgen.spec import Order
@@ -274,12 +275,12 @@ def test_memory_is_given_back_on_errors(device: DeviceInfo, monkeypatch: pytest.
 
     monkeypatch.setattr(HostStage, "own", keep)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise cl.MemoryError(
             cl._cl._ErrorRecord("out", cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE, "clEnqueueNDRangeKernel")
         )
 
-    monkeypatch.setattr(CompiledKernel, "_launch", fail)
+    monkeypatch.setattr(OpenCLLaunches, "events", fail)
     x = np.zeros((4, 4), np.float32)
     with pytest.raises(DeviceError, match="out of memory"):
         gemm(x, x.copy())

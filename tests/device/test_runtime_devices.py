@@ -40,6 +40,19 @@ def test_a_device_is_described(device: DeviceInfo) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_sub_groups_need_a_language_that_has_them(device: DeviceInfo) -> None:
+    """PoCL 5.0 lists Intel's extension, but compiles no OpenCL C 2.0."""
+    names = {"sub_groups", "intel_sub_groups", "required_sub_group_size", "block_read", "image_block_read"}
+    program = cl.Program(cl.Context([device.handle]), "__kernel void probe(__global int *x) { *x = 1; }")
+    try:
+        program.build("-cl-std=CL2.0")
+    except cl.RuntimeError:
+        assert not device.features & names
+    else:
+        assert ("sub_groups" in device.features) == bool(device.features & names)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_sub_group_sizes(device: DeviceInfo) -> None:
     assert raw_info(device.handle, 0x102B)  # CL_DEVICE_NAME, which every device knows
     assert raw_info(device.handle, 0xFFFF) == ()

@@ -267,7 +267,10 @@ class Problem:
 
     def _prologue_operand(self, name: str) -> Buffer:
         """An array of the type of sums; one of a single element has that at 0."""
-        extent = {"m": self.m, "n": self.n, "k": self.k, "": Const(1)}[OPERANDS[name].axes]
+        operand, one = OPERANDS[name], Const(1)
+        lines = self.m if operand.of == "a" else self.n
+        groups = ceil_div(self.k, operand.group) * lines
+        extent = {"m": self.m, "n": self.n, "k": self.k, "g": groups, "": one}[operand.axes]
         return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
 
     def prologue(self, name: str, in_registers: bool = False) -> Step | None:
@@ -285,8 +288,10 @@ class Problem:
             **places_by_type(sums, **{"row" if name == "a" else "col": ELEMENT_LINE}, k=ELEMENT_K),
         }
         for taken in sorted(prologue.names & OPERANDS.keys()):
-            places: dict[str, Expr] = {"": Const(0), "k": ELEMENT_K}
-            place = places.get(OPERANDS[taken].axes, ELEMENT_LINE)
+            operand, lines = OPERANDS[taken], self.m if name == "a" else self.n
+            group = ELEMENT_K // operand.group * lines + ELEMENT_LINE
+            places: dict[str, Expr] = {"": Const(0), "k": ELEMENT_K, "g": group}
+            place = places.get(operand.axes, ELEMENT_LINE)
             values[Var(taken, sums)] = Load(self._prologue_operand(taken), (place,))
         value = map_expr(prologue.value, substitute(values))
         return Step(f"{name}_made", convert(convert(value, self.spec.dtype), sums) if in_registers else value)

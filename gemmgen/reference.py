@@ -68,7 +68,7 @@ def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str
         return Bounded(stored, np.zeros(stored.shape))
     rows, cols = (np.arange(extent, dtype=np.float64) for extent in stored.shape[-2:])
     places = {"row": rows[:, None], "k": cols} if name == "a" else {"k": rows[:, None], "col": cols}
-    taken = {x: spread(x, array) for x, array in operands.items() if OPERANDS[x].of == name}
+    taken = {x: spread(x, array, stored.shape) for x, array in operands.items() if OPERANDS[x].of == name}
     exact = {x: Bounded(array, np.zeros_like(array)) for x, array in {name: stored, **places, **taken}.items()}
     with np.errstate(all="ignore"):
         made = _Reader.of(spec).expr(prologue.value, exact)
@@ -90,9 +90,17 @@ def product(
     return left.value @ right.value, most_a @ most_b, left.error @ most_b + np.abs(left.value) @ right.error
 
 
-def spread(name: str, array: Doubles) -> Doubles:
-    """An operand in the shape of its matrix, as far as it can be broadcast to it."""
+def spread(name: str, array: Doubles, shape: tuple[int, ...] = ()) -> Doubles:
+    """An operand in the shape of its matrix, as far as it can be broadcast to it.
+
+    Args:
+        shape: the matrix', which groups along K need.
+    """
     operand = OPERANDS[name]
+    if operand.axes == "g":
+        k, lines = shape[-2:][:: -1 if operand.of == "a" else 1]
+        by_k = np.repeat(array.reshape(-1, lines), operand.group, axis=0)[:k]
+        return by_k.T if operand.of == "a" else by_k
     return array[:, None] if operand.each.startswith("each row") else array
 
 

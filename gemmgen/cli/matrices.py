@@ -104,9 +104,10 @@ def load_or_random(
     a = _random(rng, spec.element("a"), (*batch, m, k)) if a is None else a
     b = _random(rng, spec.element("b"), (*batch, k, n)) if b is None else b
     c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
-    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n), "k": (k,), "": (1,)}
+    shapes = {name: operand.extents(m, n, k) for name, operand in OPERANDS.items()}
+    shapes |= {name: (*batch, *shape) for name, shape in shapes.items() if len(shape) == 2}
     names = dict.fromkeys(name for other in specs for name in other.operands)
-    drawn = {name: _random(rng, spec.operand(name), shapes[OPERANDS[name].axes]) for name in names}
+    drawn = {name: _random(rng, spec.operand(name), shapes[name]) for name in names}
     return Matrices(a, b, c, drawn)
 
 

@@ -82,7 +82,7 @@ class Case:
         sizes = dict(zip("mnk", self.size, strict=True))
         axes = {"a": "mk", "b": "kn", "c": "mn"}.get(name) or OPERANDS[name].axes
         if len(axes) == 1:
-            return 1, 1, sizes[axes]
+            return 1, 1, OPERANDS[name].extents(*self.size)[0]
         return self.count, sizes[axes[0]], sizes[axes[1]]
 
     def order(self, name: str) -> Order:

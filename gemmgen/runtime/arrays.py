@@ -382,8 +382,10 @@ def _vector(
     before = len(problems)
     axes = OPERANDS[name].axes
     is_number = not value.shape and not axes
-    holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1), "": (None, 0)}[axes]
+    holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1)}.get(axes, (None, 0))
     wanted = None if axes else 1
+    if axes == "g" and is_array(a) and is_array(b) and len(a.shape) > 1 and len(b.shape) > 1:
+        (wanted,) = OPERANDS[name].extents(a.shape[-2], b.shape[-1], a.shape[-1])
     if is_array(holder) and len(holder.shape) > 1:
         wanted = holder.shape[axis]
     if is_number:

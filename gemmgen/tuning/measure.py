@@ -114,12 +114,11 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
     reads = spec.names_c or bool(spec.beta)
     result = numpy_dtype(spec.result)
     c = draw(spec.result, *batch, m, n) if reads else np.full((*batch, m, n), poison(result), result)
-    sizes = {"m": m, "n": n, "k": k}
     operands: dict[str, Matrix] = {}
     for name in spec.operands:
-        axes = OPERANDS[name].axes
-        many = batch if len(axes) == 2 else ()
-        operands[name] = np.abs(draw(spec.operand(name), *many, *(sizes[axis] for axis in axes)))
+        extents = OPERANDS[name].extents(m, n, k)
+        many = batch if len(extents) == 2 else ()
+        operands[name] = np.abs(draw(spec.operand(name), *many, *extents))
     right = _right(spec, (a, b, c if reads else None), operands, exact)
     orders = zip((a, b, c), (spec.a_order, spec.b_order, spec.c_order), strict=True)
     a, b, c = (np.asarray(x, order="C" if order == "row" else "F") if x.ndim == 2 else x for x, order in orders)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gemmgen.api.compile import compile as compile  # noqa: A004
     from gemmgen.api.gemm import gemm as gemm
     from gemmgen.api.gemm import last_choice as last_choice
+    from gemmgen.api.weights import Packed as Packed
+    from gemmgen.api.weights import prepack as prepack
     from gemmgen.drawing import draw as draw
     from gemmgen.drawing import draw_banks as draw_banks
     from gemmgen.drawing import draw_waves as draw_waves
@@ -47,6 +49,8 @@ _HOMES = {
     "emit": "driver",
     "gemm": "api.gemm",
     "last_choice": "api.gemm",
+    "Packed": "api.weights",
+    "prepack": "api.weights",
     **dict.fromkeys(
         ("DeviceError", "DtypeError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"),
         "errors",

@@ -29,6 +29,7 @@ from gemmgen.api.kernels import Kernel, in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.api.promotion import Types
+from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
@@ -79,7 +80,7 @@ _DTYPE, _BACKEND = How._fields.index("dtype"), How._fields.index("backend")
 
 def gemm(
     a: AnyArray,
-    b: AnyArray,
+    b: AnyArray | Packed,
     c: AnyArray | None = None,
     *,
     alpha: complex = 1,
@@ -108,6 +109,7 @@ def gemm(
         a, b: vectors, matrices, or stacks of them, which are broadcast. Both are of one library: NumPy's (or anything
             that NumPy converts), pyopencl's, CuPy's, torch's, or others by `__cuda_array_interface__` and DLPack.
             Transposed views are read in place. Arrays without contiguous lines are copied (pyopencl's are refused).
+            b may be weights in fewer bits, by `gemmgen.prepack`.
         c: scaled by beta; not read if beta is 0. It is overwritten by the result if out is not given.
         alpha, beta: numbers, real if the elements are real. If alpha is 0, neither a nor b is read.
         transpose_a, transpose_b: whether to swap the last two dimensions; ignored for vectors.
@@ -132,11 +134,13 @@ def gemm(
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
     how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
-    if device_memory is not None:
+    if type(b) is Packed or device_memory is not None:
+        options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
+        if type(b) is Packed:
+            return cast("AnyArray", b.multiplied(gemm, a, c, {**options, "out": out, "alpha": alpha, "beta": beta}))
         from gemmgen.api.streaming import stream
 
-        options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory, "progress": progress}
-        return cast("AnyArray", stream(gemm, (a, b, c, out), (alpha, beta), options))
+        return cast("AnyArray", stream(gemm, (a, b, c, out), (alpha, beta), {**options, "progress": progress}))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
 
 

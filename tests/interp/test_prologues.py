@@ -72,6 +72,30 @@ def test_each_type(dtype: DType, way: str, rng: np.random.Generator) -> None:
     check(GemmSpec(dtype=dtype, prologue_a=a, prologue_b=b), WAYS[way], rng, (9, 10, 6))
 
 
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_along_k(way: str, group: int, rng: np.random.Generator) -> None:
+    """Of both matrices; a K that ends within a group, and one that is less than a group."""
+    b = f"(b - b_shift_{group}) * b_scale_{group}"
+    spec = GemmSpec(prologue_a=f"a * a_scale_{group} + a_shift_{group}", prologue_b=b)
+    check(spec, WAYS[way], rng, (9, 10, 150))
+    check(replace(spec, b_order="col", a_order="col"), WAYS[way], rng, (5, 7, 20))
+
+
+def test_groups_of_int8_are_exact(rng: np.random.Generator) -> None:
+    """Scales that are powers of two round nothing: the interpreter has NumPy's bits."""
+    m, n, k = 5, 12, 70
+    spec = GemmSpec(b_dtype=I8, prologue_b="(b - b_shift_32) * b_scale_32", alpha=1, beta=0)
+    data = Finished.random(rng, spec, m, n, k)
+    a, b = data.problem.a, data.problem.b
+    a[...] = rng.integers(-4, 5, (m, k))
+    data.operands["b_scale_32"][...] = 2.0 ** rng.integers(-3, 4, 3 * n)
+    data.operands["b_shift_32"][...] = rng.integers(-9, 9, 3 * n)
+    by_k = [np.repeat(data.operands[x].reshape(3, n), 32, axis=0)[:k] for x in ("b_shift_32", "b_scale_32")]
+    expected = a.astype(np.float64) @ ((b.astype(np.float64) - by_k[0]) * by_k[1])
+    assert np.array_equal(run(spec, WAYS["local"], data), expected)
+
+
 def test_matrix_instructions(rng: np.random.Generator) -> None:
     """Their operands are packed anyway, in float16; A may then be stored as it likes."""
     preset = candidates.load("dpas_32x2_1x8")

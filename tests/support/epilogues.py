@@ -30,10 +30,9 @@ class Finished:
         problem = Problem.of(rng, spec, m, n, k, alpha, beta)
         if not beta and not spec.names_c and spec.result.is_float:
             problem.c[...] = np.nan
-        shapes = {"n": (n,), "m": (m,), "mn": (m, n), "k": (k,), "": (1,)}
         operands: dict[str, Matrix] = {}
         for name in spec.operands:
-            shape = shapes[OPERANDS[name].axes]
+            shape = OPERANDS[name].extents(m, n, k)
             drawn = rng.standard_normal(shape) if spec.accumulator.is_float else rng.integers(-9, 10, shape)
             operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.operand(name))))
         return Finished(problem, operands)

@@ -1,0 +1,307 @@
+"""Weights in fewer bits: `gemmgen.prepack` rounds a matrix once, and `gemm` takes it as `b`.
+
+A kernel makes each element, `(q - zero) * scale`, as it loads it: a prologue (docs/weights.md). Scales, and zero points
+if there are any, belong to a column, or to a group of neighbours along K in a column.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.api.libraries import kind_of
+from gemmgen.epilogue import GROUPS
+from gemmgen.errors import DtypeError, SpecError
+
+Numbers = npt.NDArray[Any]
+#: What a file begins with, and the version of what follows: the length and the checksum of a header in JSON, the
+#: header, then the arrays.
+MAGIC, VERSION = b"GEMMGENW", 1
+#: The fields before the header; the bytes that a header has at most; what each array begins on a multiple of.
+_HEAD, MOST_HEADER, ALIGNED = struct.Struct("<8sIII"), 4096, 64
+#: Bits of an element, and the largest number of the symmetric form.
+BITS, LARGEST = (8,), 127
+#: Types of activations.
+ACTIVATIONS = ("float32", "float16", "bfloat16")
+#: What does not go with such a `b`.
+_WITHOUT = ("transpose_b", "conjugate_b", "prologue_b", "device_memory")
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A matrix in fewer bits, [k, n]: `prepack` makes one, `load` reads one.
+
+    Attributes:
+        values: the elements, int8 by rows.
+        scales: float32, [n], or [groups, n] with `group`.
+        zeros: zero points, int8 of the scales' shape; None if the elements are symmetric.
+        group: neighbours along K that share a scale; None for all of a column.
+    """
+
+    values: Numbers
+    scales: Numbers
+    zeros: Numbers | None = None
+    group: int | None = None
+    _placed: dict[object, dict[str, object]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises: SpecError with every problem."""
+        if problems := [*self._problems()]:
+            raise SpecError(problems)
+
+    def _problems(self) -> list[str]:
+        values, scales, zeros = cast("tuple[object, object, object]", (self.values, self.scales, self.zeros))
+        if self.group not in (None, *GROUPS):
+            return [f"group = {self.group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}"]
+        if not isinstance(values, np.ndarray) or values.dtype != np.int8 or values.ndim != 2 or 0 in values.shape:
+            return ["values are no int8 matrix with elements: pass an array of NumPy, [k, n]"]
+        k, n = values.shape
+        wanted = (n,) if self.group is None else (-(-k // self.group), n)
+        problems = []
+        if not isinstance(scales, np.ndarray) or scales.dtype != np.float32 or scales.shape != wanted:
+            problems.append(f"scales are no float32 array of shape {wanted}: pass one for these values and this group")
+        elif not np.isfinite(scales).all():
+            problems.append("scales are not all finite: check what they were made of")
+        if zeros is not None and (not isinstance(zeros, np.ndarray) or zeros.dtype != np.int8 or zeros.shape != wanted):
+            problems.append(f"zeros are no int8 array of shape {wanted}: pass one, or None")
+        return problems
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """k and n."""
+        k, n = self.values.shape
+        return k, n
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return sum(x.nbytes for x in (self.values, self.scales, self.zeros) if x is not None)
+
+    def dequantized(self) -> npt.NDArray[np.float32]:
+        """The matrix that these elements stand for."""
+
+        def each(x: Numbers) -> Numbers:
+            return x if self.group is None else np.repeat(x, self.group, axis=0)[: len(self.values)]
+
+        shifted = self.values.astype(np.float32) - (0 if self.zeros is None else each(self.zeros).astype(np.float32))
+        return (shifted * each(self.scales)).astype(np.float32)
+
+    # --- as `b` of `gemm` -------------------------------------------------------------------------
+
+    def multiplied(self, gemm: Callable[..., Any], a: Any, c: Any, options: dict[str, Any]) -> Any:
+        """alpha * op(A) @ self + beta * C. Raises: SpecError, DtypeError."""
+        if wrong := [name for name in _WITHOUT if options.get(name)]:
+            raise SpecError(f"{name} does not go with prepacked weights as b: leave it out" for name in wrong)
+        dtype = str(getattr(a, "dtype", type(a).__name__)).removeprefix("torch.")
+        if dtype not in ACTIVATIONS:
+            raise DtypeError(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
+        suffix = "" if self.group is None else f"_{self.group}"
+        shift = f"b_shift{suffix}"
+        element = "b" if self.zeros is None else f"(b - {shift})"
+        arrays = self._like(a, suffix)
+        chosen = {"prologue_b": f"{element} * b_scale{suffix}", **{k: x for k, x in arrays.items() if k != "values"}}
+        return gemm(a, arrays["values"], c, **{**options, **chosen})
+
+    def _like(self, a: Any, suffix: str) -> dict[str, object]:
+        """The arrays where a lies, in its library; copied once."""
+        kind = kind_of(a)
+        place: object = kind
+        if kind == "pyopencl":
+            place = kind, a.queue.context.int_ptr
+        elif hasattr(a, "device"):
+            place = kind, type(a).__module__, str(a.device)
+        if place not in self._placed:
+            put = _putter(a)
+            given = {"values": self.values, f"b_scale{suffix}": self.scales.reshape(-1)}
+            if self.zeros is not None:
+                given[f"b_shift{suffix}"] = self.zeros.reshape(-1).astype(np.float32)
+            self._placed[place] = {name: put(np.ascontiguousarray(x)) for name, x in given.items()}
+        return self._placed[place]
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that `load` reads. A file of that name is replaced as a whole."""
+        named = {"values": self.values, "scales": self.scales, "zeros": self.zeros}
+        arrays = {name: np.ascontiguousarray(x) for name, x in named.items() if x is not None}
+        k, n = self.shape
+        header = json.dumps(
+            {
+                "layout": "row",
+                "k": k,
+                "n": n,
+                "bits": 8,
+                "group": self.group,
+                "arrays": {name: x.dtype.name for name, x in arrays.items()},
+                "crc32": {name: zlib.crc32(x.tobytes()) for name, x in arrays.items()},
+            }
+        ).encode()
+        written, target = Path(f"{os.fspath(path)}.{os.getpid()}.part"), Path(path)
+        with written.open("wb") as file:
+            file.write(_HEAD.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header)
+            for x in arrays.values():
+                file.write(bytes(-file.tell() % ALIGNED))
+                file.write(x.astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+        written.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file. Nothing of it is trusted: it holds no code, and all of it is checked.
+
+        Raises: SpecError if it is no such file, or damaged; OSError.
+        """
+        data = Path(path).read_bytes()
+        try:
+            return cls(**_read(data))
+        except SpecError as error:
+            raise SpecError(f"{os.fspath(path)}: {problem}" for problem in error.problems) from None
+
+
+def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool = False) -> Packed:
+    """A matrix of weights in fewer bits, rounded to nearest.
+
+    Args:
+        w: [k, n], of floats: an array of NumPy, or what NumPy converts (torch's tensors on the CPU).
+        bits: of an element: 8.
+        group: neighbours along K that share a scale: 32, 64 or 128; None for all of a column.
+        zero_points: whether elements lie between the least and the largest weight of their group (asymmetric); else
+            between minus and plus the largest magnitude.
+
+    Raises: SpecError with every problem.
+    """
+    problems = []
+    array = np.asarray(w.float() if hasattr(w, "is_cuda") else w)
+    if bits not in BITS or isinstance(bits, bool):
+        problems.append(f"bits = {bits!r}: only {BITS[0]} is there yet")
+    if group not in (None, *GROUPS):
+        problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
+    if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
+        problems.append(f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements")
+    elif not np.isfinite(array).all():
+        problems.append("w has elements that are not finite, which no scale holds: replace them")
+    if problems:
+        raise SpecError(problems)
+    k, n = array.shape
+    depth = group or k
+    grouped = np.zeros((-(-k // depth) * depth, n), np.float32)
+    grouped[:k] = array
+    grouped = grouped.reshape(-1, depth, n)
+    low, high = np.minimum(grouped.min(axis=1), 0), np.maximum(grouped.max(axis=1), 0)
+    if zero_points:
+        scales = _positive((high / (2 * LARGEST + 1) - low / (2 * LARGEST + 1)).astype(np.float32))
+        zeros = np.clip(np.rint(-low / scales) - LARGEST - 1, -LARGEST - 1, LARGEST)
+    else:
+        scales, zeros = _positive((np.maximum(-low, high) / LARGEST).astype(np.float32)), np.zeros_like(low)
+    rounded = np.rint(grouped / scales[:, None, :]) + zeros[:, None, :]
+    values = np.clip(rounded, -LARGEST - zero_points, LARGEST).astype(np.int8).reshape(-1, n)[:k]
+    one = group is None
+    kept = zeros.astype(np.int8) if zero_points else None
+    return Packed(
+        np.ascontiguousarray(values),
+        scales[0] if one else scales,
+        kept[0] if one and kept is not None else kept,
+        group,
+    )
+
+
+def _positive(scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Scales, 1 where all elements are 0."""
+    return np.where(scales > 0, scales, np.float32(1))
+
+
+def _putter(a: Any) -> Callable[[Numbers], object]:
+    """What makes arrays of a's library where a lies."""
+    kind = kind_of(a)
+    if kind == "NumPy":
+        return lambda x: x
+    if type(a).__module__.split(".")[0] == "torch":
+        import torch
+
+        return lambda x: torch.from_numpy(x).to(a.device)
+    if kind == "pyopencl":
+        import pyopencl.array as cl_array
+
+        return lambda x: cl_array.to_device(a.queue, x)
+    if type(a).__module__.split(".")[0] == "cupy":
+        import cupy
+
+        def put(x: Numbers) -> object:
+            with a.device:
+                return cast("object", cupy.asarray(x))
+
+        return put
+    raise SpecError(
+        f"a is of type {type(a).__name__}, for which weights are not moved: pass NumPy's, torch's or CuPy's"
+    )
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    """The arguments of `Packed` in a file's bytes. Raises: SpecError."""
+    if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
+        raise SpecError(f"no file of prepacked weights, which begins with {MAGIC.decode()}: pass one by Packed.save")
+    _, version, length, checksum = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise SpecError(f"version {version} of the format, but this gemmgen reads {VERSION}: prepack the weights again")
+    if length > MOST_HEADER or _HEAD.size + length > len(data):
+        raise SpecError(f"a header of {length:,} bytes, beyond {MOST_HEADER:,} or the file's end: it is damaged")
+    text = data[_HEAD.size : _HEAD.size + length]
+    if zlib.crc32(text) != checksum:
+        raise SpecError("its header does not match its checksum: the file is damaged, prepack the weights again")
+    header = _header(text)
+    k, n, group, arrays = header["k"], header["n"], header["group"], header["arrays"]
+    scales = (n,) if group is None else (-(-k // group), n)
+    types = {"values": ((k, n), "int8"), "scales": (scales, "float32"), "zeros": (scales, "int8")}
+    end, found = _HEAD.size + length, dict[str, Any]()
+    for name, dtype in arrays.items():
+        shape, wanted = types[name]
+        begin = end + -end % ALIGNED
+        end = begin + math.prod(shape) * np.dtype(wanted).itemsize
+        if dtype != wanted or end > len(data):
+            raise SpecError(f"{name} of {dtype} and shape {shape} end behind the file's {len(data):,} bytes: damaged")
+        if zlib.crc32(data[begin:end]) != header["crc32"].get(name):
+            raise SpecError(f"{name} do not match their checksum: the file is damaged, prepack the weights again")
+        found[name] = np.frombuffer(data[begin:end], np.dtype(wanted).newbyteorder("<")).astype(wanted).reshape(shape)
+    if end != len(data):
+        raise SpecError(f"{len(data) - end:,} bytes behind the last array: it is damaged")
+    return {**found, "group": group}
+
+
+def _header(text: bytes) -> dict[str, Any]:
+    """A file's header, with all of its fields checked. Raises: SpecError."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SpecError("its header is no JSON: it is damaged") from None
+    if not isinstance(header, dict):
+        raise SpecError("its header is no JSON object: it is damaged")
+
+    def is_count(value: object) -> bool:
+        return type(value) is int and 0 < value < 2**31
+
+    arrays, sums = header.get("arrays"), header.get("crc32")
+    names = list(arrays) if isinstance(arrays, dict) else []
+    checks = {
+        "layout": header.get("layout") == "row",
+        "k": is_count(header.get("k")),
+        "n": is_count(header.get("n")),
+        "bits": header.get("bits") in BITS,
+        "group": "group" in header and header["group"] in (None, *GROUPS),
+        "arrays": names in (["values", "scales"], ["values", "scales", "zeros"]),
+        "crc32": isinstance(sums, dict),
+    }
+    wrong = [
+        f"its header has {name} = {str(header.get(name))[:40]}" for name, is_right in checks.items() if not is_right
+    ]
+    if wrong:
+        raise SpecError(f"its header has {each}, which this version does not know: it is damaged" for each in wrong)
+    return header

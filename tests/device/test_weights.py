@@ -1,0 +1,218 @@
+"""Weights in fewer bits: rounding, files that strangers made, and `gemm` with them as `b`."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gemmgen
+from gemmgen import Packed, prepack
+from gemmgen.errors import DtypeError, SpecError
+from tests.device.naive import found
+from tests.support import cuda
+from tests.support.tensors import need_torch
+
+if not found():
+    pytest.skip('no OpenCL device here: pip install "gemmgen[cpu]"', allow_module_level=True)
+
+Numbers = npt.NDArray[Any]
+K, N = 300, 70
+FORMS = [(group, zero_points) for group in (None, 32, 64, 128) for zero_points in (False, True)]
+
+
+@pytest.fixture
+def w(rng: np.random.Generator) -> Numbers:
+    """Normal numbers; a column of zeros, one of large numbers, one of positive numbers."""
+    made = rng.standard_normal((K, N)).astype(np.float32)
+    made[:, 3], made[:, 4], made[:, 5] = 0, 1e4 * made[:, 4], np.abs(made[:, 5]) + 1
+    return made
+
+
+@pytest.mark.parametrize(("group", "zero_points"), FORMS)
+def test_rounding(group: int | None, zero_points: bool, w: Numbers) -> None:
+    """Each element is within half a step of its weight, and a weight of 0 stays 0."""
+    packed = prepack(w, group=group, zero_points=zero_points)
+    steps = packed.scales if group is None else np.repeat(packed.scales, group, axis=0)[:K]
+    assert np.all(np.abs(packed.dequantized() - w) <= 0.502 * steps)
+    assert not packed.dequantized()[:, 3].any()
+    assert packed.shape == (K, N) and packed.nbytes < 0.4 * w.nbytes
+    assert (packed.zeros is not None) == zero_points
+
+
+@pytest.mark.parametrize(("group", "zero_points"), FORMS)
+def test_gemm(group: int | None, zero_points: bool, rng: np.random.Generator) -> None:
+    """With scales that are powers of two every product is exact, in all types."""
+    scales = 2.0 ** rng.integers(-2, 3, (N,) if group is None else (-(-K // group), N))
+    values = rng.integers(-4, 5, (K, N)).astype(np.int8)
+    zeros = rng.integers(-3, 4, scales.shape).astype(np.int8) if zero_points else None
+    packed = Packed(values, scales.astype(np.float32), zeros, group)
+    for rows in (1, 6, 40):
+        x = rng.integers(-2, 3, (rows, K)).astype(np.float32)
+        answer = x @ packed.dequantized()
+        assert np.array_equal(gemmgen.gemm(x, packed), answer)
+        half = gemmgen.gemm(x.astype(np.float16), packed, dtype=np.float32)
+        assert half.dtype == np.float32 and np.array_equal(half, answer)
+        bias = rng.integers(-2, 3, N).astype(np.float32)
+        fused = gemmgen.gemm(x, packed, epilogue=["bias", "relu"], bias=bias)
+        assert np.array_equal(fused, np.maximum(answer + bias, 0))
+
+
+def test_stacks_vectors_c_and_invariance(w: Numbers, rng: np.random.Generator) -> None:
+    packed = prepack(w, group=64)
+    x = rng.standard_normal((2, 5, K)).astype(np.float32)
+    c = gemmgen.gemm(x, packed, invariant=True)
+    assert np.allclose(c, x @ packed.dequantized(), rtol=1e-4, atol=0.2)
+    assert np.array_equal(gemmgen.gemm(x[1, 3], packed, invariant=True), c[1, 3])
+    kept = np.ones((5, N), np.float32)
+    assert gemmgen.gemm(x[0], packed, kept, alpha=2, beta=3, invariant=True) is kept
+    assert np.allclose(kept, 2 * c[0] + 3, rtol=1e-4, atol=0.2)
+
+
+@pytest.mark.parametrize(("group", "zero_points"), FORMS)
+def test_files(group: int | None, zero_points: bool, w: Numbers, tmp_path: Path) -> None:
+    packed = prepack(w, group=group, zero_points=zero_points)
+    packed.save(tmp_path / "w")
+    packed.save(tmp_path / "w")
+    read = Packed.load(tmp_path / "w")
+    assert [x.name for x in tmp_path.iterdir()] == ["w"]
+    assert read.group == group
+    for one, other in ((read.values, packed.values), (read.scales, packed.scales), (read.zeros, packed.zeros)):
+        assert np.array_equal(cast("Numbers", one), cast("Numbers", other))
+
+
+def test_a_file_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
+    """As docs/weights.md has it: another program reads it so."""
+    prepack(w, group=32, zero_points=True).save(tmp_path / "w")
+    data = (tmp_path / "w").read_bytes()
+    magic, version, length, checksum = struct.unpack_from("<8sIII", data)
+    assert checksum == zlib.crc32(data[20 : 20 + length])
+    header = json.loads(data[20 : 20 + length])
+    assert (magic, version) == (b"GEMMGENW", 1)
+    assert (header["layout"], header["k"], header["n"], header["bits"], header["group"]) == ("row", K, N, 8, 32)
+    assert header["arrays"] == {"values": "int8", "scales": "float32", "zeros": "int8"}
+    begin = -(-(20 + length) // 64) * 64
+    values = np.frombuffer(data, np.int8, K * N, begin).reshape(K, N)
+    assert np.array_equal(values, prepack(w, group=32, zero_points=True).values)
+
+
+def test_every_damage_is_found(w: Numbers, tmp_path: Path) -> None:
+    """Any byte that is changed, but for padding, and any cut."""
+    prepack(w[:40, :6], group=32, zero_points=True).save(tmp_path / "w")
+    data = (tmp_path / "w").read_bytes()
+    length = 20 + struct.unpack_from("<I", data, 12)[0]
+    arrays = {-(-length // 64) * 64: 240}
+    arrays[next(iter(arrays)) + 256] = 48
+    arrays[next(iter(arrays)) + 320] = 12
+    places = [*range(length), *(at for begin, size in arrays.items() for at in range(begin, begin + size))]
+    unnoticed = 0
+    for at in places:
+        changed = bytearray(data)
+        changed[at] ^= 0x11
+        (tmp_path / "w").write_bytes(changed)
+        try:
+            Packed.load(tmp_path / "w")
+            unnoticed += 1
+        except SpecError:
+            pass
+    assert unnoticed == 0
+    for size in range(0, len(data), 7):
+        (tmp_path / "w").write_bytes(data[:size])
+        with pytest.raises(SpecError, match=str(tmp_path / "w")):
+            Packed.load(tmp_path / "w")
+    (tmp_path / "w").write_bytes(data + b"x")
+    with pytest.raises(SpecError, match="1 bytes behind the last array"):
+        Packed.load(tmp_path / "w")
+
+
+def test_files_of_strangers(tmp_path: Path) -> None:
+    def written(header: object, version: int = 1, length: int | None = None) -> Path:
+        text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+        size = len(text) if length is None else length
+        (tmp_path / "w").write_bytes(struct.pack("<8sIII", b"GEMMGENW", version, size, zlib.crc32(text)) + text)
+        return tmp_path / "w"
+
+    good: dict[str, object] = {"layout": "row", "k": 4, "n": 4, "bits": 8, "group": None, "crc32": {}}
+    good["arrays"] = {"values": "int8", "scales": "float32"}
+    cases: list[tuple[object, str]] = [
+        ({}, "its header has layout = None, which this version does not know"),
+        ({**good, "k": 2**40}, "k = 1099511627776"),
+        ({**good, "k": -1}, "k = -1"),
+        ({**good, "k": True}, "k = True"),
+        ({**good, "bits": 3}, "bits = 3"),
+        ({**good, "group": 7}, "group = 7"),
+        ({key: value for key, value in good.items() if key != "group"}, "group = None"),
+        ({**good, "arrays": {"values": "int8"}}, "arrays = "),
+        ({**good, "arrays": {"values": "object", "scales": "float32"}}, "values of object"),
+        (good, "values of int8"),
+        ({**good, "k": 2**30, "n": 2**30}, "end behind the file's"),
+        ([1], "no JSON object"),
+        (b"{" * 3000, "no JSON"),
+        (b"[" * 4000, "no JSON"),
+    ]
+    for header, message in cases:
+        with pytest.raises(SpecError, match=message):
+            Packed.load(written(header))
+    with pytest.raises(SpecError, match="version 9 of the format, but this gemmgen reads 1"):
+        Packed.load(written(good, 9))
+    with pytest.raises(SpecError, match="a header of 4,294,967,295 bytes"):
+        Packed.load(written(good, length=2**32 - 1))
+    (tmp_path / "w").write_bytes(b"\x93NUMPY")
+    with pytest.raises(SpecError, match="no file of prepacked weights, which begins with GEMMGENW"):
+        Packed.load(tmp_path / "w")
+
+
+def test_errors(w: Numbers) -> None:
+    with pytest.raises(SpecError, match="bits = 3: only 8 is there yet") as error:
+        prepack(w[None], bits=3, group=5)
+    assert "group = 5: use None" in str(error.value) and "is no matrix of floats" in str(error.value)
+    wrong = w.copy()
+    wrong[2, 2] = np.nan
+    with pytest.raises(SpecError, match="not finite"):
+        prepack(wrong)
+    packed = prepack(w)
+    with pytest.raises(SpecError, match=r"scales are no float32 array of shape \(70,\)"):
+        Packed(packed.values, packed.scales[1:])
+    x = np.ones((2, K), np.float32)
+    with pytest.raises(DtypeError, match="a of float64 with prepacked weights: cast it to one of float32"):
+        gemmgen.gemm(x.astype(np.float64), packed)
+    with pytest.raises(SpecError, match="transpose_b does not go with prepacked weights"):
+        gemmgen.gemm(x, packed, transpose_b=True)
+    with pytest.raises(SpecError, match="k"):
+        gemmgen.gemm(x[:, 1:], packed)
+
+
+def test_torch(w: Numbers, rng: np.random.Generator) -> None:
+    torch = need_torch()
+    packed = prepack(torch.from_numpy(w).to(torch.bfloat16), group=128)
+    x = torch.from_numpy(rng.standard_normal((3, K)).astype(np.float32))
+    c = gemmgen.gemm(x, packed)
+    assert isinstance(c, torch.Tensor)
+    assert torch.allclose(c, x @ torch.from_numpy(packed.dequantized()), rtol=1e-4, atol=0.2)
+
+
+SKIP = cuda.why_no_gpu()
+
+
+@pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("group", "zero_points"), FORMS)
+def test_a_gpu(dtype: str, group: int | None, zero_points: bool, rng: np.random.Generator) -> None:
+    import torch
+
+    k, n = 512, 384
+    scales = 2.0 ** rng.integers(-2, 3, (n,) if group is None else (-(-k // group), n))
+    values = rng.integers(-4, 5, (k, n)).astype(np.int8)
+    zeros = rng.integers(-3, 4, scales.shape).astype(np.int8) if zero_points else None
+    packed = Packed(values, scales.astype(np.float32), zeros, group)
+    for rows in (1, 7, 300):
+        x = rng.integers(-2, 3, (rows, k)).astype(np.float32)
+        there = torch.from_numpy(x).cuda().to(getattr(torch, dtype))
+        c = gemmgen.gemm(there, packed, dtype=torch.float32)
+        assert np.array_equal(c.cpu().numpy(), x @ packed.dequantized())

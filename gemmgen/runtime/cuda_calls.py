@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from math import prod
 from typing import Any, Protocol
 
 from gemmgen.errors import DeviceError
@@ -201,23 +202,15 @@ class TorchCall(CudaCall):
         if plan.grads or plan.is_complex or plan.provisional or self._may_be_negated:
             self.guard = self._differs
 
-    def _maker(self) -> Callable[[Tensor], Any]:
+    def _maker(self) -> Callable[[Any], Any]:
         """What makes a new tensor. torch's compiled programs use a function that takes half of `new_empty`'s time; it
         knows no device but the current one.
         """
-        import torch
-
-        of_programs = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-        fast = getattr(of_programs, "_empty_strided_cuda", None)
-        if fast is None or not self._is_alone:
-            dtype = self._dtype
-            return lambda like: like.new_empty(self._shape, dtype=dtype)  # type: ignore[attr-defined]
-        steps, step = list[int](), 1
-        for extent in reversed(self._shape):
-            steps.insert(0, step)
-            step *= max(extent, 1)
-        shape, strides, dtype = self._shape, tuple(steps), self._dtype
-        return lambda _: fast(shape, strides, dtype)
+        shape, dtype = self._shape, self._dtype
+        if self._is_alone and (fast := _fast_empty()) is not None:
+            strides = tuple(prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
+            return lambda _: fast(shape, strides, dtype)
+        return lambda like: like.new_empty(shape, dtype=dtype)
 
     def _new(self, a: Tensor) -> tuple[Any, int]:
         try:
@@ -248,6 +241,19 @@ class TorchCall(CudaCall):
         if self._may_be_negated and any(x is not None and x.is_neg() for x in (a, b, c, *operands.values())):
             return True
         return plan.provisional and bool(torch.cuda.is_current_stream_capturing())
+
+
+@cache
+def _fast_empty() -> Callable[..., Any] | None:
+    """torch's function for new tensors from shape, strides and type; None if this version has another one."""
+    import torch
+
+    try:
+        fast: Callable[..., Any] = torch._C._dynamo.guards._empty_strided_cuda
+        fast((0,), (1,), torch.float32)
+    except (AttributeError, TypeError, RuntimeError):
+        return None
+    return fast
 
 
 def _slow_stream(device: int) -> int:

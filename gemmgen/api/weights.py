@@ -42,7 +42,7 @@ class Packed:
     """A matrix in fewer bits, [k, n]: `prepack` makes one, `load` reads one.
 
     Attributes:
-        values: the elements, int8 by rows.
+        values: the elements, int8, kept column by column: for few rows of activations kernels read lines along K.
         scales: float32, [n], or [groups, n] with `group`.
         zeros: zero points, int8 of the scales' shape; None if the elements are symmetric.
         group: neighbours along K that share a scale; None for all of a column.
@@ -122,22 +122,23 @@ class Packed:
             place = kind, type(a).__module__, str(a.device)
         if place not in self._placed:
             put = _putter(a)
-            given = {"values": self.values, f"b_scale{suffix}": self.scales.reshape(-1)}
+            given = {"values": self.values.T, f"b_scale{suffix}": self.scales.reshape(-1)}
             if self.zeros is not None:
                 given[f"b_shift{suffix}"] = self.zeros.reshape(-1).astype(np.float32)
-            self._placed[place] = {name: put(np.ascontiguousarray(x)) for name, x in given.items()}
+            placed: dict[str, Any] = {name: put(np.ascontiguousarray(x)) for name, x in given.items()}
+            self._placed[place] = {**placed, "values": placed["values"].T}
         return self._placed[place]
 
     # --- files ------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `load` reads. A file of that name is replaced as a whole."""
-        named = {"values": self.values, "scales": self.scales, "zeros": self.zeros}
+        named = {"values": self.values.T, "scales": self.scales, "zeros": self.zeros}
         arrays = {name: np.ascontiguousarray(x) for name, x in named.items() if x is not None}
         k, n = self.shape
         header = json.dumps(
             {
-                "layout": "row",
+                "layout": "col",
                 "k": k,
                 "n": n,
                 "bits": 8,
@@ -207,7 +208,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     one = group is None
     kept = zeros.astype(np.int8) if zero_points else None
     return Packed(
-        np.ascontiguousarray(values),
+        np.asfortranarray(values),
         scales[0] if one else scales,
         kept[0] if one and kept is not None else kept,
         group,
@@ -260,7 +261,7 @@ def _read(data: bytes) -> dict[str, Any]:
     header = _header(text)
     k, n, group, arrays = header["k"], header["n"], header["group"], header["arrays"]
     scales = (n,) if group is None else (-(-k // group), n)
-    types = {"values": ((k, n), "int8"), "scales": (scales, "float32"), "zeros": (scales, "int8")}
+    types = {"values": ((n, k), "int8"), "scales": (scales, "float32"), "zeros": (scales, "int8")}
     end, found = _HEAD.size + length, dict[str, Any]()
     for name, dtype in arrays.items():
         shape, wanted = types[name]
@@ -273,7 +274,7 @@ def _read(data: bytes) -> dict[str, Any]:
         found[name] = np.frombuffer(data[begin:end], np.dtype(wanted).newbyteorder("<")).astype(wanted).reshape(shape)
     if end != len(data):
         raise SpecError(f"{len(data) - end:,} bytes behind the last array: it is damaged")
-    return {**found, "group": group}
+    return {**found, "values": found["values"].T, "group": group}
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def _header(text: bytes) -> dict[str, Any]:
     arrays, sums = header.get("arrays"), header.get("crc32")
     names = list(arrays) if isinstance(arrays, dict) else []
     checks = {
-        "layout": header.get("layout") == "row",
+        "layout": header.get("layout") == "col",
         "k": is_count(header.get("k")),
         "n": is_count(header.get("n")),
         "bits": header.get("bits") in BITS,

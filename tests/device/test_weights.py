@@ -14,7 +14,10 @@ import pytest
 
 import gemmgen
 from gemmgen import Packed, prepack
+from gemmgen.choose import choose
 from gemmgen.errors import DtypeError, SpecError
+from gemmgen.ir.target import TARGETS
+from gemmgen.spec import GemmSpec
 from tests.device.naive import found
 from tests.support import cuda
 from tests.support.tensors import need_torch
@@ -95,10 +98,10 @@ def test_a_file_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
     assert checksum == zlib.crc32(data[20 : 20 + length])
     header = json.loads(data[20 : 20 + length])
     assert (magic, version) == (b"GEMMGENW", 1)
-    assert (header["layout"], header["k"], header["n"], header["bits"], header["group"]) == ("row", K, N, 8, 32)
+    assert (header["layout"], header["k"], header["n"], header["bits"], header["group"]) == ("col", K, N, 8, 32)
     assert header["arrays"] == {"values": "int8", "scales": "float32", "zeros": "int8"}
     begin = -(-(20 + length) // 64) * 64
-    values = np.frombuffer(data, np.int8, K * N, begin).reshape(K, N)
+    values = np.frombuffer(data, np.int8, K * N, begin).reshape(N, K).T
     assert np.array_equal(values, prepack(w, group=32, zero_points=True).values)
 
 
@@ -138,7 +141,7 @@ def test_files_of_strangers(tmp_path: Path) -> None:
         (tmp_path / "w").write_bytes(struct.pack("<8sIII", b"GEMMGENW", version, size, zlib.crc32(text)) + text)
         return tmp_path / "w"
 
-    good: dict[str, object] = {"layout": "row", "k": 4, "n": 4, "bits": 8, "group": None, "crc32": {}}
+    good: dict[str, object] = {"layout": "col", "k": 4, "n": 4, "bits": 8, "group": None, "crc32": {}}
     good["arrays"] = {"values": "int8", "scales": "float32"}
     cases: list[tuple[object, str]] = [
         ({}, "its header has layout = None, which this version does not know"),
@@ -195,6 +198,17 @@ def test_torch(w: Numbers, rng: np.random.Generator) -> None:
     c = gemmgen.gemm(x, packed)
     assert isinstance(c, torch.Tensor)
     assert torch.allclose(c, x @ torch.from_numpy(packed.dequantized()), rtol=1e-4, atol=0.2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_few_rows_are_not_packed_at_each_call(dtype: str, w: Numbers) -> None:
+    """On a GPU of CUDA one row is multiplied from the bytes as they are, by one kernel."""
+    packed = prepack(w, group=128, zero_points=True)
+    assert packed.values.flags.f_contiguous
+    formula = "(b - b_shift_128) * b_scale_128"
+    spec = GemmSpec(dtype=dtype, b_dtype="int8", b_order="col", prologue_b=formula, ld_multiple=16)
+    schedule = choose(spec, (1, 4096, 4096), TARGETS["sm_90a"])
+    assert not (schedule.a.prepacked or schedule.b.prepacked)
 
 
 SKIP = cuda.why_no_gpu()

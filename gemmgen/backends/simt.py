@@ -207,7 +207,7 @@ class Simt(CLike):
         size = buffer.dtype.size
         alignment = max(size, self.shared_alignment(buffer))
         declared = f"{self.types[buffer.dtype.name]} {member_of(buffer.name)}{self.dimensions(buffer)}"
-        padded = buffer.extents[-1] > (as_int(buffer.shape[-1]) or 0)
+        padded = bool(buffer.shape) and buffer.extents[-1] > (as_int(buffer.shape[-1]) or 0)
         return Member(
             name=member_of(buffer.name),
             declared=declared,

@@ -399,7 +399,7 @@ class _Reader:
         elif atom_adds:
             parts.append("atomic additions, in no fixed order")
         else:
-            writes = any(isinstance(s, VectorCopy) and s.atom.name == "block_2d_write" for s in walk(self.body))
+            writes = any(isinstance(s, VectorCopy) and s.atom.name == "block_2d_write" for s in walk(tuple(self.body)))
             parts += ["2D block writes where beta is 0"] * writes
             parts.append(f"stores of {update.width} elements" if update.width > 1 else f"stores of {_SINGLE}")
             if self._exchanged():

@@ -208,17 +208,18 @@ static inline void write_8x16(__global float *to, int rows, int cols, int pitch,
 #endif
 }
 
-// A barrier in two parts that orders no memory; without the extension the second is all of it.
+// A barrier in two parts that orders no memory. In software, or without the extension, the second
+// is all of it.
 static inline void barrier_arrive(void)
 {
-#ifdef cl_intel_split_work_group_barrier
+#if defined(cl_intel_split_work_group_barrier) && !defined(GEMMGEN_DPAS_SOFTWARE)
     intel_work_group_barrier_arrive(0);
 #endif
 }
 
 static inline void barrier_wait(void)
 {
-#ifdef cl_intel_split_work_group_barrier
+#if defined(cl_intel_split_work_group_barrier) && !defined(GEMMGEN_DPAS_SOFTWARE)
     intel_work_group_barrier_wait(0);
 #else
     barrier(CLK_LOCAL_MEM_FENCE);

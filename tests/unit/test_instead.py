@@ -40,8 +40,8 @@ def test_what_to_take_instead_does_not_spill(root: Path) -> None:
         assert set(rule.chips) <= set(machines())
         for chip in rule.chips:
             assert instead(rule.take, chip) is None, (rule, chip)
-            figures = known.get((rule.take, chip), {"scratch": 0})
-            assert figures.get("scratch") == 0, (rule, chip)
+            if chip in baseline.TARGETS:
+                assert known[rule.take, chip].get("scratch") == 0, (rule, chip)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _intensity(costs: Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
         ("memory", once, "each element once: if caches serve all repeats"),
         ("global", costs.read(Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
         ("local", costs.read(Space.LOCAL), "as read into registers"),
-        ("register", _into_registers(costs), "all that is brought into registers"),
+        ("register", _into_registers(costs), "all loads into registers"),
     )
     for name, read, note in levels:
         if read:

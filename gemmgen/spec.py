@@ -362,7 +362,7 @@ class GemmSpec:
             for x, order in zip("ABC", (self.a_order, self.b_order, self.c_order), strict=True)
             if order == "col"
         )
-        how = "by arrays of the matrices' addresses" if self.listed else "whose matrices lie a stride apart"
+        how = "by arrays of the matrices' addresses" if self.listed else "with a constant stride"
         batched = f"a batch, {how}" if self.batched else ""
         wide = "leading dimensions of 64 bits" if self.is_wide else ""
         types = {self.dtype, self.result, self.element("a"), self.element("b")}

@@ -366,7 +366,7 @@ class _Request:
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
-                f"device = {device!r} says where {library.name} arrays run, which lie on a device: leave it out"
+                f"device = {device!r} says where {library.name} arrays run, which are on a device already: leave it out"
             )
         where = device if own is None else own
         is_mirrored = schedule is None and not self.invariant and self._prefers_mirror(calls[0], backend, where, stored)

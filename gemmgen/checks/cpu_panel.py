@@ -46,7 +46,7 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     if spec.names_c and s.kc and s.split_k == 1:
         reads = next(function.short for function in spec.functions if "c" in function.names)
         yield (
-            f"{reads} in the epilogue reads what C held, but sums wait there from one block of K to the next: set "
+            f"{reads} in the epilogue reads the old C, but C stores partial sums between blocks of K: set "
             f"kc = 0, or split_k = 2, or use method slm"
         )
     if s.group != (1, 1):
@@ -82,7 +82,7 @@ def block_bytes(spec: GemmSpec, s: Schedule) -> int:
 def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """Where B comes from."""
     if s.b.memory == "global":
-        copied = "set b.memory = 'private', which turns it" + ("" if s.kc else f", and kc = {BLOCK}")
+        copied = "set b.memory = 'private', which transposes it" + ("" if s.kc else f", and kc = {BLOCK}")
         if s.mc and not s.dot_product:
             yield (
                 f"mc = {s.mc} is for a copy of B, which serves many rows: set b.memory = 'private', or use "
@@ -122,9 +122,9 @@ def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             f"use backend opencl and target cpu"
         )
     if s.c_prefetch and s.block_k > 1 and PREFETCH_STEPS % s.block_k:
-        yield f"c_prefetch asks for a row of C in {PREFETCH_STEPS} steps, no multiple of block_k {s.block_k}: use 4"
+        yield f"c_prefetch prefetches a row of C in {PREFETCH_STEPS} steps, no multiple of block_k {s.block_k}: use 4"
     if s.c_prefetch and spec.c_order == "col" and s.split_k == 1:
-        yield "c_prefetch asks for rows of C, but C is column-major: leave it out"
+        yield "c_prefetch prefetches rows of C, but C is column-major: leave it out"
 
 
 def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

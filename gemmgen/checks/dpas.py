@@ -110,7 +110,7 @@ def _as_block_2d_writes_ask(spec: GemmSpec, s: Schedule, sums: DType) -> Iterato
 def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:
     """Matrices that such reads take as they lie."""
     if spec.listed:
-        yield f"listed matrices, but block_2d asks where each begins: let them lie a stride apart, or {packed}"
+        yield f"listed matrices, but block_2d needs the address of each: use a constant stride (batched), or {packed}"
     if spec.is_wide:
         yield f"matrices of 2^31 elements and more, but block_2d counts by 32 bits: leave --wide out, or {packed}"
     # Reads transpose a column-major B; of A's half words they can't.
@@ -120,6 +120,6 @@ def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:
         yield f"{named} in column-major order, but block_2d takes only B so: use row-major order, or {packed}"
     for name in "ab":
         if (stored := spec.read(name, False)) != spec.dtype:
-            yield f"{name}_dtype {stored}, but block_2d brings {name.upper()} to dpas as it is: {packed}"
+            yield f"{name}_dtype {stored}, but block_2d loads {name.upper()} to dpas as it is: {packed}"
         if spec.prologue(name) is not None:
-            yield f"prologue_{name}, but block_2d brings {name.upper()} to dpas as it is: {packed}"
+            yield f"prologue_{name}, but block_2d loads {name.upper()} to dpas as it is: {packed}"

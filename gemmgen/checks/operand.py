@@ -39,9 +39,9 @@ def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> 
     if not o.block_read:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block_read = true"
     if name == "a" and not o.shuffle:
-        yield "a.memory = 'image' brings each lane other elements of A: set a.shuffle = true"
+        yield "a.memory = 'image' gives each lane other elements of A: set a.shuffle = true"
     if name == "b" and order == "col":
-        yield f"b is column-major, so a block read would bring a column to one lane: {_from_buffers(s, name)}"
+        yield f"b is column-major, so a block read would give a column to one lane: {_from_buffers(s, name)}"
         return
     rows = s.tile[0] if name == "a" and order == "row" else s.block_k
     if rows % o.width:
@@ -54,7 +54,7 @@ def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
     if name == "b":
         if order == "col":
             yield (
-                "b is column-major, so a block read would bring a column to one lane: set b.prepacked = true, so that "
+                "b is column-major, so a block read would give a column to one lane: set b.prepacked = true, so that "
                 "a kernel before transposes it"
             )
         elif s.thread_vector[1] != 1:
@@ -63,7 +63,7 @@ def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
             yield divide("b.width", o.width, "the tile's columns", s.tile[1], BLOCK_WIDTHS)
         return
     if not o.shuffle:
-        yield "a.block_read = true brings each lane other elements of A: set a.shuffle = true"
+        yield "a.block_read = true gives each lane other elements of A: set a.shuffle = true"
     extent = s.block_k if order == "row" else s.tile[0]
     lanes = s.sub_group or 1
     if extent % (lanes * o.width):

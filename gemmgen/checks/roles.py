@@ -42,7 +42,7 @@ def role_problems(s: Schedule, target: Target) -> Iterator[str]:
         return
     if s.producer_threads != WARPGROUP_LANES:
         yield (
-            f"setmaxnreg {more}x{fewer} are handed over by whole warpgroups, but producer_threads = "
+            f"setmaxnreg {more}x{fewer} are set by whole warpgroups, but producer_threads = "
             f"{s.producer_threads}: use 0x0"
         )
     if more % REGISTER_UNIT or fewer % REGISTER_UNIT or not 24 <= fewer <= more <= 256:

@@ -27,7 +27,7 @@ def stream_problems(spec: GemmSpec, s: Schedule, _: Target) -> Iterator[str]:
     """What a product has against dealing out blocks evenly."""
     if not s.mbarrier:
         yield (
-            "stream_k needs tiles handed over by mbarriers, but mbarrier = 0: use mbarrier 4 with stages 16, say, or "
+            "stream_k needs an mbarrier pipeline, but mbarrier = 0: use mbarrier 4 with stages 16, say, or "
             "leave stream_k out"
         )
     if s.sliced_k > 1:

@@ -23,7 +23,7 @@ def async_problems(s: Schedule, target: Target) -> Iterator[str]:
     if s.mbarrier:
         yield from _mbarrier(s, target)
     if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
-        yield "a and b hand over together: set async_copy for both or for none"
+        yield "a and b share one pipeline: set async_copy for both or for none"
 
 
 def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:

@@ -31,7 +31,7 @@ def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         if (s.read_order(name, order) == "col") != turned:
             yield (
                 f"TMA keeps a matrix' order, but {name.upper()} is {order}-major: store it by "
-                f"{'columns' if turned else 'rows'}, or set {name}.prepacked, so that a kernel before turns it"
+                f"{'columns' if turned else 'rows'}, or set {name}.prepacked, so that a kernel before transposes it"
             )
         if name not in packed(s) and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
             unit = ALIGNMENT // spec.dtype.size

@@ -70,8 +70,8 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     for name in by_boxes:
         if spec.prologue(name) is not None and not is_held(s, name):
             yield (
-                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
-                f"it (--set {name}.prepacked=true)"
+                f"prologue_{name}, but TMA loads go straight to shared memory with atom {s.atom}: let a kernel before "
+                f"apply it (--set {name}.prepacked=true)"
             )
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
@@ -128,8 +128,8 @@ def _beside(spec: GemmSpec, s: Schedule, atom: Instruction, names: tuple[str, st
     line = line_bytes(s.tile_line("b", spec.b_order) * size) // size
     if s.read_order("b", spec.b_order) == "row" and own % line and line % own:
         yield (
-            f"a warpgroup's {own} {across} of {other} lie as TMA tiles of {line}, which no other's may begin within: "
-            f"use a multiple of {line}, or 32 or 16, or group {s.group[0] * beside}x4"
+            f"a warpgroup's {own} {across} of {other} are TMA tiles of {line}, within which no other may "
+            f"begin: use a multiple of {line}, or 32 or 16, or group {s.group[0] * beside}x4"
         )
 
 
@@ -152,9 +152,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     if spec.c_order == "col" and turned_bytes and size == TURNED_BYTES:
         order, whose = f"{across.removesuffix('s')}-major", lines.removesuffix("s")
         yield (
-            f"epilogue_stages = {s.epilogue_stages} turns {spec.result} for a {order} C, but where bytes are turned "
-            "into registers a "
-            f"work-item's {lines} are another's neighbours: {instead}, with c_width 1"
+            f"epilogue_stages = {s.epilogue_stages} transposes {spec.result} for a {order} C, but where A's bytes are "
+            f"transposed on their way to registers, two work-items own neighbouring {lines}: {instead}, with c_width 1"
         )
     if s.split_k > 1:
         yield (
@@ -176,7 +175,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
         )
     if cols % (unit := put_columns(spec.result)):
         whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
-        yield f"{whose} {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or epilogue_stages 0"
+        yield f"{whose} {cols} {across} of C, stored {unit} at a time: use a multiple of {unit}, or epilogue_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -230,7 +229,7 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.split_k > 1:
         yield f"cluster {down}x{across}, but split_k = {s.split_k} makes groups of parts of K: leave one of the two out"
     if s.a.evict_first or s.b.evict_first:
-        yield f"cluster {down}x{across} shares what it reads, but a or b has evict_first: leave one of the two out"
+        yield f"cluster {down}x{across} shares tiles by multicast, but a or b has evict_first: leave one of the two out"
     a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
     which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
     # Lines of a tile swizzle by eights.

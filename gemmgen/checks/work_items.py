@@ -173,7 +173,7 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     elif s.b_sub_step and s.block_k % s.b_sub_step:
         yield divide("b_sub_step", s.b_sub_step, "block_k", s.block_k)
     if s.register_stages > 1 and deep > 1:
-        yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
+        yield f"register_stages = {s.register_stages} moves single steps of K, but a load reads {deep}: use width 1"
     if s.across_tiles and s.register_stages != 2:
         yield f"across_tiles goes on with operands read a step ahead, but register_stages = {s.register_stages}: use 2"
     if s.across_tiles and not s.a.memory == s.b.memory == "local":

@@ -142,7 +142,7 @@ def _once(numbers: Numbers, way: Way, how: str) -> Matrix:
 def _untouched(numbers: Numbers, stored: Mapping[str, Stored], where: str) -> None:
     """All but C is as it was, and so is what lies around all of them."""
     for name, matrix in stored.items():
-        _require(None if matrix.intact else f"what lies around or between {name}'s lines was written to", where)
+        _require(None if matrix.intact else f"memory around or between {name}'s lines was written to", where)
         kept = name == "c" or same_bits(matrix.values, numbers.before(name))
         _require(None if kept else f"{name} was written to", where)
 

@@ -161,7 +161,7 @@ def conditions(report: Report) -> list[str]:
     if report.loop is None or not report.loop.conditional:
         return []
     part = f"{report.loop.conditional} of the loop's {report.loop.total} instructions"
-    return [f"{part} stand behind a condition; they are counted, and the bound does without them"]
+    return [f"{part} are conditional: they are counted, but the bound leaves them out"]
 
 
 def cells(report: Report) -> list[str]:

@@ -120,7 +120,7 @@ class _Verifier(Checker):
                 self._on_tiles(stmt, scope)
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
-                self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} is handed over in uneven batches")
+                self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} has batches of different sizes")
             case PointerInit() | PointerIncrement() | Prefetch():
                 self._place(stmt, scope)
             case Return() | Comment():
@@ -143,7 +143,7 @@ class _Verifier(Checker):
     def _place(self, stmt: PointerInit | PointerIncrement | Prefetch, scope: _Scope) -> None:
         if isinstance(stmt, Prefetch):
             in_caches = stmt.buffer.space in (Space.GLOBAL, Space.PRIVATE)
-            self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, in no cache to ask for")
+            self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, which can't be prefetched")
             self._needs(frozenset({"cache_prefetch"}) if stmt.atom is None else stmt.atom.needs, "a prefetch")
             self._element(stmt.buffer, stmt.index, scope)
             self._extent(stmt.atom, stmt.extent, scope)

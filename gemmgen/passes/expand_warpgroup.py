@@ -62,7 +62,7 @@ def tma_loads(stage: CooperativeCopy) -> Body:
     """A tile box after box, along its fast axis; the last one is no wider than what is left."""
     dst, src = stage.dst.buffer, stage.src.buffer
     if stage.mbarrier is None or src.tma_tile is None:
-        raise LoweringError(f"{src.name} is copied by TMA that nobody counts")
+        raise LoweringError(f"{src.name} is copied by a TMA load that no mbarrier counts")
     if not dst.layout.swizzle:
         return (TmaCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.mbarrier),)
     high, line = src.tma_tile

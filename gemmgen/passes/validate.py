@@ -43,5 +43,5 @@ def is_possible(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
 
 def _listed(spec: GemmSpec, target: Target) -> Iterator[str]:
     if spec.listed and "address_lists" not in target.features:
-        remedy = "let them lie a stride apart, or launch a kernel for each, as gemmgen.gemm does"
+        remedy = "use a batch with a constant stride, or launch a kernel for each, as gemmgen.gemm does"
         yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: {remedy}"

@@ -168,7 +168,7 @@ def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
         if view.slow > 1 and view.span and view.ld % unit
     ]
     return problems + [
-        f"{name}'s matrices lie {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
+        f"{name}'s matrices are {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
         "pad them, or use ld_multiple=1"
         for name, view in there.items()
         if view.stride % unit

@@ -212,7 +212,7 @@ def _tell(path: Path, error: OSError) -> None:
     import logging
 
     logging.getLogger("gemmgen").warning(
-        "gemmgen keeps nothing on disk, so that each process compiles anew: %s can't be used (%s). Name a folder of "
+        "gemmgen keeps nothing on disk, so that each process compiles again: %s can't be used (%s). Name a folder of "
         "your own by XDG_CACHE_HOME, or set %s=1 to do without",
         path,
         error.strerror or error,

@@ -190,7 +190,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         if self.source.spec.listed:
             raise SpecError(
                 "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
-                "time a batch whose matrices lie a stride apart"
+                "time a batch with a constant stride"
             )
         request = self._request(a, b, c, alpha, beta, operands)
         device, memory = _device(request), memory_of(_matrices(request)[0].maker)

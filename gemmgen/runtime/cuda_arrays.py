@@ -167,7 +167,7 @@ def _from_protocol(name: str, value: object, library: Library, problems: list[st
         if where is None or not hasattr(value, "__dlpack__"):
             return None
         if where()[0] not in DLPACK_CUDA:
-            problems.append(f"{name} lies in the host's or another device's memory: move it to a GPU of CUDA first")
+            problems.append(f"{name} is in the host's or another device's memory: move it to a GPU of CUDA first")
             return None
         array = library.from_dlpack(value)
         if not loaded("torch", "Tensor", array):
@@ -203,10 +203,10 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
     places = {matrix.device for matrix in known.values()}
     if len(places) > 1:
         listed = ", ".join(f"{name} on {matrix.device}" for name, matrix in known.items())
-        problems.append(f"arrays lie on several GPUs ({listed}): move all of them to one")
+        problems.append(f"arrays are on several GPUs ({listed}): move all of them to one")
     elif device is not None and places and places != {device}:
         problems.append(
-            f"arrays lie on GPU {places.pop()}, but the kernel was compiled for GPU {device}: "
+            f"arrays are on GPU {places.pop()}, but the kernel was compiled for GPU {device}: "
             "move them there, or compile without device="
         )
     for name, matrix in known.items():
@@ -420,7 +420,7 @@ def stream_pointer(stream: object, matrices: Sequence[DeviceMatrix], device: int
     if loaded("torch.cuda", "Stream", stream):
         where = getattr(stream, "device_index", None)
     if isinstance(where, int) and where not in (-1, device):
-        raise SpecError(f"the stream belongs to GPU {where}, but the arrays lie on GPU {device}: pass one of that GPU")
+        raise SpecError(f"the stream belongs to GPU {where}, but the arrays are on GPU {device}: pass one of that GPU")
     for attribute in ("ptr", "cuda_stream"):  # CuPy's, torch's
         if isinstance(pointer := getattr(stream, attribute, None), int):
             return pointer

@@ -134,5 +134,5 @@ def _found() -> tuple[pyopencl.Platform, ...]:
 def nothing_found() -> str:
     """One sentence: why there is no platform, and how to install one."""
     if chosen := os.environ.get(VENDORS):
-        return f"{VENDORS}={chosen} leads to no OpenCL platform: unset it; if there is none then, {INSTALL} brings one"
-    return f"no OpenCL platform found on this machine: {INSTALL} brings one for the CPU"
+        return f"{VENDORS}={chosen} finds no OpenCL platform: unset it; if there is still none, {INSTALL} brings one"
+    return f"no OpenCL platform found on this machine: {INSTALL} installs one for the CPU"

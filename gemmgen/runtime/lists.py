@@ -207,7 +207,7 @@ def _unlike(name: str, each: tuple[ArrayLike, ...]) -> Iterator[str]:
                 "leading dimension for all: pass copies of one layout"
             )
         if isinstance(x, np.ndarray) and not x.flags.aligned:
-            yield f"{name}[{index}] does not lie on a multiple of {x.dtype.alignment} bytes: pass a copy of it"
+            yield f"{name}[{index}] does not begin on a multiple of {x.dtype.alignment} bytes: pass a copy of it"
 
 
 def _list_problems(lists: Mapping[str, tuple[ArrayLike, ...]], others: Iterable[ArrayLike]) -> list[str]:

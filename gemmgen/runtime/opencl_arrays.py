@@ -434,7 +434,7 @@ def base_buffer(array: DeviceArray) -> cl.Buffer:
     if isinstance(base, cl.MemoryObjectHolder):  # from a memory pool
         return cast("cl.Buffer", cl.Buffer.from_int_ptr(base.int_ptr, retain=True))
     raise DeviceError(
-        f"the array lies in {type(base).__name__}, not in an OpenCL buffer: allocate it without an SVM allocator"
+        f"the array is in {type(base).__name__}, not in an OpenCL buffer: allocate it without an SVM allocator"
     )
 
 

@@ -168,7 +168,7 @@ def _strangers(matrices: Mapping[str, DeviceMatrix], queue: SyclQueue) -> list[s
 
 def _not_usm(names: list[str], queue: SyclQueue) -> list[str]:
     return [
-        f"{name} does not lie in USM that a queue on {queue.info.name} reaches: allocate it by kernel.empty(shape), or "
+        f"{name} is not in USM that a queue on {queue.info.name} reaches: allocate it by kernel.empty(shape), or "
         f"on that device's default queue, or pass a copy of it, np.array({name})"
         for name in names
     ]

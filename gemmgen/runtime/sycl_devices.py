@@ -82,7 +82,7 @@ def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
     """How to get a device. The environment's own CPU runtime may be installed but not visible."""
     own = intel_cpu_library()
     if own is None or any("Intel" in device.platform for device in everything):
-        return f"{INSTALL} brings one for the CPU"
+        return f"{INSTALL} installs one for the CPU"
     return f"another library used SYCL before: set {ICDS}={own} before the process starts, and {INSTALL}"
 
 

@@ -201,7 +201,7 @@ def check_view(
         problems.append(f"{name} has shape {shape(array)}, so {len(array.shape)} dimensions, not {wanted}: {remedy}")
         return None
     if isinstance(array, np.ndarray) and not array.flags.aligned:
-        problems.append(f"{name} does not lie on a multiple of {array.dtype.alignment} bytes: pass {name}.copy()")
+        problems.append(f"{name} does not begin on a multiple of {array.dtype.alignment} bytes: pass {name}.copy()")
     ld = leading_dimension(array, order)
     if ld is None:
         problems.append(stride_problem(name, array, order, order_option))
@@ -229,7 +229,7 @@ def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:
         return 0
     step, left = divmod(array.strides[0], array.dtype.itemsize)
     if step < 0 or left:
-        problems.append(f"{name}'s matrices lie {array.strides[0]} bytes apart: pass a copy of it")
+        problems.append(f"{name}'s matrices are {array.strides[0]} bytes apart: pass a copy of it")
         return 1
     return int(step)
 

@@ -61,7 +61,7 @@ def slices_field() -> int:
 
 def mbarrier_field(default: int, least: int) -> int:
     """Tiles of a batch."""
-    help_text = "tiles that a pair of mbarriers hands over at a time; 0 for barriers of the group"
+    help_text = "tiles for each pair of mbarriers; 0 for barriers of the group"
     return number(default, help_text, 4, 32, (0, 1, 2, 3, 4), least)
 
 
@@ -82,7 +82,7 @@ def thread_atom_field() -> ThreadAtom:
 
 def barrier_field() -> bool:
     """Meeting before each step."""
-    return flag("the group meets before each step, to stay in step for the cache")
+    return flag("a barrier before each step, so that work-items share the cache")
 
 
 def producers_field() -> int:

@@ -51,7 +51,7 @@ class ThreadTiling(Tiling):
         sub_group: lanes of a sub-group; None where none is needed.
         lane_arrangement: how the lanes of a warp lie over the rows and columns of the group's work-items, so that they
             read few different elements; None where they follow the group's rows.
-        lane_swizzle: whether neighbouring lanes of a warp lie in different rows, so that no two of them read the same
+        lane_swizzle: whether neighbouring lanes of a warp are in different rows, so that no two of them read the same
             elements of A: the hardware then answers reads faster than where it has to merge them.
     """
 
@@ -70,4 +70,4 @@ class ThreadTiling(Tiling):
         32,
         (None, (4, 8), (8, 4), (2, 16)),
     )
-    lane_swizzle: bool = flag("neighbouring lanes of a warp lie in different rows")
+    lane_swizzle: bool = flag("neighbouring lanes of a warp are in different rows")

@@ -118,7 +118,7 @@ def pointer_step(
 def prefetch_step(memory: Memory, index: Sequence[IndexCode], site: Site) -> Callable[[Active], None]:
     """Nothing; but there must be such an element."""
     if not isinstance(memory, Strided):
-        raise LoweringError(f"`{site.text}` asks for what has no address")
+        raise LoweringError(f"`{site.text}` needs the address of something that has none")
 
     def prefetch(active: Active) -> None:
         memory.locate([code(active) for code in index], active, site)

@@ -49,7 +49,7 @@ class Base:
         picked = np.broadcast_to(active.pick(index[axis]), active.lanes.shape)
         bad = (picked < 0) | (picked >= self._shape[axis])
         position = int(np.argmax(bad))
-        why = f"coordinate {axis} must lie in 0..{self._shape[axis]}"
+        why = f"coordinate {axis} must be in 0..{self._shape[axis]}"
         self._fault("out-of-bounds", position, index, active, site, why)
 
     def _fault(

@@ -393,7 +393,7 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
             publish(active, "role" if stmt.role_items else "group", None)
         elif stmt.part == "arrive":
             if group.arrived is not None:
-                raise KernelFault("divergent barrier", site.text, "all have arrived before, and nobody has waited yet")
+                raise KernelFault("divergent barrier", site.text, "all have arrived already, and none has waited yet")
             released = stmt.memory == "local"
             group.arrived = released and group.touches_others, lanes.time if released else -1
             group.touches_others &= not released
@@ -406,7 +406,7 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
         if stmt.part == "all":
             group.touches_others &= stmt.memory != "local"
         elif group.arrived is None:
-            raise KernelFault("divergent barrier", site.text, "nobody has arrived that is waited for")
+            raise KernelFault("divergent barrier", site.text, "none of those that are waited for has arrived")
         else:
             # What was done between the arrival and the wait is in no order.
             touched, until = group.arrived

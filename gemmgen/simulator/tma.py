@@ -67,7 +67,7 @@ def tma_step(
     """What a TMA copy begins, one work-item of each group."""
     (matrix, src_index), (tile, dst_index) = src, dst
     if not isinstance(matrix, BoxedMatrix) or not isinstance(tile, TileMemory):
-        raise LoweringError(f"`{site.text}` copies no boxes to tiles")
+        raise LoweringError(f"`{site.text}` copies no TMA tiles")
     rows, cols = stmt.src.tma_tile or (0, 0)
     line = as_int(stmt.dst.layout.strides[-2]) or 0
     offsets = (np.arange(rows)[:, None] * line + np.arange(cols)).reshape(-1) * tile.item

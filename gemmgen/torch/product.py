@@ -128,7 +128,7 @@ def without_elements(given: Mapping[str, torch.Tensor], options: Options) -> tor
     shape = shape_of(a, b, options.get("transpose_a", False), options.get("transpose_b", False))
     dtype = dtype_of(a, b, options.get("dtype"))
     problems = [
-        f"{name} lies on {x.device}, but a on {a.device}: pass {name}.to({str(a.device)!r})"
+        f"{name} is on {x.device}, but a on {a.device}: pass {name}.to({str(a.device)!r})"
         for name, x in given.items()
         if x.device != a.device
     ]

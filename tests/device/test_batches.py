@@ -65,7 +65,7 @@ def test_bad_batches(rng: np.random.Generator) -> None:
     for arguments, said in (
         ((a, b[:3]), "the batch has 5 of a, 3 of b: pass as many of each; of a and b, one may serve all"),
         ((a, b, np.empty((2, 37, 43), np.float32)), "the batch has 5 of a, 5 of b, 2 of c"),
-        ((a[::-1], b), "a's matrices lie -4292 bytes apart: pass a copy of it"),
+        ((a[::-1], b), "a's matrices are -4292 bytes apart: pass a copy of it"),
         ((a[0], b[0], np.empty((37, 43), np.float32)), "c has shape 37x43, so 2 dimensions, not 3"),
         ((a[None], b), "a has shape 1x5x37x29, so 4 dimensions, not 2 or 3: pass a.reshape(batch, rows, cols)"),
     ):
@@ -78,5 +78,5 @@ def test_bad_batches(rng: np.random.Generator) -> None:
     with pytest.raises(SpecError, match="or compile a GemmSpec with batched=True"):
         gemmgen.compile(GemmSpec(), "naive")(a, b)
     promised = gemmgen.compile(replace(BATCHED, ld_multiple=4), "naive")
-    with pytest.raises(SpecError, match="matrices lie 1073 elements apart, not a multiple of 4"):
+    with pytest.raises(SpecError, match="matrices are 1073 elements apart, not a multiple of 4"):
         promised(np.pad(a, ((0, 0), (0, 0), (0, 3)))[:, :, :29].copy(), b)

@@ -188,7 +188,7 @@ def test_what_differs_within_a_kind_is_seen(gemm: CompiledKernel, rng: np.random
         c.flags.writeable = True
         with pytest.raises(SpecError, match="pass a real number"):
             gemm(a, b, c, alpha=1 + 0j)
-        with pytest.raises(SpecError, match="does not lie on a multiple"):
+        with pytest.raises(SpecError, match="does not begin on a multiple"):
             gemm(np.zeros(16 * 16 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(16, 16), b, c)
     there, other = (cl_array.to_device(gemm.queue, x) for x in (a, b))
     assert (gemm(there, other, cl_array.empty_like(other)).get() == a @ b).all()

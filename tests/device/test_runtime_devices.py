@@ -163,7 +163,7 @@ def test_no_platform_names_the_command() -> None:
         pytest.skip("pyopencl brings a runtime of its own here")
     assert 'pip install "gemmgen[cpu]"' in result.stderr
     result = python(LIST, OCL_ICD_VENDORS="/nowhere")
-    assert "OCL_ICD_VENDORS=/nowhere leads to no OpenCL platform: unset it" in result.stderr
+    assert "OCL_ICD_VENDORS=/nowhere finds no OpenCL platform: unset it" in result.stderr
     assert 'pip install "gemmgen[cpu]"' in result.stderr
 
 

@@ -229,7 +229,7 @@ def test_addresses_that_are_no_usm(naive: SyclKernel) -> None:
     host = ones(4, 4)
     interface = {"shape": (4, 4), "typestr": "<f4", "strides": None, "data": (host.ctypes.data, False), "syclobj": None}
     x = Foreign(interface)
-    with pytest.raises(SpecError, match=r"a does not lie in USM .* or pass a copy of it, np\.array") as caught:
+    with pytest.raises(SpecError, match=r"a is not in USM .* or pass a copy of it, np\.array") as caught:
         naive(x, x)
     assert len(caught.value.problems) == 2
 

@@ -174,7 +174,7 @@ def test_prefetches_ask_of_a_matrix_what_reads_do(number: int, rng: np.random.Ge
 
 @pytest.mark.parametrize(
     ("part", "what"),
-    [("arrive", "nobody has arrived that is waited for"), ("wait", "all have arrived before, and nobody has waited")],
+    [("arrive", "none of those that are waited"), ("wait", "all have arrived already")],
 )
 def test_half_a_barrier_is_found(part: str, what: str, rng: np.random.Generator) -> None:
     program = driver.lower_program(SPEC, SCHEDULES[2].but(barrier=True), TARGET)

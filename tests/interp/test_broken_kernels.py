@@ -291,7 +291,7 @@ def test_reading_what_another_wrote_to_c() -> None:
 def test_a_column_too_far_in_global_memory() -> None:
     kernel = tiled_gemm((Barrier(), *fill_slot(1, ZERO, K0 + 1), Barrier(), *multiply(1, ZERO)))
     fault = expect("out-of-bounds", "a_shared[0, local_id(1), local_id(0)] = a[row, k0 + local_id(0) + 1]", kernel)
-    assert "at a[0, 16]: coordinate 1 must lie in 0..16" in fault.detail
+    assert "at a[0, 16]: coordinate 1 must be in 0..16" in fault.detail
     assert "work-item (0, 3) of group (0, 0)" in fault.detail
 
 

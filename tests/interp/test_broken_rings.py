@@ -256,7 +256,7 @@ def test_a_view_that_begins_outside() -> None:
                 return (replace(stmt, index=(Const(RING.stages), row, col)),)
         return (stmt,)
 
-    expect(changed(lowered(RING), outside), "out-of-bounds", "coordinate 0 must lie in 0..8")
+    expect(changed(lowered(RING), outside), "out-of-bounds", "coordinate 0 must be in 0..8")
 
 
 # --- reading ahead --------------------------------------------------------------------------------

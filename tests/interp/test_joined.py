@@ -121,7 +121,7 @@ def from_first(stmt: Stmt) -> Body:
     [
         (meeting("all", (Barrier(role_items=128),)), "reads what .* wrote"),
         (meeting("wait", ()), "that group may not have begun"),
-        (meeting("arrive", ()), "nobody has arrived"),
+        (meeting("arrive", ()), "none of those that are waited for has arrived"),
         (from_first, "another group's plane"),
     ],
     ids=["read too soon", "written too soon", "a wait for nothing", "in another's memory"],

@@ -104,7 +104,7 @@ def test_phases_that_are_counted_from_the_start_each_time() -> None:
         (
             STREAM.but(mbarrier=0),
             (
-                "stream_k needs tiles handed over by mbarriers, but mbarrier = 0: "
+                "stream_k needs an mbarrier pipeline, but mbarrier = 0: "
                 "use mbarrier 4 with stages 16, say, or leave stream_k out"
             ),
         ),

@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
     ),
     "columns": (IN_PLACE.but(tile=(3, 6)), GemmSpec(), "cpu", "6 columns are no whole vectors of 4"),
     "type": (IN_PLACE, GemmSpec(dtype=F16), "cpu", "vectors hold float32 or float64, not float16"),
-    "B": (IN_PLACE, GemmSpec(b_order="col"), "cpu", "set b.memory = 'private', which turns it"),
+    "B": (IN_PLACE, GemmSpec(b_order="col"), "cpu", "set b.memory = 'private', which transposes it"),
     "group": (IN_PLACE.but(group=(2, 1)), GemmSpec(), "cpu", "group 2x1, but .* use group 1x1"),
     "others": (partial(IN_PLACE.but, stages=2), GemmSpec(), "cpu", "stages = 2 means nothing to mainloop CpuPanel"),
     "local": (
@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
         COPIED.but(c_prefetch=True, block_k=3),  # alone it is computed as C^T by rows
         GemmSpec(c_order="col"),
         "cpu",
-        "c_prefetch asks for rows of C, but C is column-major: leave it out",
+        "c_prefetch prefetches rows of C, but C is column-major: leave it out",
     ),
     "rows": (IN_PLACE.but(mc=2), GemmSpec(), "cpu", "mc = 2 is for a copy of B.* or use macro_kernel 2x2"),
     "depth": (COPIED.but(kc=0), GemmSpec(), "cpu", "kc = 0 gives no depth"),

@@ -66,7 +66,11 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str]] = {
         replace(BY_COLUMNS, a_order="col"),
         "A is column-major, but dot_product .* --preset cpu_6x64_copied",
     ),
-    "B by rows": (IN_PLACE, GemmSpec(), "B is row-major, but dot_product .* set b.memory = 'private', which turns it"),
+    "B by rows": (
+        IN_PLACE,
+        GemmSpec(),
+        "B is row-major, but dot_product .* set b.memory = 'private', which transposes",
+    ),
     "no whole vectors": (TURNED.but(kc=6), GemmSpec(), "kc = 6 is no multiple of vector = 4"),
     "registers": (IN_PLACE.but(tile=(8, 8), vector=16), BY_COLUMNS, "registers 4,672 B per work-item > 2,048 B"),
     "no vectors": (

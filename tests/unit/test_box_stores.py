@@ -51,10 +51,10 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
         (
             replace(SPEC, a_order="col", a_dtype=I8, c_order="col"),
             {"a": replace(BOXES.a, memory="private"), "epilogue_stages": 1, "tile": (2, 16)},
-            "bfloat16 for a column-major C, but where bytes are turned into registers a work-item's rows are another's",
+            "bfloat16 for a column-major C, but where A's bytes are transposed on their way to registers",
         ),
         (SPEC, {"split_k": 2}, "split_k = 2 leaves sums of its parts: use epilogue_stages 0"),
-        (SPEC, {"tile": (2, 22), "c_width": 2}, "88 columns of C, put down 16 at a time: use a multiple of 16"),
+        (SPEC, {"tile": (2, 22), "c_width": 2}, "88 columns of C, stored 16 at a time: use a multiple of 16"),
         (
             SPEC,
             {"epilogue_stages": 3},

@@ -96,7 +96,7 @@ def test_host_arrays_and_other_things() -> None:
 
 def test_bound_to_another_gpu() -> None:
     listed = problems(GemmSpec(), device=1, a=foreign(2, 2), b=foreign(2, 2))
-    assert any("arrays lie on GPU 0, but the kernel was compiled for GPU 1" in problem for problem in listed)
+    assert any("arrays are on GPU 0, but the kernel was compiled for GPU 1" in problem for problem in listed)
 
 
 @pytest.mark.parametrize(

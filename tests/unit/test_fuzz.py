@@ -116,9 +116,9 @@ def test_a_right_device_passes() -> None:
     [
         (one_element, "1 of 35 elements not exact"),
         (not_a_number, "1 of 35 elements not exact; the first at (0, 0, 0): np.float64(nan)"),
-        (padding, "what lies around or between c's lines was written to"),
-        (before, "what lies around or between c's lines was written to"),
-        (beyond, "what lies around or between c's lines was written to"),
+        (padding, "memory around or between c's lines was written to"),
+        (before, "memory around or between c's lines was written to"),
+        (beyond, "memory around or between c's lines was written to"),
         (operand, "a was written to"),
         (crowd(), "two threads at once: "),
     ],

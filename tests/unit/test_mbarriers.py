@@ -82,7 +82,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "unbound parity": ((mbarrier_at(ZERO, Y),), "y is not bound"),
     "float index": ((mbarrier_at(HALF),), "0.5 is float32, not an integer"),
     "float parity": ((mbarrier_at(ZERO, HALF),), "0.5 is float32, not an integer"),
-    "uneven batches": ((PipeOp("wait", Pipe("p", 6, "mbarrier", batch=4)),), "pipe p is handed over in uneven batches"),
+    "uneven batches": ((PipeOp("wait", Pipe("p", 6, "mbarrier", batch=4)),), "pipe p has batches of different sizes"),
     "a view of global memory": (
         (PointerInit(VIEW, A, (ZERO, ZERO)),),
         "`pointer view = &a[0, 0]`: a is global, not local",

@@ -61,7 +61,7 @@ STAYING = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
         ),
         (
             STAYING.but(cluster=(2, 1), a=replace(STAYING.a, evict_first=True)),
-            "cluster 2x1 shares what it reads, but a or b has evict_first: leave one of the two out",
+            "cluster 2x1 shares tiles by multicast, but a or b has evict_first: leave one of the two out",
         ),
         (partial(Schedule.of, b=Operand(evict_first=True)), "b.evict_first = true means nothing to mainloop Direct"),
     ],

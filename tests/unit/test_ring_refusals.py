@@ -75,7 +75,7 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         ),
         (
             RING.but(b=replace(RING.b, async_copy=False)),
-            "a and b hand over together: set async_copy for both or for none",
+            "a and b share one pipeline: set async_copy for both or for none",
         ),
         (
             partial(PLAIN.but, mbarrier=1, stages=3),

@@ -246,7 +246,7 @@ def refused(schedule: Made, spec: GemmSpec = SPEC, target: Target = SM_90A) -> s
     [
         ({"setmaxnreg": (240, 40)}, "are 66,560 of a block's 64,512 (168 for each of 384 work-items)"),
         ({"setmaxnreg": (230, 40)}, "no multiples of 8"),
-        ({"setmaxnreg": (232, 40), "producer_threads": 32}, "handed over by whole warpgroups"),
+        ({"setmaxnreg": (232, 40), "producer_threads": 32}, "set by whole warpgroups"),
         ({"setmaxnreg": (0, 0), "producer_threads": 64}, "use 128, a warpgroup, or 32, a warp"),
         ({"tile": (4, 64)}, "256 sums of a work-item and 24 registers besides > 232"),
         ({"tile": (2, 23), "c_width": 2}, "a block's 92 columns of B, multiplied by 8"),
@@ -255,7 +255,7 @@ def refused(schedule: Made, spec: GemmSpec = SPEC, target: Target = SM_90A) -> s
         ({"group": (40, 4)}, "not made of warpgroups of 32x4"),
         (
             {"group": (32, 8), "tile": (4, 12), "c_width": 2},
-            "48 columns of B lie as TMA tiles of 64, which no other's may",
+            "48 columns of B are TMA tiles of 64, within which no other may",
         ),
         ({"group": (32, 8), "tile": (2, 2), "epilogue_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
@@ -289,7 +289,7 @@ def test_no_prologue_is_dropped() -> None:
     for name in "ab":
         with_prologue = replace(SPEC, **{f"prologue_{name}": f"{name} * 2"})  # type: ignore[arg-type]
         said = refused(WGMMA, with_prologue)
-        assert f"prologue_{name}, but boxes go straight to local memory" in said
+        assert f"prologue_{name}, but TMA loads go straight to shared memory" in said
         assert f"let a kernel before apply it (--set {name}.prepacked=true)" in said
 
 

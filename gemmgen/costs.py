@@ -35,16 +35,16 @@ _ATOMS = {
     "block_read": "sub-group block reads",
     "image_block_read": "sub-group block reads of an image",
     **dict.fromkeys(("ldmatrix_a", "ldmatrix_b"), "matrix loads"),
-    **dict.fromkeys(("ldmatrix_a_turned", "ldmatrix_b_turned"), "turning matrix loads"),
+    **dict.fromkeys(("ldmatrix_a_turned", "ldmatrix_b_turned"), "transposing matrix loads"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A part of an operand's way, per step of K.
+    """A part of an operand's path, per step of K.
 
     Attributes:
-        elements: that a work-item brings; of a staged tile, its share.
+        elements: that a work-item loads; of a staged tile, its share.
         loads: instructions that it takes.
     """
 

@@ -3,7 +3,7 @@
 - From registers: each thread stores the elements that it holds, by vectors where they are neighbours.
 - Staged: sums are written to shared memory as accumulators lie and read back in runs along C's lines, so that warps
   store whole lines. Sliced-K and the cluster reduction of split-K add up several planes on the way.
-- By TMA: each warp writes its rows to slots of shared memory and stores them box by box (`epilogue_stages`).
+- By TMA: each warp writes its rows to slots of shared memory and stores them TMA tile by TMA tile (`epilogue_stages`).
 
 The functions of an epilogue, with what they take, are applied wherever C is stored.
 """

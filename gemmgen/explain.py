@@ -126,7 +126,7 @@ def _runs(spread: AxisLayout) -> str:
 
 
 def _ways(costs: Costs, schedule: Schedule, transposed: bool) -> list[str]:
-    lines = ["the way to the registers, per work-item and step of K:"]
+    lines = ["the path to the registers, per work-item and step of K:"]
     for operand in "ab":
         lines += [f"  {operand.upper()}  {_hop(hop)}" for hop in costs.hops if hop.operand == operand]
         if (schedule.a if (operand == "a") != transposed else schedule.b).shuffle:

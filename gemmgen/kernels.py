@@ -1,6 +1,6 @@
 """Kernels around a product: one that packs A and B, and one that transposes a matrix by shuffles.
 
-Packing lays A or B out anew, in the order that it is staged in and in whole tiles. Lines of narrow elements begin
+Packing stores a copy of A or B, in the order that it is staged in and in whole tiles. Lines of narrow elements begin
 anywhere, so that no vector may be read there; but within the matrix a vector lies in two that may, whose words are
 shifted. Hence a group's block in the middle of the matrix is read so, and any other by elements. What lies past K
 becomes zero, and what lies past M and N may be read, so that the product needs no guard on either. A matrix that
@@ -167,7 +167,7 @@ class _Job:
 
     @property
     def tile(self) -> Buffer:
-        """Where a block is turned."""
+        """The shared memory in which a block is transposed."""
         return Buffer(f"{self.name}_tile", self.target.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
 
     def body(self) -> Body:

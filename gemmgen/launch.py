@@ -75,14 +75,14 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
 
 
 def tma_tiles_of(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
-    """A matrix as it is given; and where tiles end in narrower boxes, in those as well."""
+    """A matrix as it is given; and where the last TMA tile is narrower, in that form as well."""
     copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, TmaCopy))
     found = (x.tma_tile for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
     return tuple(replace(matrix, tma_tile=box) for box in dict.fromkeys((matrix.tma_tile, *found)))
 
 
 def map_name(matrix: Buffer, kernel: Kernel) -> str:
-    """What the map of a matrix is called, by the boxes that it is in."""
+    """The name of a matrix' tensor map, by the shape of its TMA tiles."""
     given = next(p for p in kernel.matrices if p.name == matrix.name)
     return f"{matrix.name}_map" if matrix.tma_tile == given.tma_tile else f"{matrix.name}_end_map"
 

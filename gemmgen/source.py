@@ -36,7 +36,7 @@ class TensorMap:
         operand: the matrix.
         lines, length: its extents in storage order, as expressions over the integer arguments.
         pitch: how many elements lie between the beginnings of two lines, as such an expression.
-        box: lines, and elements of a line, that a copy brings.
+        box: lines, and elements of a line, that a TMA load copies.
         swizzle: bytes of the lines of local memory that it goes to; 0 where those don't swizzle.
         batch: how many matrices there are, and how many elements lie between the beginnings of two, 0 where one serves
             for all; None where it is of one matrix.

@@ -191,7 +191,7 @@ class CLike(ABC):
         return f"{self.matrix_space}{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
 
     def role_barrier(self, barrier: Barrier) -> str:
-        """The statement at which those of a role or of a sub-group meet, where the language has roles."""
+        """The barrier of a role or of a sub-group, where the language has roles."""
         raise LoweringError(f"{self.name} has no barriers of {barrier.role_items or 'sub-group'} work-items")
 
     def unroll(self, loop: For) -> str:
@@ -215,7 +215,7 @@ class CLike(ABC):
         raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
 
     def dependent_launch(self, step: DependentLaunch) -> str:
-        """The statement that meets the kernels before or after."""
+        """The statement that waits for the kernels before, or lets those after start."""
         raise LoweringError(f"{self.name} has no {step.verb} of kernels")
 
     def multiply(self, stmt: Multiply) -> str:
@@ -275,7 +275,7 @@ class CLike(ABC):
 
     @classmethod
     def unfit(cls, group: tuple[int, int]) -> str | None:  # noqa: ARG003
-        """Why nobody should choose a kernel with groups of so many work-items, though it runs; None where one may."""
+        """Why a kernel with groups of so many work-items should not be chosen, though it runs; None where it may."""
         return None
 
     def remarks(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What Hopper brought, in CUDA C++: roles and clusters, TMA loads and stores, matrix instructions of a warpgroup. The
+"""Features of Hopper in CUDA C++: roles and clusters, TMA loads and stores, matrix instructions of a warpgroup. The
 statements, and what the template of their functions is told.
 """
 

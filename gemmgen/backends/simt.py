@@ -91,7 +91,7 @@ class Simt(CLike):
 
     @property
     def detail(self) -> str:
-        """The namespace of a file's functions, so that those of two files do not meet."""
+        """The namespace of a file's functions, so that those of two files do not collide."""
         return f"{self.program or self.kernel.name}_detail"
 
     def opening(self, body: Sequence[str]) -> list[str]:

@@ -103,7 +103,7 @@ def find_clblast() -> str:
 
 
 def require(peers: Iterable[str]) -> None:
-    """Raises: DeviceError with every peer that is missing, and the command that brings it."""
+    """Raises: DeviceError with every peer that is missing, and the command that installs it."""
     checks: dict[str, Callable[[], object]] = {"mkl": find_mkl, "clblast": find_clblast}
     checks |= dict.fromkeys(("cublas", "cublas_tf32"), require_cupy)
     problems: list[str] = []

@@ -11,14 +11,14 @@ from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
-#: What boxes begin on multiples of in local memory.
+#: Bytes on whose multiples TMA tiles begin in shared memory.
 BOX_BYTES = 128
-#: What lies along the lines of each operand's boxes.
+#: The extent along the lines of each operand's TMA tiles.
 _ACROSS = {"a": "rows", "b": "columns"}
 
 
 def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
-    """What is wrong with a schedule that copies boxes, each with a remedy."""
+    """What is wrong with a schedule that loads by TMA, each with a remedy."""
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"tma, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or leave them out"
     yield from role_problems(s, target)
@@ -65,7 +65,7 @@ def _extents(spec: GemmSpec, s: Schedule) -> Iterator[str]:
 
 
 def lengths(s: Schedule) -> dict[str, int]:
-    """Elements of a line of each operand's box."""
+    """Elements of a line of each operand's TMA tile."""
     return dict(zip("ab", s.block_tile, strict=True))
 
 

@@ -30,7 +30,7 @@ MBARRIER_BYTES = 8
 OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
-#: The same where sums are put down by columns.
+#: The same where sums are staged by columns.
 TURNED_PAD = 4
 #: Groups of a cluster that every device of its kind has room for.
 MOST_JOINED = 8
@@ -65,7 +65,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
 
 
 def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
-    """What boxes can't bring as it lies."""
+    """What TMA can't load in the order of the matrix."""
     by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.prepacked]
     for name in by_boxes:
         if spec.prologue(name) is not None and not is_held(s, name):
@@ -297,7 +297,7 @@ def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
 
 
 def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Iterator[str]:
-    """Local memory and registers. Of a row-major B whole boxes are held."""
+    """Local memory and registers. A row-major B takes whole TMA tiles."""
     spec, s = turned(spec, s) if s.operands_swapped else (spec, s)
     rows, cols = s.block_tile
     of_a = spec.element("a") if is_held(s, "a") else atom.dtype

@@ -1,4 +1,4 @@
-"""`gemmgen fetch`: bring a compiler that `gemmgen inspect` asks, without root."""
+"""`gemmgen fetch`: download a compiler for `gemmgen inspect`, without root."""
 
 from __future__ import annotations
 

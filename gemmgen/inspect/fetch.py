@@ -32,7 +32,7 @@ exec {loader} --library-path {libraries} {program} "$@"
 
 
 def fetch_ocloc() -> tuple[Path, str]:
-    """Bring it, in place of one that was brought before.
+    """Download it, in place of an earlier one.
 
     Returns: the program, and its version.
     Raises: ToolError if this is no Debian, or with what apt said.

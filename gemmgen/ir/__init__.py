@@ -1,1 +1,1 @@
-"""The tiling IR: expressions, statements, kernels, and the one semantics that backends are held to."""
+"""The tiling IR: expressions, statements, kernels, and the one semantics that backends must have."""

@@ -159,7 +159,7 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
 
 
 def sync_problems(stmt: SyncStmt, scope: Scope, target: Target) -> Iterator[str]:
-    """What is wrong with a place where work-items meet. In a role only mbarriers may stand where they have parted."""
+    """What is wrong with a barrier. In a role only mbarriers may stand where they have parted."""
     match stmt:
         case AsyncGroup(verb, pending):
             yield from lacking("async_copy", target, "an asynchronous group")
@@ -228,7 +228,7 @@ def tma_copy_problems(stmt: TmaCopy, target: Target) -> Iterator[str]:
 
 
 def tma_tile_bytes(matrix: Buffer) -> int:
-    """What a TMA copy brings, zeros among it."""
+    """The bytes of a TMA load, zeros included."""
     rows, cols = matrix.tma_tile or (0, 0)
     return rows * cols * matrix.dtype.size
 

@@ -352,7 +352,7 @@ class PointerIncrement(Node):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch(Node):
-    """Ask for the line of a cache that an element lies in, or for all that a 2D block read would bring.
+    """Prefetch the cache line of an element, or all that a 2D block read would load.
 
     Attributes:
         writes: whether it will be written, too.

@@ -126,12 +126,12 @@ class Direct:
 
     @cached_property
     def a(self) -> OperandPath:
-        """The way of A."""
+        """The path of A."""
         return self.path("a")
 
     @cached_property
     def b(self) -> OperandPath:
-        """The way of B."""
+        """The path of B."""
         return self.path("b")
 
     @property
@@ -155,7 +155,7 @@ class Direct:
         return ThreadValueLayout(rows, cols, transposed=fast)
 
     def load_instruction(self, name: str, tile: Tile | None, fragment: ThreadValueLayout) -> tuple[CopyAtom, int]:
-        """What fills it, and how many neighbours it brings a thread."""
+        """What fills it, and how many neighbours it gives a thread."""
         if tile is not None:
             return self.tiles.load_instruction(tile, fragment)
         # Vectors are of neighbours in memory, and fours of neighbours along K.
@@ -171,7 +171,7 @@ class Direct:
 
     @cached_property
     def depth(self) -> int:
-        """Depth of one inner step: what the widest load along K brings."""
+        """Depth of one inner step: the width of the widest load along K."""
         s = self.schedule
         if s.whole_steps:
             return s.block_k
@@ -531,7 +531,7 @@ class OperandPath:
 
 
 def load_from_memory(problem: Problem, name: str) -> tuple[CopyAtom, int]:
-    """What fills registers from global memory or an image, and how many neighbours it brings a thread."""
+    """What fills registers from global memory or an image, and how many neighbours it gives a thread."""
     operand, dtype = problem.operand(name), problem.source(name).dtype
     if operand.memory == "image":
         return IMAGE_BLOCK_READ, operand.width

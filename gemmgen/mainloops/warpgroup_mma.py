@@ -1,4 +1,4 @@
-"""Warpgroup matrix instructions (`wgmma`): TMA brings tiles that warpgroups multiply, out of shared memory or with A
+"""Warpgroup matrix instructions (`wgmma`): TMA loads tiles that warpgroups multiply, out of shared memory or with A
 from registers. The kernel is specialised by warps: one producer thread loads, all others multiply and store.
 """
 
@@ -395,13 +395,13 @@ def _registers_of_a(atom: Instruction, k_step: int, rows: AxisLayout, lane: Expr
 
 
 def _fill(dst: Registers, src: Tile, of: Tile, made: Step | None) -> FragmentLoad:
-    """What brings it there from its tile, which TMA copies fill from `of`."""
+    """What loads it there from its tile, which TMA fills from `of`."""
     atom, width = _instruction(dst, src, made is not None)
     return FragmentLoad(dst, src, atom, width, prologue=made, of=of)
 
 
 def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, int]:
-    """The one that reads the tile, and what it brings a work-item."""
+    """The instruction that reads the tile, and the elements that it gives a work-item."""
     dtype, run = dst.buffer.dtype, dst.fragment.cols.vector
     atom = line_atom("a", src.transposed, dtype.size)
     if atom is not None and not changes and src.buffer.dtype == dtype:

@@ -195,7 +195,7 @@ def _values(stmt: object) -> tuple[Expr, ...]:
 
 
 def _stored(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
-    """Box after box, each in the next slot, which has to be read before it is written to again."""
+    """One TMA tile after the other, each in the next slot, which must have been read before it is written again."""
     via, c = update.via, update.dst.buffer
     if via is None or c.tma_tile is None:
         raise LoweringError(f"{c.name} is not stored by TMA")

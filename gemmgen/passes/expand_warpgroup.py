@@ -1,4 +1,4 @@
-"""Expand tiles that TMA brings and warpgroups multiply: loads, descriptors, matrix instructions; and A from registers.
+"""Expand tiles that TMA loads and warpgroups multiply: loads, descriptors, matrix instructions; and A from registers.
 
 A comes to registers out of lines that swizzle, by `ldmatrix` where that has the instruction's fragments, else by single
 elements or pairs, which a prologue may make into others. TMA has put the parts of 16 bytes of a line elsewhere; what
@@ -59,7 +59,7 @@ ZERO = Const(0)
 
 
 def tma_loads(stage: CooperativeCopy) -> Body:
-    """A tile box after box, along its fast axis; the last one is no wider than what is left."""
+    """A tile as TMA tiles along its fast axis; the last is as wide as the remainder."""
     dst, src = stage.dst.buffer, stage.src.buffer
     if stage.mbarrier is None or src.tma_tile is None:
         raise LoweringError(f"{src.name} is copied by a TMA load that no mbarrier counts")
@@ -218,7 +218,7 @@ def _rows(first: Expr, fragment: ThreadValueLayout) -> tuple[Body, Expr]:
 
 def _by_bytes(copy: FragmentLoad, named: Namer) -> Body:
     """Elements of a byte whose lines lie across K, by matrices that lie along it: of two lines of each a lane gets two
-    rows, its own (`paired`). Where elements become larger ones, a load brings what two instructions take.
+    rows, its own (`paired`). Where elements become larger ones, a load reads what two instructions take.
     """
     src, width, dst = copy.src, copy.width, copy.dst
     own_line, at_once = LOCAL_INDEX % LINES, WGMMA_DEPTH_BYTES // dst.fragment.cols.extent

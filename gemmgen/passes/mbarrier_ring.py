@@ -191,7 +191,7 @@ class _Batches:
         return For(loop.var, BATCH, stop, loop.step, (*self.parts.before, *body, *self.parts.after))
 
     def _produce(self, position: Expr) -> Body:
-        """The copies of a batch; past the range's end they bring zeros."""
+        """The copies of a batch; past the range's end they load zeros."""
         pipe, arrive = self.pipe, self._mbarrier("arrive_copies", "full", position)
         named: Body = ()
         begin, first_slot = position, self._slot(position)

@@ -2,7 +2,7 @@
 
 A schedule that reads and writes rows takes a column-major product so. Instructions of warpgroups have 64 rows of sums
 and few columns, if need be; of a C with few rows they have no more than those where they take B^T for A and A^T for B.
-A product is turned before it is planned, and so all that is built is right as it is, but for names: what is called a
+A product is transposed before it is planned, so that the kernel is right as built, but for names: what is called a
 row is a column of C. The last pass exchanges them.
 """
 

@@ -1,4 +1,4 @@
-"""Warp specialisation: one producer thread begins TMA loads, consumer warps multiply what they bring.
+"""Warp specialisation: one producer thread begins TMA loads, consumer warps multiply the tiles.
 
 Each slot of the ring has two mbarriers. The producer goes through all steps on its own:
 
@@ -171,7 +171,7 @@ def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
 
 
 def _bytes(stage: CooperativeCopy) -> int:
-    """What the TMA tiles of a tile bring, wherever they lie."""
+    """The TMA loads of a tile, wherever they are."""
     return stage.src.rows * stage.src.cols * stage.src.buffer.dtype.size
 
 

@@ -46,7 +46,7 @@ class Table(dict[Hashable, object]):
         self[key] = call
 
     def drop_provisional(self) -> None:
-        """Drop the provisional calls, so that they are prepared anew."""
+        """Drop the provisional calls, so that they are prepared again."""
         while self._provisional:
             self.pop(self._provisional.pop(), None)
 

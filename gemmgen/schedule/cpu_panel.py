@@ -29,9 +29,9 @@ class CpuPanel(Mainloop):
             sums wait in C meanwhile. 0 is all of K.
         mc: where B is copied, how many tiles of a column are computed before those right of them, so that their
             part of A stays in a cache. 0 is all of them.
-        b_prefetch: how many steps of K before they are read lines of B's copy are brought to the first level of the
+        b_prefetch: how many steps of K before they are read lines of B's copy are prefetched to the first level of the
             cache; 0 leaves that to the processor.
-        c_prefetch: whether a tile of C is brought to the cache, row by row, while its sum is made; where B is copied.
+        c_prefetch: whether a tile of C is prefetched row by row while its sum is computed; where B is copied.
     """
 
     tiling: ClassVar[type[Tiling]] = Tiling

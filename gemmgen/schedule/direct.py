@@ -22,8 +22,8 @@ class Direct(Mainloop):
     """Each work-item loads what it multiplies.
 
     Attributes:
-        sliced_k: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
-        barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
+        sliced_k: parts of each step of K, each with work-items of its own, whose sums are added up in local memory.
+        barrier: whether a barrier precedes each step's arithmetic, so that work-items share the cache.
         serpentine: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is
             used twice in a row.
         atom: `dp4a` for int8: a work-item multiplies four neighbours along K by one instruction.

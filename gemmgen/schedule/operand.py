@@ -1,4 +1,4 @@
-"""The way of A or B from global memory into registers."""
+"""The path of A or B from global memory to registers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemmgen.schedule.fields import WORDS, Memory, flag, number, record_problems
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The way of A or B from global memory into registers.
+    """The path of A or B from global memory to registers.
 
     Which of its fields mean something follows from the mainloop and from `memory` (`Mainloop.operand_keys`).
 
@@ -27,9 +27,9 @@ class Operand:
         transposed: whether local memory holds the tile with K as its slow axis for A (fast for B).
         pad: elements added to each row of the local tile.
         async_copy: whether local memory is filled by asynchronous copies, past the registers.
-        prepacked: whether a kernel before the product lays the matrix out anew: in the order of its local tile, in
+        prepacked: whether a kernel before the product packs the matrix: in the order of its local tile, in
             whole tiles, zeros past K. It costs a pass over the matrix, and spares the product all narrow copies.
-        evict_first: whether caches are told that what boxes bring of it is read once, or about once: they let go of
+        evict_first: whether TMA loads tell caches that the operand is read about once: they let go of
             that before all else.
     """
 

@@ -222,7 +222,7 @@ class Schedule:
 
     @property
     def asynchronous(self) -> bool:
-        """Whether local memory is filled by asynchronous copies, which bring zeros for what lies past K."""
+        """Whether local memory is filled by asynchronous copies, which load zeros past K."""
         return self.a.async_copy or self.b.async_copy
 
     @property
@@ -237,7 +237,7 @@ class Schedule:
 
     @property
     def by_warpgroups(self) -> bool:
-        """Whether a warpgroup multiplies as one, tiles that others bring."""
+        """Whether warpgroups multiply tiles that a producer loads."""
         return isinstance(self.mainloop, WarpgroupMma)
 
     @property
@@ -253,7 +253,7 @@ class Schedule:
         return self.by_warpgroups and is_swapped(self.group)
 
     def staged(self, name: str, order: str) -> Operand:
-        """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""
+        """The path of A or B; where warps multiply, its shared tile has the order of the matrix."""
         operand = self.a if name == "a" else self.b
         follows = self.by_warps and not operand.prepacked
         return replace(operand, transposed=order == "col") if follows else operand

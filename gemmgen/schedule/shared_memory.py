@@ -29,8 +29,8 @@ class SharedMemory(Mainloop):
 
     Attributes:
         stages: slots of the ring in local memory.
-        mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
-        sliced_k: parts of each step of K, each with work-items of its own, whose sums meet in local memory (sliced-K).
+        mbarrier: tiles of that ring for each pair of mbarriers; 0 for barriers of the group.
+        sliced_k: parts of each step of K, each with work-items of its own, whose sums are added in local memory.
         prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
             stored to local memory after it.
         register_stages: 2 where the next step's operands are read from local memory ahead of use.

@@ -1,4 +1,4 @@
-"""Mainloop by which warps multiply what asynchronous copies bring."""
+"""Mainloop of warps that multiply tiles loaded by asynchronous copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gemmgen.schedule.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class WarpMma(Mainloop):
-    """Warps multiply by `mma.sync` what asynchronous copies bring to local memory.
+    """Warps multiply by `mma.sync` the tiles that asynchronous copies load into shared memory.
 
     Attributes:
         atom: `mma` of 16-bit floats, `mma_s8` of int8, `mma_f8` of 8-bit floats, `mma_f64` of float64, `mma_tf32` of

@@ -24,7 +24,7 @@ def is_swapped(group: Pair) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupMma(Mainloop):
-    """Warpgroups multiply by `wgmma` what a producer brings to local memory by TMA.
+    """Warpgroups multiply by `wgmma` the tiles that a producer loads into shared memory by TMA.
 
     Attributes:
         atom: `wgmma` of 16-bit floats; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` of int8, 8-bit floats and float32 cut to
@@ -32,10 +32,9 @@ class WarpgroupMma(Mainloop):
         stages: slots of the ring in local memory.
         producer_threads: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins
             all copies to local memory. They are no part of `group`.
-        setmaxnreg: that each work-item which computes has, and each producer, where they hand some over; 0x0 where they
-            keep what the compiler gave them.
-        cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
-            of B that those above one another have in common, or of the tiles of A that those beside one another have.
+        setmaxnreg: registers of each consumer thread and of each producer thread; 0x0 keeps the compiler's.
+        cluster: rows and columns of groups that run together and share tiles by multicast: each loads a part of the
+            tiles of B that those above one another share, or of the tiles of A that those side by side share.
         serial_launch: whether its kernels begin when those before them are over, on devices where they would begin
             early: groups that wait on idle multiprocessors cost what waits for memory more than a launch does.
     """

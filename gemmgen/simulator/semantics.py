@@ -1,4 +1,4 @@
-"""What matrix instructions do, on NumPy: the software that they are held to.
+"""What matrix instructions do, on NumPy: the reference that they must match.
 
 The semantics of an instruction follows from its TV layouts: the elements of A, B and C are gathered from all lanes'
 registers into matrices, multiplied, and the sums scattered back. Operands in local memory are gathered from there.

@@ -1,4 +1,4 @@
-"""Tiles of local memory in lines that swizzle, and the matrices whose boxes are copied there, at run time.
+"""Tiles of local memory in lines that swizzle, and the matrices whose TMA tiles are copied there, at run time.
 
 Addresses are counted in elements as they are elsewhere; where an element lies follows from its address by `swizzled`,
 as copies and matrix instructions have it. What work-items read by themselves is what lies at the place that they name:
@@ -125,7 +125,7 @@ class TileMemory(LocalMemory):
         self._state[addresses], self._putter[addresses] = _PUT, active.lanes
 
     def fence(self, active: Active) -> None:
-        """What the active lanes have put down, TMA stores of their own see, and those of others once they meet."""
+        """Stores of the active lanes are visible to their own TMA stores, and to those of others after a barrier."""
         self._state[(self._state == _PUT) & active.mask[self._putter]] = _FENCED
 
     def begin_store(self, places: Ints, lane: int, site: Site) -> tuple[Ints, Floats]:

@@ -120,7 +120,7 @@ def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
 
 def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
     """What copies boxes has to be promised what these matrices keep; others find out for themselves."""
-    return aligned(spec, shape) if schedule.by_warpgroups or schedule.boxes else spec
+    return aligned(spec, shape) if schedule.by_warpgroups or schedule.tma else spec
 
 
 def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:

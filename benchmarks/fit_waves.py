@@ -20,6 +20,7 @@ import random
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -28,11 +29,11 @@ from statistics import mean, median
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares, minimize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import candidates, tiles, waves
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32, MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
@@ -105,13 +106,13 @@ def known(name: str) -> tuple[str, GemmSpec, Schedule] | None:
 def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
     """All that is chosen from beside presets, by name."""
     found = {}
-    dealt = TARGETS["sm_90"].cores
     for tile in waves.costs().tiles:
         spec = candidates.load(tile.named).spec
         for parts, a, b in product(tiles.PARTS, (False, True), (False, True)):
-            for stream, joined in ((0, 1), (dealt, 1), (0, tiles.JOINED)):
-                schedule = waves.changed(tile, parts, a, b, stream if parts == 1 else 0, joined if parts > 1 else 1)
-                found[slug(schedule)] = tile.named, spec, schedule
+            for stream, joined in ((False, 1), (True, 1), (False, tiles.JOINED)):
+                with suppress(ScheduleError):  # not every tile can be dealt out, or added up by a cluster
+                    schedule = waves.changed(tile, parts, a, b, stream and parts == 1, joined if parts > 1 else 1)
+                    found[slug(schedule)] = tile.named, spec, schedule
     return found
 
 
@@ -202,6 +203,8 @@ def trusted(like: waves.Costs) -> Numbers:
 
 def fit(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     """The constants with the least errors of the kind that matters."""
+    from scipy.optimize import least_squares
+
     us = np.array([x.us for x in measured])
     problems = list({x.contest: None for x in measured})
     number = {problem: i for i, problem in enumerate(problems)}
@@ -235,6 +238,8 @@ def settled(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     """The constants by which choices lose least, near those: as if the model drew schedules, the cheaper the likelier.
     Times count as well, but for what is far off.
     """
+    from scipy.optimize import minimize
+
     us = np.array([x.us for x in measured])
     problems = list({x.problem: None for x in measured})
     number = {problem: i for i, problem in enumerate(problems)}

@@ -17,7 +17,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.device import key_of
 from gemmgen.tuning.job import Job
-from gemmgen.tuning.prior import static_problem
+from gemmgen.tuning.order import static_problem
 from gemmgen.tuning.records import Line, Records
 from gemmgen.tuning.runners import LocalRunner
 from gemmgen.tuning.space import spaces

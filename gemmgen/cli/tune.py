@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from gemmgen.spec import GemmSpec
     from gemmgen.tuning.records import Store
     from gemmgen.tuning.runners import Runner
-    from gemmgen.tuning.study import Place, Product, Progress
+    from gemmgen.tuning.study import Place, Product, Progress, Search
 
 EXAMPLES = "\n\n".join(
     (
@@ -268,14 +270,22 @@ def _search(
     total = sum(product.weight for product in products)
     found: list[Progress] = []
     with _told(seconds) as tell:
-        for product in products:
-            search = Search(runner, place, product, store, opened, seed=seed, tell=tell)
+        searches = [Search(runner, place, each, store, opened, seed=seed, tell=tell) for each in products]
+        for product, search, after in zip_longest(products, searches, searches[1:]):
             found.append(search.progress)
             try:
-                search.run(seconds * product.weight / total)
+                search.run(seconds * product.weight / total, meanwhile=partial(_ahead, runner, after))
             except KeyboardInterrupt:
                 return found, True
     return found, False
+
+
+def _ahead(runner: Runner, search: Search | None) -> None:
+    """Compile what the next search begins with."""
+    from gemmgen.tuning.runners import LocalRunner
+
+    if search is not None and isinstance(runner, LocalRunner):
+        runner.ahead(search.first(runner.width))
 
 
 @contextmanager

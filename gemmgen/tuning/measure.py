@@ -45,6 +45,8 @@ MOST_RUNS = 1000
 HOPELESS = 1.5
 #: Rounds in which those that are compared take turns, at least.
 ROUNDS = 5
+#: Runs from which on it is enough where the middle half of them differs by so small a part.
+STEADY_RUNS, STEADY = 8, 0.01
 _EXACT = {1: 2**3, 2: 2**11, 4: 2**24, 8: 2**53}
 
 
@@ -160,6 +162,13 @@ class Contestant(Protocol):
         """Of each of so many products."""
 
 
+class Drawn(Contestant, Protocol):
+    """The same, with matrices that were drawn on the device."""
+
+    def is_right(self) -> bool | None:
+        """Whether each element of C has the right bits; None where only the host knows the bounds."""
+
+
 @lru_cache(maxsize=8)
 def device_of(backend: str, number: int | None) -> Device:
     """A device by its number. Raises: DeviceError."""
@@ -216,32 +225,6 @@ class _OpenCL:
         return times
 
 
-class _Cuda:
-    """By events before and after each launch."""
-
-    def __init__(self, job: Job, problem: Problem) -> None:
-        import cupy
-
-        from gemmgen.runtime.cuda import CudaKernel
-
-        info = device_of(job.backend, job.device)
-        source = driver.emit(promised(job.spec, job.shape), job.schedule, job.backend, info.target)
-        self._place = cupy.cuda.Device(info.number)
-        with self._place:
-            self._kernel = CudaKernel.from_source(source, info.number)
-            self._arrays = [cupy.asarray(x, order="K") for x in (problem.a, problem.b, problem.fresh())]
-            self._operands = {name: cupy.asarray(x, order="K") for name, x in problem.operands.items()}
-
-    def result(self) -> Matrix:
-        self.seconds(1)
-        with self._place:
-            return cast("Matrix", self._arrays[2].get(order="A"))
-
-    def seconds(self, count: int) -> list[float]:
-        with self._place:
-            return self._kernel.time(*self._arrays, alpha=None, beta=None, iterations=count, **self._operands)
-
-
 class _Sycl:
     """By the profile of each kernel's event."""
 
@@ -262,13 +245,38 @@ class _Sycl:
         return self._kernel.time(*self._arrays, alpha=None, beta=None, iterations=count, **self._operands)
 
 
-_CONTESTANTS: Mapping[str, Callable[[Job, Problem], Contestant]] = {"opencl": _OpenCL, "cuda": _Cuda, "sycl": _Sycl}
+def _cuda(job: Job, problem: Problem | None) -> Drawn:
+    """By graphs of products, on matrices that come from memory."""
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+    from gemmgen.tuning.on_cuda import CudaContestant
+
+    info = device_of(job.backend, job.device)
+    assert isinstance(info, CudaDeviceInfo)
+    return CudaContestant(job, problem, info)
+
+
+def _built_on_cuda(job: Job) -> None:
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+    from gemmgen.tuning.on_cuda import compile_only
+
+    info = device_of(job.backend, job.device)
+    assert isinstance(info, CudaDeviceInfo)
+    compile_only(job, info)
+
+
+_CONTESTANTS: Mapping[str, Callable[[Job, Problem], Contestant]] = {"opencl": _OpenCL, "sycl": _Sycl}
+#: Backends that draw matrices on the device where sums are exact; what compiles without a context on the device.
+_DRAWING: Mapping[str, Callable[[Job, Problem | None], Drawn]] = {"cuda": _cuda}
+_BUILDING: Mapping[str, Callable[[Job], None]] = {"cuda": _built_on_cuda}
 
 
 def build(job: Job) -> Outcome:
     """Emit and compile, so that the disk cache has the kernel when another process measures it."""
     try:
-        _CONTESTANTS[job.backend](job, _tiny(job))
+        if job.backend in _BUILDING:
+            _BUILDING[job.backend](job)
+        else:
+            _CONTESTANTS[job.backend](job, _tiny(job))
     except (UserError, LoweringError) as error:
         return Outcome(problem=_said(error))
     return Outcome()
@@ -300,8 +308,14 @@ class WrongResult(UserError):
 
 def checked(job: Job) -> Contestant:
     """A kernel whose first result was right. Raises: WrongResult, UserError, LoweringError."""
+    if job.backend in _DRAWING and is_exact(job.spec) and job.spec.dtype.real is None:
+        drawn = _DRAWING[job.backend](job, None)
+        if not drawn.is_right():
+            raise WrongResult("wrong result: elements differ from the GPU's own library's in float64")
+        return drawn
     problem = problem_of(job.spec, job.shape, job.products)
-    contestant = _CONTESTANTS[job.backend](job, problem)
+    make: Callable[[Job, Problem], Contestant] = _DRAWING.get(job.backend) or _CONTESTANTS[job.backend]
+    contestant = make(job, problem)
     fault = problem.fault(contestant.result(), product_error(job.schedule.atom, job.spec.dtype))
     if fault is not None:
         raise WrongResult(f"wrong result: {fault}")
@@ -313,11 +327,27 @@ def _timed(contestant: Contestant, job: Job) -> Outcome:
     times: list[float] = []
     begin, early, count = time.perf_counter(), False, 1
     while not early and len(times) < MOST_RUNS and (len(times) < 3 or time.perf_counter() - begin < job.budget):
+        since = time.perf_counter()
         times += contestant.seconds(count)
-        count = min(32, max(1, int(job.budget / 4 / max(min(times), 1e-6))))
+        count = _count(count, time.perf_counter() - since, job.budget / 4)
         if job.cutoff is not None:
             early = min(times) > job.cutoff * (HOPELESS if len(times) < 3 else 1)
-    return replace(_outcome(times), is_early=early)
+        early = early or _is_steady(times)
+    is_slow = job.cutoff is not None and min(times) > job.cutoff
+    return replace(_outcome(times), is_early=is_slow)
+
+
+def _count(done: int, took: float, seconds: float) -> int:
+    """Runs for so many seconds, where some took as long."""
+    return min(32, max(1, int(done * seconds / max(took, 1e-6))))
+
+
+def _is_steady(times: Sequence[float]) -> bool:
+    """Whether more runs would say the same."""
+    if len(times) < STEADY_RUNS:
+        return False
+    low, middle, high = quantiles(times)
+    return high - low < STEADY * middle
 
 
 def _outcome(times: Sequence[float]) -> Outcome:
@@ -342,8 +372,9 @@ def compare(jobs: Sequence[Job], budget: float) -> list[Outcome]:
         order = list(contestants)
         turns.shuffle(order)
         for index in order:
-            first = contestants[index].seconds(1)[0]
-            count = min(32, max(1, int(budget / (4 * ROUNDS) / len(order) / max(first, 1e-6))))
+            since = time.perf_counter()
+            contestants[index].seconds(1)
+            count = _count(1, time.perf_counter() - since, budget / (4 * ROUNDS) / len(order))
             # The first of a turn finds other matrices in the caches. The least of it is what nothing else has slowed.
             times[index].append(min(contestants[index].seconds(count)))
         rounds += 1

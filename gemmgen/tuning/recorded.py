@@ -140,7 +140,7 @@ def _near(
     book: Book,
 ) -> Found | None:
     """The best record of the nearest sizes, where the model thinks as well of it here as there."""
-    from gemmgen.tuning import prior
+    from gemmgen.tuning import order
 
     apart = ((_distance(shape, other), other) for other in lines)
     near = sorted((distance, other) for distance, other in apart if distance is not None)
@@ -149,7 +149,7 @@ def _near(
         schedule = _usable(line, spec, target, check, book)
         if schedule is None:
             continue
-        here, there = (prior.cost(spec, schedule, each, target, line.products) for each in (shape, other))
+        here, there = (order.cost(spec, schedule, each, target, line.products) for each in (shape, other))
         if here is None or there is None or here / math.prod(shape) <= STILL_GOOD * there / math.prod(other):
             return Found(schedule, "near", other, line.seconds)
     return None

@@ -88,11 +88,13 @@ class LocalRunner:
     Args:
         is_alone: whether kernels are compiled before others are measured, and not beside: where the device is what
             compiles them, a CPU.
-        builders: processes that compile; None for as many as there are cores, four at most.
+        builders: processes that compile; None for as many as there are cores, four at most if `is_alone`. Otherwise two
+            cores are left to what measures and what asks.
     """
 
     def __init__(self, is_alone: bool, builders: int | None = None) -> None:
-        count = builders or max(1, min(4, len(os.sched_getaffinity(0))))
+        cores = len(os.sched_getaffinity(0))
+        count = builders or max(1, min(4, cores) if is_alone else cores - 2)
         self.width = 2 * count
         self._is_alone = is_alone
         self._builders = [Process() for _ in range(count)]
@@ -113,6 +115,12 @@ class LocalRunner:
                 yield index, outcome if outcome.problem is not None else self._measure(job)
         finally:
             _cancel(built)
+
+    def ahead(self, jobs: Sequence[Job]) -> None:
+        """Compile what will be measured later, while others are measured."""
+        if not self._is_alone:
+            for job in jobs:
+                self._pool.submit(self._build, job)
 
     def _build(self, job: Job) -> Outcome:
         process = self._free.get()

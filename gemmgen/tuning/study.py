@@ -23,9 +23,9 @@ from gemmgen.methods import slug
 from gemmgen.runtime.cache import digest, own_folder
 from gemmgen.schedule import Schedule, Value, text_of
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import prior
+from gemmgen.tuning import order
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.job import Job, Outcome
+from gemmgen.tuning.job import Job, Outcome, promised
 from gemmgen.tuning.records import Line, Measurement, Store, kind_of, schedule_text, spec_text
 from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Point, Shape, Space, is_precise, spaces
@@ -152,7 +152,9 @@ class Search:
     ) -> None:
         self._runner, self._place, self._product, self._store = runner, place, product, store
         self._strategy, self._tell, self.progress = strategy, tell, Progress(product)
-        self._spaces = {space.mainloop.__name__: space for space in spaces(product.spec, place.target)}
+        #: What matrices of these sizes without gaps keep of promises: TMA needs them.
+        self._spec = promised(product.spec, product.shape)
+        self._spaces = {space.mainloop.__name__: space for space in spaces(self._spec, place.target)}
         self._seed, self._only = seed, frozenset(only)
         if only:
             kind = type(next(iter(only)).mainloop)
@@ -164,10 +166,20 @@ class Search:
         self._untuned: Schedule | None = None
         self._costs: list[float] = []
 
-    def run(self, seconds: float, trials: int | None = None) -> Progress:
-        """Search for so long, or for so many trials; then compare the best."""
+    def first(self, count: int) -> list[Job]:
+        """What the search begins with, to compile it ahead."""
+        product = self._product
+        about = self._spec, product.shape, self._place.target, product.products
+        return [self._job(each, None) for each in islice(order.ordered(*about, self._seed), count)]
+
+    def run(self, seconds: float, trials: int | None = None, meanwhile: Callable[[], None] = lambda: None) -> Progress:
+        """Search for so long, or for so many trials; then compare the best.
+
+        Args:
+            meanwhile: called once, when the first schedules are compiled.
+        """
         end = time.monotonic() + seconds * (1 - TURNS)
-        proposals = self._proposals()
+        proposals, told = self._proposals(), False
         while (trials is None or self.progress.trials < trials) and time.monotonic() < end:
             left = self._runner.width if trials is None else min(self._runner.width, trials - self.progress.trials)
             # The first trial is the untuned choice, by itself: it says what is hopeless.
@@ -175,6 +187,9 @@ class Search:
             if not batch:
                 break
             self._measure(batch, end)
+            if len(batch) > 1 and not told:
+                told = True
+                meanwhile()
         if trials is None:
             self._compare(seconds * TURNS)
         return self.progress
@@ -272,8 +287,8 @@ class Search:
     def _proposals(self) -> Iterator[tuple[optuna.Trial, Schedule]]:
         """Trials and their schedules, each once, none that was measured before."""
         product, place = self._product, self._place
-        about = product.spec, product.shape, place.target, product.products
-        known = prior.sorted_by_cost(self._only, *about) if self._only else prior.ordered(*about, self._seed)
+        about = self._spec, product.shape, place.target, product.products
+        known = order.sorted_by_cost(self._only, *about) if self._only else order.ordered(*about, self._seed)
         candidates = iter(known)
         self._untuned = untuned = next(candidates)
         seen = set(self._known)
@@ -329,13 +344,13 @@ class Search:
         if self._only:
             return schedule in self._only
         product, target = self._product, self._place.target
-        if not is_precise(schedule, product.spec.dtype) or prior.static_problem(schedule, product.shape, target):
+        if not is_precise(schedule, product.spec.dtype) or order.static_problem(schedule, product.shape, target):
             return False
-        cost = prior.cost(product.spec, schedule, product.shape, target, product.products)
+        cost = order.cost(self._spec, schedule, product.shape, target, product.products)
         if cost is None:
             return True
         self._costs.append(cost)
-        return cost <= prior.RULED_OUT * min(self._costs)
+        return cost <= order.RULED_OUT * min(self._costs)
 
 
 # --- Optuna ---------------------------------------------------------------------------------------

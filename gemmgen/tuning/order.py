@@ -1,0 +1,127 @@
+"""What the cost models make of schedules before anything runs: an order to measure them in, and what to leave out.
+
+On a CPU the model is `gemmgen.sweeps`, on GPUs of CUDA the prior. Where there is none for a device, the named schedules
+come first, and then what differs from them in a few values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
+
+from gemmgen import sweeps, tiles, waves
+from gemmgen.tuning import designs, prior
+from gemmgen.tuning.machine import machine_of
+from gemmgen.choose import choose
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import is_possible
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.cpu_panel import CpuPanel
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning.space import Shape, is_precise, is_redundant, known_schedules, spaces
+
+#: Times the best cost by a model, from which on a schedule is left out.
+RULED_OUT = 3.0
+#: Points that a model orders, and those that follow where there is no model.
+SAMPLED, UNORDERED = 1500, 64
+#: Vector registers beside those of C that a tile may have more than there are: compilers spill what is needed least.
+SPILLED = 1.25
+
+
+def cost(spec: GemmSpec, schedule: Schedule, shape: Shape, target: Target, products: int = 1) -> float | None:
+    """What a model says that a product costs, in units of its own; None where there is none."""
+    if schedule.vector > 1:
+        return products * sweeps.cycles(spec, schedule, shape, target)
+    if "async_copy" not in target.features:
+        return None
+    machine = machine_of(target)
+    one = prior.designs(spec, [schedule], shape, machine)
+    return float(prior.microseconds(spec, one, shape, machine, products)[0])
+
+
+def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | None:
+    """Why a schedule is not worth compiling for a shape, by figures that follow from it alone; None if it is."""
+    if is_redundant(schedule, shape):
+        return "a smaller number in one of its fields does the same on this shape"
+    if schedule.vector > 1:
+        rows, cols = schedule.tile
+        held = rows * cols + cols + 1 if schedule.dot_product else (rows + 1) * (cols // schedule.vector) + 1
+        registers = 32 if target.vector_bytes >= sweeps.MANY_REGISTERS else 16
+        if held > SPILLED * registers:
+            return f"{held} vectors in {registers} registers spill"
+    return None
+
+
+def ordered(spec: GemmSpec, shape: Shape, target: Target, products: int = 1, seed: int = 0) -> Iterator[Schedule]:
+    """Schedules to measure, the likeliest to be fast first, each once: at the head the one that is chosen untuned."""
+    seen: set[Schedule] = set()
+    for schedule in _ordered(spec, shape, target, products, seed):
+        plain = schedule.but(name=None)
+        wanted = not seen or (is_precise(plain, spec.dtype) and static_problem(plain, shape, target) is None)
+        if plain not in seen and wanted:
+            seen.add(plain)
+            yield plain
+
+
+def sorted_by_cost(
+    schedules: Iterable[Schedule], spec: GemmSpec, shape: Shape, target: Target, products: int = 1
+) -> list[Schedule]:
+    """Schedules by what the model says, the cheapest of each kind before the others; where it says nothing, last."""
+    found = {schedule: cost(spec, schedule, shape, target, products) for schedule in schedules}
+    costs = {schedule: math.inf if value is None else value for schedule, value in found.items()}
+    # Equal costs in an order of their own: that of a set is another one in each process.
+    ranked = sorted(costs, key=lambda each: (costs[each], repr(each)))
+    first = {_kind(schedule): schedule for schedule in reversed(ranked)}.values()
+    heads = sorted(first, key=ranked.index)
+    return list(dict.fromkeys([*heads, *ranked]))
+
+
+def _ordered(spec: GemmSpec, shape: Shape, target: Target, products: int, seed: int) -> Iterator[Schedule]:
+    yield choose(spec, shape, target, products)
+    yield from islice(_ranked(spec, shape, target, products), UNORDERED)
+    for space in spaces(spec, target):
+        if space.mainloop is CpuPanel:
+            points = (schedule for _, schedule in space.sample(SAMPLED, seed))
+            likely = [each for each in points if static_problem(each, shape, target) is None]
+            yield from _of_each_kind({each: products * sweeps.cycles(spec, each, shape, target) for each in likely})
+        elif near := [each for each in known_schedules(space) if is_possible(spec, each, target)]:
+            yield from near
+            yield from (schedule for _, schedule in space.sample(UNORDERED, seed, near))
+
+
+def _ranked(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Iterator[Schedule]:
+    """What the choice itself weighs, and on GPUs of CUDA the prior's designs, in turns."""
+    if "vectors" in target.features:
+        yield from sweeps.liked(spec, shape, target, UNORDERED)
+    elif "async_copy" in target.features:
+        own = (schedule for _, schedule in designs.ranked(spec, shape, target, products))
+        known = (schedule for _, _, schedule in tiles.ranked(spec, shape, target, products))
+        both = _first_of_each(own), _first_of_each(known if spec.dtype in waves.TYPES else iter(()))
+        for pair in zip_longest(*both):
+            yield from (each for each in pair if each is not None)
+
+
+def _first_of_each(schedules: Iterator[Schedule]) -> Iterator[Schedule]:
+    """The cheapest of each tile."""
+    seen: set[object] = set()
+    for schedule in schedules:
+        kind = schedule.block_tile, schedule.atom, schedule.split_k > 1
+        if kind not in seen:
+            seen.add(kind)
+            yield schedule
+
+
+def _of_each_kind(costs: dict[Schedule, float]) -> Iterator[Schedule]:
+    """The cheapest of each tile, way to B and depth of a panel, the cheapest first; none that is ruled out."""
+    best = min(costs.values(), default=0.0)
+    kinds: set[tuple[object, ...]] = set()
+    for schedule in sorted(costs, key=lambda each: costs[each]):
+        if costs[schedule] <= RULED_OUT * best and _kind(schedule) not in kinds:
+            kinds.add(_kind(schedule))
+            yield schedule
+
+
+def _kind(schedule: Schedule) -> tuple[object, ...]:
+    """What tells schedules apart that are worth measuring both."""
+    return schedule.tile, schedule.vector, schedule.dot_product, schedule.b.memory, schedule.kc

@@ -35,8 +35,10 @@ EXAMPLES = "\n\n".join(
 )
 #: Exit code after Ctrl-C, and seconds between two lines where standard error is no terminal.
 INTERRUPTED, PERIOD = 130, 5.0
-#: A line of --model: a shape, and how often it is computed.
-_WEIGHTED = re.compile(r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
+#: A line of --model: a shape, how often it is computed, a type, a layout.
+_WEIGHTED = re.compile(
+    r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){0,2}))?"
+)
 #: The most a file of shapes may hold.
 _MOST_BYTES = 1 << 20
 
@@ -64,6 +66,9 @@ Local = Annotated[int | None, _option("--local", "N", "N workers of Dask on this
 #: That the sampler, NumPy's, takes.
 MOST_SEEDS = 2**32
 Seed = Annotated[int, _option("--seed", "N", "Of the sampler.")]
+Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="Measure a GPU's own constants for the cost model first, in about a minute.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document in place of the table.")]
 
 
@@ -81,6 +86,7 @@ def tune(
     scheduler: Scheduler = None,
     local: Local = None,
     seed: Seed = 0,
+    calibrate: Calibrate = False,
     as_json: Json = False,
 ) -> None:
     """Measure schedules for sizes on a device, and keep them: gemm and the commands then take the fastest.
@@ -102,7 +108,11 @@ def tune(
         problems.append(f"--seed {seed}: give 0 to {MOST_SEEDS - 1}")
     attempt(problems, require_optuna)
     place = attempt(problems, _place, backend, device)
-    products = attempt(problems, _products, shapes, model, trace, dtype, layout, epilogue or [], backend)
+    products: list[Product] | None = []
+    if not (calibrate and shapes is model is trace is None):
+        products = attempt(problems, _products, shapes, model, trace, dtype, layout, epilogue or [], backend)
+    if calibrate and place is not None and "async_copy" not in place.target.features:
+        problems.append(f"--calibrate is for GPUs of CUDA, not for {place.key}: leave it out")
     store = Store()
     if not problems:
         attempt(problems, _writable, store)
@@ -110,10 +120,12 @@ def tune(
         raise UserError(problems)
     runner = _runner(place, scheduler, local)
     try:
+        _use_constants(runner, place, store, calibrate)
         found, stopped = _search(runner, place, products, store, storage, minutes * 60, seed)
     finally:
         runner.close()
-    _report(found, place, as_json)
+    if products or as_json:
+        _report(found, place, as_json)
     if wrong := [text for progress in found for text in progress.wrong]:
         complain(wrong)
     raise typer.Exit(INTERRUPTED if stopped else 1 if wrong else 0)
@@ -159,11 +171,12 @@ def _products(
             raise UserError(wrong)
         found = _traced(trace, backend)
     else:
-        found = _sized(spec, [(shapes, 1.0)] if shapes is not None else _weighted(model))
+        lines = [(shapes, 1.0, spec)] if shapes is not None else _weighted(model, dtype, layout, epilogue)
+        found = _sized(lines)
     return sorted(found, key=lambda product: -product.weight)
 
 
-def _sized(spec: GemmSpec, texts: Sequence[tuple[str, float]]) -> list[Product]:
+def _sized(lines: Sequence[tuple[str, float, GemmSpec]]) -> list[Product]:
     """Raises: UserError with every problem."""
     from dataclasses import replace
 
@@ -172,7 +185,7 @@ def _sized(spec: GemmSpec, texts: Sequence[tuple[str, float]]) -> list[Product]:
 
     problems: list[str] = []
     found: list[Product] = []
-    for text, weight in texts:
+    for text, weight, spec in lines:
         for size in attempt(problems, parse_sizes, text) or ():
             batched = replace(spec, batched=size.batch > 0)
             found.append(Product(batched, (size.m, size.n, size.k), size.batch or 1, weight))
@@ -181,9 +194,14 @@ def _sized(spec: GemmSpec, texts: Sequence[tuple[str, float]]) -> list[Product]:
     return list(dict.fromkeys(found))
 
 
-def _weighted(path: Path | None) -> list[tuple[str, float]]:
-    """The lines of a file: a size, and how often it is computed. Raises: UserError with every wrong line."""
+def _weighted(
+    path: Path | None, dtype: str | None, layout: str | None, epilogue: list[str]
+) -> list[tuple[str, float, GemmSpec]]:
+    """The lines of a file: a size, how often it is computed, and the spec, whose type and layout a line may have of its
+    own. Raises: UserError with every wrong line.
+    """
     from gemmgen.bench.records import parse_sizes
+    from gemmgen.options import build_spec
 
     assert path is not None
     try:
@@ -192,14 +210,16 @@ def _weighted(path: Path | None) -> list[tuple[str, float]]:
         raise UserError(f"--model {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
     if len(text) > _MOST_BYTES:
         raise UserError(f"--model {path} is larger than {_MOST_BYTES >> 20} MB: give a size a line")
-    found: list[tuple[str, float]] = []
+    found: list[tuple[str, float, GemmSpec]] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0].strip()
         match = _WEIGHTED.fullmatch(content)
         if match is not None and float(match[2] or 1) > 0:
             attempt(problems, parse_sizes, match[1])
-            found.append((match[1], float(match[2] or 1)))
+            own = {"dtype": match[3] or dtype, "layout": match[4] or layout, "epilogue": epilogue}
+            spec = attempt(problems, build_spec, **own)
+            found += [(match[1], float(match[2] or 1), spec)] if spec is not None else []
         elif content:
             problems.append(f"{path}, line {number}: {content!r} is not like 128x4096x4096 12 (a size, and how often)")
     if not found and not problems:
@@ -278,6 +298,20 @@ def _search(
             except KeyboardInterrupt:
                 return found, True
     return found, False
+
+
+def _use_constants(runner: Runner, place: Place, store: Store, anew: bool) -> None:
+    """Take the constants of the device that were measured, now if asked for."""
+    from dataclasses import replace
+
+    from gemmgen.tuning import machine
+
+    if anew:
+        from gemmgen.tuning.calibrate import measured
+
+        found = measured(runner, place, lambda text: typer.echo(text, err=True))
+        store.change(place.key, lambda records: replace(records, machine={**records.machine, **found}))
+    machine.calibrate(place.target, store.read(place.key).machine)
 
 
 def _ahead(runner: Runner, search: Search | None) -> None:

@@ -66,7 +66,9 @@ class Target:
         cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
             where no device is there; compute units of another GPU, 1 where that is not known.
         maker: of a CPU, in a word, where that is known to matter and its name says it.
-        cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
+        cache_bytes: of a core's own cache, or all of them, or a GPU's L2, as a device says; 0 where it says nothing.
+        clock: of a GPU, in MHz, as the device says; 0 where it says nothing.
+        memory_rate: bytes of a GPU's memory in a microsecond at most, as the device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
 
@@ -85,6 +87,8 @@ class Target:
     cores: int = 1
     cache_bytes: int = 0
     maker: str = ""
+    clock: int = 0
+    memory_rate: int = 0
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""

@@ -25,6 +25,9 @@ class CudaDeviceInfo:
         capability: compute capability, such as (9, 0).
         shared_bytes: the most shared memory that a block can request, in bytes.
         memory_bytes: memory of the GPU.
+        clock: of multiprocessors at most, in MHz; 0 where the driver does not say.
+        memory_rate: bytes of memory in a microsecond at most; 0 where the driver does not say.
+        l2_bytes: of L2.
     """
 
     number: int
@@ -34,6 +37,9 @@ class CudaDeviceInfo:
     shared_bytes: int
     max_threads: int
     memory_bytes: int
+    clock: int = 0
+    memory_rate: int = 0
+    l2_bytes: int = 0
 
     def __str__(self) -> str:
         major, minor = self.capability
@@ -65,6 +71,10 @@ def info_of(number: int) -> CudaDeviceInfo:
         whole(cuda_driver.SHARED_OPTIN) or whole(cuda_driver.SHARED),
         whole(cuda_driver.THREADS),
         cuda_driver.device_memory(number),
+        whole(cuda_driver.CLOCK_RATE) // 1000,
+        # Two bits a clock and line.
+        whole(cuda_driver.MEMORY_CLOCK) * whole(cuda_driver.MEMORY_BITS) // 4000,
+        whole(cuda_driver.L2_BYTES),
     )
 
 
@@ -114,4 +124,11 @@ def target_of(info: CudaDeviceInfo) -> Target:
             "use another GPU, or backend 'opencl'"
         )
     target = TARGETS[known[max(fitting)]]
-    return replace(target, local_bytes=info.shared_bytes or target.local_bytes, cores=info.multiprocessors)
+    return replace(
+        target,
+        local_bytes=info.shared_bytes or target.local_bytes,
+        cores=info.multiprocessors,
+        cache_bytes=info.l2_bytes,
+        clock=info.clock,
+        memory_rate=info.memory_rate,
+    )

@@ -10,7 +10,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gemmgen.ir.target import Target
 from gemmgen.runtime.cache import OFF
+
+#: Features of the GPUs whose products the prior may choose a schedule for.
+PRIOR = frozenset({"wgmma"})
+#: Records that come with gemmgen: a file a device, named after its backend.
+SHIPPED = Path(__file__).with_name("shipped")
 
 
 def folder() -> Path:
@@ -25,6 +31,18 @@ def is_off() -> bool:
     return not {"1", "tuned"}.isdisjoint(os.environ.get(OFF, "").split(","))
 
 
-def has_records() -> bool:
-    """Whether anything was ever measured or imported: if not, nothing else of this package need be imported."""
-    return not is_off() and any(folder().glob("*.jsonl"))
+def shipped(backend: str) -> list[Path]:
+    """The files of records that come with gemmgen, of devices of a backend."""
+    return sorted(SHIPPED.glob(f"{backend}-*.jsonl"))
+
+
+def has_records(backend: str) -> bool:
+    """Whether anything was ever measured or imported, or comes with gemmgen for devices of a backend: if not, nothing
+    else of this package need be imported.
+    """
+    return not is_off() and (bool(shipped(backend)) or any(folder().glob("*.jsonl")))
+
+
+def decides(backend: str, target: Target) -> bool:
+    """Whether records or the prior may have a schedule that `gemmgen.choose` has not."""
+    return not PRIOR.isdisjoint(target.features) or has_records(backend)

@@ -1,8 +1,8 @@
 """Schedules of a GPU of CUDA by tile, stages and warpgroups, of which the prior takes the fastest for a product.
 
 A design is a schedule with all of K in one part: what follows from its tile is filled in by rule. They are points of
-`gemmgen.tuning.space`, the widths by the instructions' own steps. K in parts is weighed by columns of numbers alone, and
-only what comes out fastest is built and validated.
+`gemmgen.tuning.space`, the widths by the instructions' own steps. K in parts is weighed by columns of numbers alone.
+Only what comes out fastest is built and validated.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import lru_cache
-from math import gcd
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
@@ -33,10 +33,14 @@ WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2)
 HANDED = {1: (0, 0), 2: (232, 40), 3: (160, 32)}
 #: Columns by the instruction's steps; sums of a thread at most.
 WIDTHS, MOST_SUMS = (*range(16, 257, 16),), 128
-#: Stages that are tried, the most of them that fit and those for two blocks at once.
-MOST_STAGES, LEAST_STAGES = 8, 3
-#: Parts of K, and rounds of the main loop that each has at least.
-PARTS, ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), 4
+#: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
+MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
+#: Parts of K, rounds of the main loop that each has at least, and blocks of a multiprocessor that they make at most.
+PARTS, ROUNDS, FILLED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), 4, 4
+#: Rows of a block where operands are swapped; stages of what waits for memory most of the time.
+FEW_ROWS, MORE_STAGES = (8, 16, 24, 32, 48, 64), 12
+#: Elements of a block up to which a cluster may add up parts of K, and of how many.
+JOINED_BLOCK, JOINED = 64 * 128, 2
 #: Tiles of warps, in elements a thread has, and groups of work-items (mma.sync); the same of multiply-adds.
 OF_WARPS = ((4, 8), (8, 8), (8, 16), (4, 16))
 GROUPS_OF_WARPS = ((8, 8), (16, 8), (16, 16))
@@ -60,16 +64,16 @@ def of_warpgroups(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
         for cols in WIDTHS:
             if rows * cols // (128 * count) > MOST_SUMS:
                 continue
-            staged = rows * cols * spec.result.size
             ring = (rows + cols) * depth * size
-            shared = target.local_bytes - 2048
-            both = (
-                [(shared - staged) // ring, (shared // 2 - staged) // ring]
-                if count < 3
-                else [(shared - staged) // ring]
-            )
-            for stages in sorted({min(MOST_STAGES, x) for x in both if x >= LEAST_STAGES}):
-                for stays in (False, True):
+            # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
+            slot = rows * min(cols, LINE // spec.result.size) * spec.result.size
+            shared = target.local_bytes - RESERVED
+            most = [(shared - slot) // ring, (shared // 2 - slot) // ring]
+            tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
+            for stages in sorted(x for x in tried if LEAST_STAGES <= x <= MOST_STAGES):
+                for stays, turns in ((False, False), (True, False), (True, True)):
+                    if turns and (rows, stages) != (128, most[0]):
+                        continue
                     yield base.but(
                         tile=(2 * (rows // 64) // count, cols // 4),
                         group=(32 * count, 4),
@@ -77,12 +81,34 @@ def of_warpgroups(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
                         block_k=depth,
                         stages=stages,
                         c_width=4 if 128 * count % (cols // 4) == 0 else 2,
-                        epilogue_stages=1,
+                        epilogue_stages=2 if turns else 1,
+                        ordered_epilogue=turns,
                         producer_threads=32 if count == 1 else 128,
                         setmaxnreg=HANDED[count],
-                        threadblock_swizzle=8,
+                        threadblock_swizzle=12 if turns else 8,
                         persistent=stays,
                     )
+
+
+def of_few_rows(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
+    """Of `wgmma` with operands swapped, so that C's few rows are the instruction's columns."""
+    base = candidates.load("wgmma_16x64_s8_joined2").schedule.but(name=None, split_k=1, cluster_reduction=1, c_width=1)
+    depth = LINE // spec.dtype.size
+    for rows in FEW_ROWS:
+        for count in (1, 2):
+            ring = (rows + 64 * count) * LINE
+            for stages in sorted(
+                {min(most, (target.local_bytes - RESERVED) // ring) for most in (MOST_STAGES, MORE_STAGES)}
+            ):
+                yield base.but(
+                    tile=(rows // 4, 2),
+                    group=(4, 32 * count),
+                    atom=_atom(spec),
+                    block_k=depth,
+                    stages=stages,
+                    producer_threads=32 if count == 1 else 128,
+                    setmaxnreg=(0, 0),
+                )
 
 
 def of_warps(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
@@ -111,24 +137,13 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """All that a device can run for such a product, each once."""
     makers = []
     if "wgmma" in target.features and (spec.dtype.size <= 2):
-        makers.append(of_warpgroups)
+        makers += [of_warpgroups, of_few_rows]
     elif "mma" in target.features and spec.dtype.size in _WARPS:
         makers.append(of_warps)
     elif "async_copy" in target.features:
         makers.append(of_threads)
-    found: dict[Schedule, None] = {}
-    for maker in makers:
-        schedules = maker(spec, target)
-        while True:
-            try:
-                schedule = next(schedules)
-            except StopIteration:
-                break
-            except ScheduleError:
-                break
-            if is_possible(spec, schedule, target):
-                found[schedule] = None
-    return tuple(found)
+    made = (schedule for maker in makers for schedule in maker(spec, target))
+    return tuple(dict.fromkeys(each for each in made if is_possible(spec, each, target)))
 
 
 @lru_cache(maxsize=256)
@@ -144,39 +159,45 @@ def ranked(
     """What can compute a product, the cheapest first, with its microseconds by the prior."""
     machine = machine or machine_of(target)
     m, n, k = shape
-    plain = _columns(spec, target, (gcd(m, LINE), gcd(n, LINE), gcd(k, LINE)), machine)
+    plain = _columns(spec, target, prior.aligned(spec, shape), machine)
     if plain is None:
         return
     known = of_target(spec, target)
     blocks = np.ceil(m / plain.rows) * np.ceil(n / plain.cols) * products
-    chosen: list[tuple[np.ndarray[tuple[int, ...], np.dtype[np.int64]], int]] = []
-    for parts in PARTS:
-        fits = (blocks * parts <= 4 * machine.cores) & (k >= parts * ROUNDS * plain.depth)
-        if parts == 1:
-            fits |= True
-        if parts > 1:
-            fits &= plain.stays == 0
-        chosen.append((np.flatnonzero(fits), parts))
-    index = np.concatenate([which for which, _ in chosen])
-    parts_of = np.concatenate([np.full(len(which), float(parts)) for which, parts in chosen])
+    deep = k // (ROUNDS * plain.depth)
+    small = (plain.rows * plain.cols <= JOINED_BLOCK) & (plain.rate > 0) if known[0].by_warpgroups else blocks < 0
+    options: list[tuple[npt.NDArray[np.intp], int, int]] = [(np.arange(len(known)), 1, 1)]
+    for parts in PARTS[1:]:
+        fits = (blocks * parts <= FILLED * machine.cores) & (deep >= parts) & (plain.stays == 0)
+        options.append((np.flatnonzero(fits), parts, 1))
+        if parts % JOINED == 0:
+            options.append((np.flatnonzero(fits & small), parts, JOINED))
+    index = np.concatenate([which for which, _, _ in options])
+    parts_of, joined_of = (np.concatenate([np.full(len(x[0]), float(x[at])) for x in options]) for at in (1, 2))
     taken = prior.Designs(*(getattr(plain, each.name)[index] for each in fields(plain)))
     whole = parts_of == 1
-    taken = taken.but(parts=parts_of, staged=taken.staged * whole, width=np.where(whole, taken.width, 4))
+    width = np.where(whole, taken.width, np.where(joined_of > 1, 4, 1))
+    taken = taken.but(parts=parts_of, joined=joined_of, staged=taken.staged * whole, width=width)
     costs = prior.microseconds(spec, taken, shape, machine, products)
     for at in np.argsort(costs, kind="stable"):
-        schedule = split(known[index[at]], int(parts_of[at]))
-        if schedule is not None and is_possible(spec, schedule, target):
+        schedule = split(known[index[at]], int(parts_of[at]), int(joined_of[at]))
+        if schedule is not None and _can(spec, schedule, target):
             yield float(costs[at]), schedule
 
 
 @lru_cache(maxsize=4096)
-def split(schedule: Schedule, parts: int) -> Schedule | None:
-    """With K in parts; None where that can't be."""
+def _can(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
+    return is_possible(spec, schedule, target)
+
+
+@lru_cache(maxsize=4096)
+def split(schedule: Schedule, parts: int, joined: int = 1) -> Schedule | None:
+    """With K in parts, of which a cluster adds up some; None where that can't be."""
     if parts == 1:
         return schedule
     changes: dict[str, object] = {"split_k": parts}
     if schedule.by_warpgroups:
-        changes |= {"epilogue_stages": 0, "c_width": 1, "persistent": False}
+        changes |= {"epilogue_stages": 0, "c_width": 4 if joined > 1 else 1, "cluster_reduction": joined}
     try:
         return schedule.but(**changes)
     except ScheduleError:

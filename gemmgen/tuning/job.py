@@ -62,6 +62,7 @@ class Outcome:
         runs: how many were timed.
         problem: why there is no time: refused, not built, a wrong result; None where there is one.
         is_early: whether it was given up early, as it needs more than the job's cutoff.
+        built: what a process that has built the kernel hands to the one that measures it; empty for nothing.
     """
 
     seconds: float = 0.0
@@ -69,6 +70,7 @@ class Outcome:
     runs: int = 0
     problem: str | None = None
     is_early: bool = False
+    built: str = ""
 
     def measurement(self, job: Job, compared: bool = False) -> Measurement:
         """For the records."""

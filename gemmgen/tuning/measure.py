@@ -245,38 +245,37 @@ class _Sycl:
         return self._kernel.time(*self._arrays, alpha=None, beta=None, iterations=count, **self._operands)
 
 
-def _cuda(job: Job, problem: Problem | None) -> Drawn:
+def _cuda(job: Job, problem: Problem | None, built: str = "") -> Drawn:
     """By graphs of products, on matrices that come from memory."""
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.tuning.on_cuda import CudaContestant
 
     info = device_of(job.backend, job.device)
     assert isinstance(info, CudaDeviceInfo)
-    return CudaContestant(job, problem, info)
+    return CudaContestant(job, problem, info, built)
 
 
-def _built_on_cuda(job: Job) -> None:
+def _built_on_cuda(job: Job) -> str:
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.tuning.on_cuda import compile_only
 
     info = device_of(job.backend, job.device)
     assert isinstance(info, CudaDeviceInfo)
-    compile_only(job, info)
+    return compile_only(job, info)
 
 
 _CONTESTANTS: Mapping[str, Callable[[Job, Problem], Contestant]] = {"opencl": _OpenCL, "sycl": _Sycl}
 #: Backends that draw matrices on the device where sums are exact; what compiles without a context on the device.
-_DRAWING: Mapping[str, Callable[[Job, Problem | None], Drawn]] = {"cuda": _cuda}
-_BUILDING: Mapping[str, Callable[[Job], None]] = {"cuda": _built_on_cuda}
+_DRAWING: Mapping[str, Callable[[Job, Problem | None, str], Drawn]] = {"cuda": _cuda}
+_BUILDING: Mapping[str, Callable[[Job], str]] = {"cuda": _built_on_cuda}
 
 
 def build(job: Job) -> Outcome:
     """Emit and compile, so that the disk cache has the kernel when another process measures it."""
     try:
         if job.backend in _BUILDING:
-            _BUILDING[job.backend](job)
-        else:
-            _CONTESTANTS[job.backend](job, _tiny(job))
+            return Outcome(built=_BUILDING[job.backend](job))
+        _CONTESTANTS[job.backend](job, _tiny(job))
     except (UserError, LoweringError) as error:
         return Outcome(problem=_said(error))
     return Outcome()
@@ -293,10 +292,14 @@ def _tiny(job: Job) -> Problem:
     return Problem(job.spec, nothing, nothing, nothing, {}, nothing)
 
 
-def measure(job: Job) -> Outcome:
-    """Build, check, time. Raises: nothing that a schedule can be blamed for."""
+def measure(job: Job, built: str = "") -> Outcome:
+    """Build, check, time. Raises: nothing that a schedule can be blamed for.
+
+    Args:
+        built: what `build` has handed over.
+    """
     try:
-        contestant = checked(job)
+        contestant = checked(job, built)
     except (UserError, LoweringError) as error:
         return Outcome(problem=_said(error))
     return _timed(contestant, job)
@@ -306,16 +309,18 @@ class WrongResult(UserError):
     """A kernel whose result is wrong."""
 
 
-def checked(job: Job) -> Contestant:
+def checked(job: Job, built: str = "") -> Contestant:
     """A kernel whose first result was right. Raises: WrongResult, UserError, LoweringError."""
     if job.backend in _DRAWING and is_exact(job.spec) and job.spec.dtype.real is None:
-        drawn = _DRAWING[job.backend](job, None)
+        drawn = _DRAWING[job.backend](job, None, built)
         if not drawn.is_right():
             raise WrongResult("wrong result: elements differ from the GPU's own library's in float64")
         return drawn
     problem = problem_of(job.spec, job.shape, job.products)
-    make: Callable[[Job, Problem], Contestant] = _DRAWING.get(job.backend) or _CONTESTANTS[job.backend]
-    contestant = make(job, problem)
+    if job.backend in _DRAWING:
+        contestant: Contestant = _DRAWING[job.backend](job, problem, built)
+    else:
+        contestant = _CONTESTANTS[job.backend](job, problem)
     fault = problem.fault(contestant.result(), product_error(job.schedule.atom, job.spec.dtype))
     if fault is not None:
         raise WrongResult(f"wrong result: {fault}")
@@ -399,9 +404,11 @@ def main() -> None:
             budget, texts = json.loads(rest)
             found = [outcome.text() for outcome in compare([Job.read(text) for text in texts], budget)]
             told = json.dumps(found)
+        elif word == "build":
+            told = build(Job.read(rest)).text()
         else:
-            job = Job.read(rest)
-            told = (build if word == "build" else measure)(job).text()
+            text, built = json.loads(rest)
+            told = measure(Job.read(text), built).text()
         answers.write(told + "\n")
         answers.flush()
 

@@ -6,6 +6,8 @@ and B hold small whole numbers, so that sums are exact in float64, which the GPU
 
 from __future__ import annotations
 
+import base64
+import pickle
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -18,9 +20,8 @@ from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, FLOAT8, DType
 from gemmgen.passes.validate import is_possible, is_transposed
-from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.cuda_build import binary
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, info_of
 from gemmgen.runtime.variants import variants_of
 from gemmgen.source import Source
 from gemmgen.tuning.job import Job, promised
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from gemmgen.tuning.measure import Problem
 
-#: `CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE`.
-L2_BYTES = 38
 #: Times L2 that all matrices take together, so that each comes from memory; sets of matrices at most.
 ROTATED, MOST_SETS = 2, 64
 #: Seconds of a replay at least, so that what begins and ends it counts for little.
@@ -54,9 +53,14 @@ def source_of(job: Job, info: CudaDeviceInfo) -> Source:
     return general
 
 
-def compile_only(job: Job, info: CudaDeviceInfo) -> None:
-    """Compile, so that the disk cache has the code when another process measures it. Needs no context on the GPU."""
-    binary(source_of(job, info), info)
+def compile_only(job: Job, info: CudaDeviceInfo) -> str:
+    """Compile, so that the disk cache has the code when another process measures it. Needs no context on the GPU.
+
+    Returns: the source, for a process of the same command.
+    """
+    source = source_of(job, info)
+    binary(source, info)
+    return base64.b64encode(pickle.dumps(source)).decode()
 
 
 class _Graph(Protocol):
@@ -87,14 +91,16 @@ class Matrices:
 class CudaContestant:
     """A kernel with matrices on a GPU. Raises: ScheduleError where the compiler spills registers."""
 
-    def __init__(self, job: Job, problem: Problem | None, info: CudaDeviceInfo) -> None:
+    def __init__(self, job: Job, problem: Problem | None, info: CudaDeviceInfo, built: str = "") -> None:
         import cupy
 
         from gemmgen.runtime.cuda import CudaKernel
 
         self._place = cupy.cuda.Device(info.number)
         with self._place:
-            self._kernel = CudaKernel.from_source(source_of(job, info), info.number)
+            # What was built comes from a process of the same command, never from a file.
+            source = pickle.loads(base64.b64decode(built)) if built else source_of(job, info)
+            self._kernel = CudaKernel.from_source(source, info.number)
             spilled = max(each.spilled_bytes for each in self._kernel.resources)
             if spilled > SPILLS:
                 raise ScheduleError(f"a thread spills {spilled} bytes > {SPILLS}: use a smaller tile")
@@ -182,7 +188,7 @@ def matrices_of(
     m, n, k = shape
     batch = (products,) if spec.batched else ()
     size = products * ((m * k + k * n) * spec.dtype.size + m * n * spec.result.size)
-    sets = min(MOST_SETS, max(1, ceil(ROTATED * cuda_driver.device_attribute(number, L2_BYTES) / size)))
+    sets = min(MOST_SETS, max(1, ceil(ROTATED * info_of(number).l2_bytes / size)))
     cupy.get_default_memory_pool().free_all_blocks()
     if problem is not None:
         a, b, c = (_stored(_given(x), None) for x in (problem.a, problem.b, problem.c))

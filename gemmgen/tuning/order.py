@@ -7,18 +7,18 @@ come first, and then what differs from them in a few values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 from gemmgen import sweeps, tiles, waves
-from gemmgen.tuning import designs, prior
-from gemmgen.tuning.machine import machine_of
 from gemmgen.choose import choose
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.spec import GemmSpec
+from gemmgen.tuning import designs, prior
+from gemmgen.tuning.machine import machine_of
 from gemmgen.tuning.space import Shape, is_precise, is_redundant, known_schedules, spaces
 
 #: Times the best cost by a model, from which on a schedule is left out.
@@ -31,13 +31,22 @@ SPILLED = 1.25
 
 def cost(spec: GemmSpec, schedule: Schedule, shape: Shape, target: Target, products: int = 1) -> float | None:
     """What a model says that a product costs, in units of its own; None where there is none."""
-    if schedule.vector > 1:
-        return products * sweeps.cycles(spec, schedule, shape, target)
+    return next(iter(costs([schedule], spec, shape, target, products)), None)
+
+
+def costs(
+    schedules: Sequence[Schedule], spec: GemmSpec, shape: Shape, target: Target, products: int = 1
+) -> list[float]:
+    """The same of several of one kind of mainloop; empty where there is no model."""
+    if not schedules:
+        return []
+    if schedules[0].vector > 1:
+        return [products * sweeps.cycles(spec, each, shape, target) for each in schedules]
     if "async_copy" not in target.features:
-        return None
+        return []
     machine = machine_of(target)
-    one = prior.designs(spec, [schedule], shape, machine)
-    return float(prior.microseconds(spec, one, shape, machine, products)[0])
+    made = prior.designs(spec, schedules, shape, machine)
+    return [float(x) for x in prior.microseconds(spec, made, shape, machine, products)]
 
 
 def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from math import gcd
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +26,8 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 Shape = tuple[int, int, int]
 #: How much of the shorter ones of things done side by side is hidden by the longest one: all, were it infinite.
 SHARP = 2.5
+#: Of the end of a block that stays, the part that is not hidden by the next one's beginning.
+SHOWN = 0.5
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
 #: Registers of a thread beside its sums, and of a multiprocessor; threads and blocks of a multiprocessor at most.
@@ -40,9 +44,9 @@ class Designs:
 
     Attributes:
         rows, cols, depth: of a block and of a step.
-        bytes_deep: depth that all stages hold.
-        stages: of tiles that can be on their way.
-        threads: of a block that multiply.
+        held_deep: depth that all stages hold.
+        stages: steps that can be on their way.
+        threads, others: of a block: those that multiply, and producers.
         warp_rows, warp_cols: of C that the threads have that read shared memory together: a warp or a warpgroup.
         rate: multiply-adds of a multiprocessor in a cycle at most.
         fetched: by TMA: no thread copies.
@@ -50,10 +54,12 @@ class Designs:
         a_packed, b_packed: whether a kernel before lays the matrix out.
         parts, joined: of K; those that a cluster adds up.
         dealt: by stream-K.
-        stays: persistent.
+        stays: 1 where blocks are persistent, 2 where warpgroups also take turns to store.
         staged: whether C is stored by TMA.
         width: elements of C that a thread stores at once.
-        shares: blocks of a cluster that fetch for one another, across and down.
+        a_by_k, b_by_k: whether the matrix' lines lie along K.
+        a_torn, b_torn: whether lines that TMA reads begin inside of a sector.
+        high, wide: blocks of a cluster.
     """
 
     rows: Numbers
@@ -91,10 +97,23 @@ class Designs:
 
 def designs(spec: GemmSpec, schedules: Sequence[Schedule], shape: Shape, machine: Machine) -> Designs:
     """Of schedules that can compute a product."""
-    rows = [_row(spec, each, shape, machine) for each in schedules]
+    like = aligned(spec, shape)
+    rows = [_row(spec, each, like, machine) for each in schedules]
     return Designs(*(np.array(column, dtype=np.float64) for column in zip(*rows, strict=True)))
 
 
+def aligned(spec: GemmSpec, shape: Shape) -> Shape:
+    """Sizes that are as well aligned: a design's columns depend on nothing else of them."""
+    m, n, k = shape
+    unit = SECTOR // min(SECTOR, spec.dtype.size)
+    return (
+        gcd(m, unit) if spec.a_order == "col" else unit,
+        gcd(n, unit) if spec.b_order == "row" else unit,
+        gcd(k, unit),
+    )
+
+
+@lru_cache(maxsize=8192)
 def _row(spec: GemmSpec, s: Schedule, shape: Shape, machine: Machine) -> tuple[float, ...]:
     (rows, cols), group = s.block_tile, s.group
     threads, fetched = group[0] * group[1] * s.sliced_k, s.by_warpgroups or s.tma
@@ -108,7 +127,7 @@ def _row(spec: GemmSpec, s: Schedule, shape: Shape, machine: Machine) -> tuple[f
         warp_rows, warp_cols = s.tile
     copies = (0.0, 0.0) if fetched else tuple(_copy(spec, s, x, shape, machine) for x in "ab")
     torn = tuple(fetched and _torn(spec, s, x, shape) for x in "ab")
-    ring = s.stages * s.block_k * (1 if s.mbarrier or fetched else 1)
+    ring = s.stages * s.block_k
     rate = machine.rate(s.atom, spec.dtype)
     return (
         *(
@@ -123,7 +142,7 @@ def _row(spec: GemmSpec, s: Schedule, shape: Shape, machine: Machine) -> tuple[f
         *(warp_rows, warp_cols, rate, fetched, *copies, s.a.prepacked, s.b.prepacked, s.split_k, s.cluster_reduction),
         *(
             s.stream_k,
-            s.persistent,
+            s.persistent + s.ordered_epilogue,
             s.epilogue_stages,
             s.c_width,
             spec.a_order == "row",
@@ -176,12 +195,16 @@ def account(spec: GemmSpec, d: Designs, shape: Shape, machine: Machine, products
     each = np.ceil(blocks * d.parts / machine.cores)
     even = np.where(d.dealt > 0, blocks / machine.cores, each)
     together = np.minimum(each, resident(spec, d, machine))
-    multiply, fetch = _step(spec, d, shape, together, machine)
+    multiply, fetch = _step(spec, d, together, machine)
     step = np.maximum(beside(multiply, fetch), machine.latency / np.maximum(1, d.stages - 1) / together)
     begin, end = machine.latency + machine.begin, _end(spec, d, shape, machine)
     rounds = np.maximum(1.0, even / together)
     # A block that stays fetches the next one's tiles while it stores.
-    ends = np.where(d.stays > 0, begin + (rounds - 1) * end * 0.5 + end, rounds * (begin + end * (1 + together) / 2))
+    ends = np.where(
+        d.stays > 0,
+        begin + (rounds - 1) * end * SHOWN * (d.stays < 2) + end,
+        rounds * (begin + end * (1 + together) / 2),
+    )
     cycles = even * steps * step
     busy = (cycles + ends + (d.dealt > 0) * end) / machine.clock
     sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
@@ -201,14 +224,14 @@ def account(spec: GemmSpec, d: Designs, shape: Shape, machine: Machine, products
 
 def resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
-    tiles = d.held_deep * (d.rows + d.cols) * spec.dtype.size * (1 + 0 * d.rows)
+    tiles = d.held_deep * (d.rows + d.cols) * spec.dtype.size
     shared = tiles + d.staged * d.rows * d.cols * spec.result.size / 2 + RESERVED
     registers = (d.rows * d.cols / d.threads * spec.accumulator.size / 4 + OTHER_REGISTERS) * d.threads + d.others * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     return np.clip(np.floor(np.minimum(most, THREADS / (d.threads + d.others))), 1, BLOCKS)
 
 
-def _step(spec: GemmSpec, d: Designs, shape: Shape, together: Numbers, machine: Machine) -> tuple[Numbers, Numbers]:
+def _step(spec: GemmSpec, d: Designs, together: Numbers, machine: Machine) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies, and to fetch them."""
     size = spec.dtype.size
     volume = d.rows * d.cols * d.depth
@@ -220,6 +243,7 @@ def _step(spec: GemmSpec, d: Designs, shape: Shape, together: Numbers, machine: 
     copied = d.depth * (d.rows * d.a_copy + d.cols * d.b_copy)
     lines = _lines(d.rows, d.a_by_k, LINE / size) * (1 + d.a_torn * machine.torn)
     lines += _lines(d.cols, d.b_by_k, LINE / size) * (1 + d.b_torn * machine.torn)
+    multiply *= np.where((d.fetched > 0) & (d.threads > 256), machine.third, 1.0)
     return multiply + copied + machine.step / together, d.depth * size * lines / machine.fetch
 
 

@@ -9,25 +9,34 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from gemmgen import tuning
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from gemmgen.tuning import designs, order
 from gemmgen.tuning.device import DeviceKey, key_of
-from gemmgen.tuning.records import Line, Records, Store, kind_of, spec_text
+from gemmgen.tuning.machine import calibrate
+from gemmgen.tuning.records import Identity, Line, Store, kind_of, parse, spec_text
 
 Shape = tuple[int, int, int]
-How = Literal["exact", "near"]
-#: Times a size that a near record's may differ by, each, and how many of the nearest are looked at.
-NEAR, NEAREST = 2.0, 4
-#: Times what the model says of a multiply-add at a record's own sizes that it may say here.
-STILL_GOOD = 1.1
+#: Types whose products warpgroups multiply.
+PRIOR_TYPES = (BF16, F16, *FLOAT8, I8)
+_NO_STAMP: tuple[int, int] | None = None
+Sizes = tuple[int | None, int | None, int | None]
+How = Literal["exact", "near", "prior"]
+#: Times a size that a near record's may differ by, each; how many of the nearest are looked at, and how many schedules
+#: of each; the distance at which a record counts half as much as one of the same sizes.
+NEAR, NEAREST, OF_EACH, CLOSE = 2.0, 4, 5, 0.25
+#: Rows and columns from which on the prior chooses, and how much faster an unmeasured schedule has to be by it, as a
+#: logarithm, than what was measured near by.
+MOST_FEW, UNMEASURED = 16, 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class Found:
     """A schedule from records.
 
     Attributes:
-        how: whether it was measured at these sizes, or at `shape`, near by.
+        how: whether it was measured at these sizes, or at `shape`, near by; or the prior has chosen it, unmeasured.
     """
 
     schedule: Schedule
@@ -44,6 +53,8 @@ class Found:
     seconds: float
 
     def __str__(self) -> str:
+        if self.how == "prior":
+            return "the prior"
         at = "x".join(map(str, self.shape))
         return f"a record of {at}" + ("" if self.how == "exact" else ", near these sizes")
 
@@ -51,13 +62,14 @@ class Found:
 class Book:
     """A device's records, read once and again when their file has changed. Safe to use from several threads."""
 
-    def __init__(self, key: DeviceKey, store: Store) -> None:
-        self.key, self.store = key, store
+    def __init__(self, key: DeviceKey, store: Store, target: Target) -> None:
+        self.key, self.store, self.target = key, store, target
         self._lock = threading.Lock()
-        self._stamp: tuple[int, int] | None = None
+        self._stamp, self._is_read = _NO_STAMP, False
         #: Spec and products -> shape -> the lines of each, the best first.
         self._lines: dict[tuple[str, int], dict[Shape, list[Line]]] = {}
         self._schedules: dict[str, Schedule | None] = {}
+        self._offs: dict[Identity, float | None] = {}
 
     def schedule(self, line: Line) -> Schedule | None:
         """A line's; None where its text is none."""
@@ -66,19 +78,46 @@ class Book:
                 self._schedules[line.schedule] = line.measurement().schedule
         return self._schedules.setdefault(line.schedule, None)
 
+    def off(self, line: Line, schedule: Schedule, spec: GemmSpec, target: Target) -> float | None:
+        """The logarithm of a line's time as a multiple of what the model says; None where there is no model."""
+        if line.identity not in self._offs:
+            cost = order.cost(spec, schedule, line.shape, target, line.products)
+            self._offs[line.identity] = None if cost is None else math.log(line.seconds / cost)
+        return self._offs[line.identity]
+
     def lines(self, spec: str, products: int) -> dict[Shape, list[Line]]:
         """Of a kind of product, the best of each shape first."""
         stamp = self.store.stamp(self.key)
         with self._lock:
-            if stamp != self._stamp:
+            if stamp != self._stamp or not self._is_read:
                 self._stamp = stamp
-                self._lines = _indexed(self.store.read(self.key)) if stamp is not None else {}
+                records = self.store.read(self.key)
+                own = records.lines
+                shipped, machine = self._shipped(own)
+                calibrate(self.target, {**machine, **records.machine})
+                self._lines = _indexed([*own, *shipped])
+                self._is_read = True
             return self._lines.get((spec, products), {})
 
+    def _shipped(self, own: Sequence[Line]) -> tuple[list[Line], Mapping[str, float]]:
+        """The lines that come with gemmgen for such a device, by any driver, but for products that the user measured.
 
-def _indexed(records: Records) -> dict[tuple[str, int], dict[Shape, list[Line]]]:
+        They are trusted as presets are: every schedule is validated before it is built.
+        """
+        measured = {(line.spec, line.products, line.shape) for line in own if line.checked}
+        found: list[Line] = []
+        machine: Mapping[str, float] = {}
+        for path in tuning.shipped(self.key.backend):
+            records = parse(path.read_text(encoding="utf-8"), path.name)
+            if records.key.is_same_device(self.key):
+                found += (x for x in records.lines if (x.spec, x.products, x.shape) not in measured)
+                machine = records.machine
+        return found, machine
+
+
+def _indexed(lines: Sequence[Line]) -> dict[tuple[str, int], dict[Shape, list[Line]]]:
     found: dict[tuple[str, int], dict[Shape, list[Line]]] = {}
-    for line in sorted(records.lines, key=lambda line: line.rank):
+    for line in sorted(lines, key=lambda line: line.rank):
         found.setdefault((line.spec, line.products), {}).setdefault(line.shape, []).append(line)
     return found
 
@@ -92,13 +131,13 @@ def book_of(backend: str, device: object, target: Target) -> Book | None:
     Args:
         device: as `key_of` takes it.
     """
-    if not tuning.has_records():
+    if not tuning.has_records(backend):
         return None
     store = Store()
     known = backend, str(store.folder), id(device)
     if known not in _books:
         # The device is kept, so that no other one gets its number.
-        _books[known] = Book(key_of(backend, device, target), store)
+        _books[known] = Book(key_of(backend, device, target), store, target)
         _kept.append(device)
     return _books[known]
 
@@ -109,7 +148,7 @@ _kept: list[object] = []
 def recorded(
     book: Book | None,
     spec: GemmSpec,
-    shape: tuple[int | None, int | None, int | None] | None,
+    shape: Sizes | None,
     target: Target,
     products: int = 1,
     check: Callable[[Line], Line | None] | None = None,
@@ -120,15 +159,40 @@ def recorded(
         shape: m, n and k where the spec leaves them open.
         check: measures an unchecked line here; its own result, or None where it failed. None leaves such lines out.
     """
-    sizes = [known or asked for known, asked in zip((spec.m, spec.n, spec.k), shape or (None,) * 3, strict=True)]
-    m, n, k = sizes
+    m, n, k = _sizes(spec, shape)
     if book is None or not m or not n or not k:
         return None
-    lines = book.lines(spec_text(kind_of(spec)), products)
-    for line in lines.get((m, n, k), ()):
-        if (found := _usable(line, spec, target, check, book)) is not None:
-            return Found(found, "exact", line.shape, line.seconds)
-    return _near(lines, spec, (m, n, k), target, check, book)
+    for number, kind in enumerate(_alike(kind_of(spec), target)):
+        lines = book.lines(spec_text(kind), products)
+        for line in lines.get((m, n, k), ()):
+            if (found := _usable(line, spec, target, check, book)) is not None:
+                return Found(found, "near" if number else "exact", line.shape, line.seconds)
+        near = _near(lines, spec, (m, n, k), target, check, book)
+        if near is not None:
+            return near
+    return None
+
+
+def _alike(kind: GemmSpec, target: Target) -> Iterator[GemmSpec]:
+    """A kind of product, and those whose schedules are as fast.
+
+    Warpgroups multiply both types of 16 bits alike, and TMA takes matrices of any order.
+    """
+    yield kind
+    if tuning.PRIOR.isdisjoint(target.features) or kind.dtype.size > 2:
+        return
+    dtypes = (BF16, F16) if kind.dtype in (BF16, F16) else (kind.dtype,)
+    for dtype in dtypes:
+        for order_of_b in (kind.b_order, "row" if kind.b_order == "col" else "col"):
+            other = replace(kind, dtype=dtype, b_order=order_of_b, a_order="row")
+            if other != kind and (dtype.size == 2 or order_of_b == kind.b_order):
+                yield other
+
+
+def _sizes(spec: GemmSpec, shape: Sizes | None) -> Sizes:
+    """The spec's, and what it leaves open as the shape has it."""
+    m, n, k = shape or (None, None, None)
+    return spec.m or m, spec.n or n, spec.k or k
 
 
 def _near(
@@ -139,20 +203,52 @@ def _near(
     check: Callable[[Line], Line | None] | None,
     book: Book,
 ) -> Found | None:
-    """The best record of the nearest sizes, where the model thinks as well of it here as there."""
-    from gemmgen.tuning import order
+    """Of the best records of the nearest sizes the one that the model, set right by all of them, puts first here.
 
+    What was measured is divided by what the model says there: the model need only know how a schedule's time changes
+    from those sizes to these.
+    """
     apart = ((_distance(shape, other), other) for other in lines)
-    near = sorted((distance, other) for distance, other in apart if distance is not None)
-    for _, other in near[:NEAREST]:
-        line = lines[other][0]
-        schedule = _usable(line, spec, target, check, book)
-        if schedule is None:
-            continue
-        here, there = (order.cost(spec, schedule, each, target, line.products) for each in (shape, other))
-        if here is None or there is None or here / math.prod(shape) <= STILL_GOOD * there / math.prod(other):
-            return Found(schedule, "near", other, line.seconds)
+    near = sorted((distance, other) for distance, other in apart if distance is not None)[:NEAREST]
+    offs: dict[Schedule, list[tuple[float, float]]] = {}
+    best: dict[Schedule, Line] = {}
+    for distance, other in near:
+        for line in lines[other][:OF_EACH]:
+            schedule = book.schedule(line)
+            off = None if schedule is None else book.off(line, schedule, spec, target)
+            if schedule is not None and off is not None:
+                offs.setdefault(schedule, []).append((1 / (distance + CLOSE), off))
+                best.setdefault(schedule, line)
+    if not best:
+        return None
+    products = next(iter(best.values())).products
+    costs = order.costs(list(offs), spec, shape, target, products)
+    guessed = {}
+    for schedule, cost in zip(offs, costs, strict=True):
+        weight = sum(each for each, _ in offs[schedule])
+        guessed[schedule] = math.log(cost) + sum(each * off for each, off in offs[schedule]) / weight
+    if not guessed:
+        return None
+    unmeasured = by_prior(spec, shape, target, products)
+    if unmeasured is not None:
+        off = sum(each for known in offs.values() for _, each in known) / sum(map(len, offs.values()))
+        if math.log(unmeasured.seconds * 1e6) + off + UNMEASURED < min(guessed.values()):
+            return unmeasured
+    for schedule in sorted(guessed, key=lambda each: guessed[each]):
+        line = best[schedule]
+        if _usable(line, spec, target, check, book) is not None:
+            return Found(schedule, "near", line.shape, line.seconds)
     return None
+
+
+def by_prior(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Found | None:
+    """The prior's choice, where its designs are known to be faster than the named schedules: for warpgroups."""
+    is_plain = not (spec.epilogue or spec.prologue_a or spec.prologue_b or spec.emulate)
+    is_known = spec.dtype in PRIOR_TYPES and not tuning.PRIOR.isdisjoint(target.features)
+    if not (is_plain and is_known) or min(shape[:2]) <= MOST_FEW:
+        return None
+    found = next(designs.ranked(spec, shape, target, products), None)
+    return None if found is None else Found(found[1], "prior", shape, found[0] * 1e-6)
 
 
 def _distance(one: Shape, other: Shape) -> float | None:
@@ -201,7 +297,7 @@ def ask(
     device: object,
     target: Target,
     spec: GemmSpec,
-    shape: tuple[int | None, int | None, int | None] | None,
+    shape: Sizes | None,
     products: int = 1,
 ) -> Found | None:
     """What the records of a device have for a product; None where they have nothing.
@@ -211,9 +307,9 @@ def ask(
         shape: m, n and k where the spec leaves them open.
     """
     book = book_of(backend, device, target)
-    if book is None:
-        return None
-    return recorded(book, spec, shape, target, products, check_by(backend, device))
+    found = recorded(book, spec, shape, target, products, check_by(backend, device))
+    m, n, k = _sizes(spec, shape)
+    return by_prior(spec, (m, n, k), target, products) if found is None and m and n and k else found
 
 
 def _number(device: object) -> int | None:

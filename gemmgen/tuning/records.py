@@ -15,9 +15,9 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -28,6 +28,7 @@ from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec
 from gemmgen.tuning.device import DeviceKey
+from gemmgen.tuning.machine import MEASURED
 from gemmgen.tuning.space import Shape
 
 #: The format's name and number, in the first line of a file.
@@ -160,14 +161,20 @@ def schedule_text(schedule: Schedule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A device's."""
+    """A device's.
+
+    Attributes:
+        machine: constants of the device that were measured on it (`gemmgen tune --calibrate`).
+    """
 
     key: DeviceKey
     lines: tuple[Line, ...]
+    machine: Mapping[str, float] = field(default_factory=dict)
 
     def text(self) -> str:
         """A whole file: the best of each product first."""
-        head = json.dumps({"format": FORMAT, "version": VERSION, **asdict(self.key)})
+        machine = {"machine": dict(self.machine)} if self.machine else {}
+        head = json.dumps({"format": FORMAT, "version": VERSION, **asdict(self.key), **machine})
         ordered = sorted(self.lines, key=lambda line: (line.spec, line.products, line.shape, line.rank, line.schedule))
         return "\n".join((head, *(line.text() for line in ordered))) + "\n"
 
@@ -194,7 +201,7 @@ def parse(text: str, where: str, problems: list[str] | None = None) -> Records:
     Raises: UserError where it is no file of records, or with every wrong line if nobody takes them.
     """
     head, *rest = text.splitlines() or [""]
-    key = _key(head, where)
+    key, machine = _key(head, where), _machine(head)
     wrong: list[str] = [] if problems is None else problems
     lines: list[Line] = []
     for number, content in enumerate(rest, 2):
@@ -205,7 +212,7 @@ def parse(text: str, where: str, problems: list[str] | None = None) -> Records:
             lines.append(line)
     if wrong and problems is None:
         raise UserError(wrong)
-    return Records(key, tuple(lines))
+    return Records(key, tuple(lines), machine)
 
 
 def _key(head: str, where: str) -> DeviceKey:
@@ -217,12 +224,19 @@ def _key(head: str, where: str) -> DeviceKey:
         raise UserError(f"{where} holds no records: give a file that gemmgen tuned export has written")
     if told.get("version") != VERSION:
         raise UserError(f"{where} has format {told.get('version')!r}, not {VERSION}: export it by this gemmgen")
-    given = {field.name: told.get(field.name) for field in fields(DeviceKey)}
-    kinds = {field.name: int if field.name == "cores" else str for field in fields(DeviceKey)}
+    given = {each.name: told.get(each.name) for each in fields(DeviceKey)}
+    kinds = {each.name: int if each.name == "cores" else str for each in fields(DeviceKey)}
     wrong = [name for name, value in given.items() if type(value) is not kinds[name]]
     if wrong:
         raise UserError(f"{where}: its first line has no {', '.join(wrong)}: export it again")
     return DeviceKey(**given)  # type: ignore[arg-type]
+
+
+def _machine(head: str) -> dict[str, float]:
+    """The constants in a first line that is one; those that are no numbers are left out."""
+    told = _table(json.loads(head[:LONGEST_LINE])).get("machine")
+    known = told.items() if isinstance(told, dict) else ()
+    return {key: float(value) for key, value in known if key in MEASURED and _time(value) and value > 0}
 
 
 def _line(content: str) -> Line | str:

@@ -112,7 +112,7 @@ class LocalRunner:
                     each.result()
             for index, job in enumerate(jobs):
                 outcome = built[index].result()
-                yield index, outcome if outcome.problem is not None else self._measure(job)
+                yield index, outcome if outcome.problem is not None else self._measure(job, outcome.built)
         finally:
             _cancel(built)
 
@@ -130,8 +130,8 @@ class LocalRunner:
             self._free.put(process)
         return Outcome(problem=f"not built: {ENDED}") if answer is None else Outcome.read(answer)
 
-    def _measure(self, job: Job) -> Outcome:
-        answer = self._measuring.ask("measure", job.text(), LIMIT)
+    def _measure(self, job: Job, built: str) -> Outcome:
+        answer = self._measuring.ask("measure", json.dumps([job.text(), built]), LIMIT)
         return Outcome(problem=ENDED) if answer is None else Outcome.read(answer)
 
     def compare(self, jobs: Sequence[Job], budget: float) -> list[Outcome]:

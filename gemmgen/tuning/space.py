@@ -168,6 +168,11 @@ class Space:
                 if len(found) == count:
                     return
 
+    def near(self, schedule: Schedule, draw: random.Random) -> Schedule | None:
+        """One that differs from a schedule in a few values; None where that lies outside, or the draw is illegal."""
+        point = self.point(schedule)
+        return None if point is None else self.schedule(self._near(point, draw))
+
     def _anywhere(self, draw: random.Random) -> Point:
         point = Point()
         for axis in self.axes:
@@ -464,7 +469,7 @@ def _warpgroup_mma(spec: GemmSpec, _: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", _atoms("wgmma", spec)),
         # Rows of a warpgroup and columns by the instruction's steps of 8; where operands are swapped, the other way.
-        Axis("tile.rows", (2, *range(4, 65, 4))),
+        Axis("tile.rows", (2, 4, 6, *range(8, 65, 4))),
         Axis("tile.columns", (2, *range(4, 65, 4))),
         Axis("group.rows", (4, 8, 32, 64, 96)),
         Axis("group.columns", (4, 8, 32, 64)),

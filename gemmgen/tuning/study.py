@@ -8,9 +8,10 @@ take turns, and that comparison decides.
 from __future__ import annotations
 
 import math
+import random
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,6 +23,7 @@ from gemmgen.ir.target import Target
 from gemmgen.methods import slug
 from gemmgen.runtime.cache import digest, own_folder
 from gemmgen.schedule import Schedule, Value, text_of
+from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import order
 from gemmgen.tuning.device import DeviceKey
@@ -32,6 +34,7 @@ from gemmgen.tuning.space import Point, Shape, Space, is_precise, spaces
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.distributions import BaseDistribution
 
 Strategy = Literal["prior", "tpe", "random"]
 STRATEGIES: tuple[Strategy, ...] = ("prior", "tpe", "random")
@@ -40,8 +43,12 @@ INSTALL = 'pip install "gemmgen[tune]"'
 FINALISTS, TURNS = 4, 0.2
 #: Proposals of the sampler that no device can run, after which the prior's next candidate is taken.
 MOST_REFUSED = 24
+#: The same of neighbours that are drawn.
+MOST_DRAWN = 200
 #: Candidates of the prior that are measured before the sampler proposes any, and later one for so many of its own.
 FIRST, BETWEEN = 8, 1
+#: Seconds after which measurements are written down, and schedules whose neighbours are tried.
+SAVED_EVERY, PARENTS = 1.0, 4
 #: Times as fast as the untuned choice that a schedule has to be in the comparison to take its place.
 GAIN = 1.03
 #: Times the best so far that a schedule may take before it is given up.
@@ -128,6 +135,56 @@ def open_storage(url: str | None, store: Store, key: DeviceKey) -> optuna.storag
         return optuna.storages.JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schedule to measure.
+
+    Attributes:
+        coordinates: of one that no sampler has proposed: its point as Optuna's parameters, if it lies in a space.
+        trial: of the sampler's.
+    """
+
+    schedule: Schedule
+    coordinates: dict[str, int | str]
+    trial: optuna.Trial | None = None
+
+    def finish(self, study: optuna.Study, outcome: Outcome, of: dict[str, Space]) -> None:
+        """Tell the study. What no sampler has proposed becomes a trial now, by one line of its journal."""
+        import optuna
+
+        states = optuna.trial.TrialState
+        is_whole = outcome.problem is None and not outcome.is_early
+        state, told = (states.COMPLETE if is_whole else states.PRUNED), {"schedule": schedule_text(self.schedule)}
+        seconds = None if outcome.problem is not None else outcome.seconds
+        if self.trial is not None:
+            for key, value in told.items():
+                self.trial.set_user_attr(key, value)
+            if seconds is not None:
+                self.trial.report(seconds, 1)
+            study.tell(self.trial, seconds if is_whole else None, state=state)
+            return
+        distributions = _distributions(self.coordinates, of)
+        known = {key: value for key, value in self.coordinates.items() if key in distributions}
+        steps = {} if seconds is None else {1: seconds}
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=state,
+                value=seconds if is_whole else None,
+                params=known,
+                distributions=distributions,
+                user_attrs=told,
+                intermediate_values=steps,
+            )
+        )
+
+    def fail(self, study: optuna.Study) -> None:
+        """It was not measured."""
+        import optuna
+
+        if self.trial is not None:
+            study.tell(self.trial, state=optuna.trial.TrialState.FAIL)
+
+
 class Search:
     """A search for one product on one device.
 
@@ -159,12 +216,17 @@ class Search:
         if only:
             kind = type(next(iter(only)).mainloop)
             self._spaces = {x.mainloop.__name__: x.holding(only) for x in self._spaces.values() if x.mainloop is kind}
+        #: Whether the sampler's points are legal often enough.
+        self._samples = bool(only) or CpuPanel.__name__ in self._spaces
         self._study = _study(storage, f"{digest(str(place.key)).hex()[:8]} {product.key}", strategy, seed)
         self._known = self._recorded()
         #: Everything that this search has measured, and what records have of the product.
         self.times: dict[Schedule, float] = dict(self._known)
         self._untuned: Schedule | None = None
         self._costs: list[float] = []
+        self._unsaved: list[Measurement | Line] = []
+        self._saved = time.monotonic()
+        self._draw = random.Random(seed)
 
     def first(self, count: int) -> list[Job]:
         """What the search begins with, to compile it ahead."""
@@ -194,43 +256,42 @@ class Search:
             self._compare(seconds * TURNS)
         return self.progress
 
-    def _measure(self, batch: list[tuple[optuna.Trial, Schedule]], end: float) -> None:
+    def _measure(self, batch: list[Proposal], end: float) -> None:
         best = min(self.times.values(), default=None)
-        jobs = [self._job(schedule, None if best is None else CUTOFF * best) for _, schedule in batch]
-        pending = {index: trial for index, (trial, _) in enumerate(batch)}
+        jobs = [self._job(each.schedule, None if best is None else CUTOFF * best) for each in batch]
+        pending = dict(enumerate(batch))
         try:
             for index, outcome in self._runner.run(jobs):
                 self._finish(pending.pop(index), jobs[index], outcome)
                 if time.monotonic() > end:
                     break
         finally:
+            self._save()
             # Of a search that is ended early: these were not measured.
-            import optuna
-
-            for trial in pending.values():
+            for proposal in pending.values():
                 with suppress(Exception):
-                    self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                    proposal.fail(self._study)
 
-    def _finish(self, trial: optuna.Trial, job: Job, outcome: Outcome) -> None:
-        import optuna
-
-        states, progress = optuna.trial.TrialState, self.progress
+    def _finish(self, proposal: Proposal, job: Job, outcome: Outcome) -> None:
+        progress = self.progress
         progress.trials += 1
         if outcome.problem is not None:
             progress.failed += 1
             if outcome.problem.startswith("wrong result"):
                 progress.wrong.append(f"{slug(job.schedule)}: {outcome.problem}")
-            self._study.tell(trial, state=states.PRUNED)
         else:
             self.times[job.schedule] = outcome.seconds
-            if self._store is not None:
-                self._store.add(self._place.key, [outcome.measurement(job)])
-            trial.report(outcome.seconds, 1)
-            if outcome.is_early:
-                self._study.tell(trial, state=states.PRUNED)
-            else:
-                self._study.tell(trial, outcome.seconds)
+            self._unsaved.append(outcome.measurement(job))
+            if time.monotonic() - self._saved > SAVED_EVERY:
+                self._save()
+        proposal.finish(self._study, outcome, self._spaces)
         self._note()
+
+    def _save(self) -> None:
+        """Keep what was measured since the last time."""
+        unsaved, self._unsaved, self._saved = self._unsaved, [], time.monotonic()
+        if self._store is not None and unsaved:
+            self._store.add(self._place.key, unsaved)
 
     def _note(self) -> None:
         """Tell how far it is."""
@@ -284,7 +345,7 @@ class Search:
 
     # --- what to try next -------------------------------------------------------------------------
 
-    def _proposals(self) -> Iterator[tuple[optuna.Trial, Schedule]]:
+    def _proposals(self) -> Iterator[Proposal]:
         """Trials and their schedules, each once, none that was measured before."""
         product, place = self._product, self._place
         about = self._spec, product.shape, place.target, product.products
@@ -294,49 +355,57 @@ class Search:
         seen = set(self._known)
         if untuned not in seen:
             seen.add(untuned)
-            yield self._enqueued(untuned), untuned
+            yield self._given(untuned)
         fresh = (each for each in candidates if self._strategy == "prior" and each not in seen)
         count = 0
         while True:
-            is_first = self._strategy == "prior" and count < FIRST
+            is_first = self._strategy == "prior" and count < (
+                FIRST if self._samples else max(FIRST, self._runner.width)
+            )
             candidate = next(fresh, None) if is_first or count % (BETWEEN + 1) == 0 else None
             count += 1
-            found = (self._enqueued(candidate), candidate) if candidate is not None else self._sampled(seen)
+            found = self._given(candidate) if candidate is not None else self._sampled(seen)
             if found is None:
                 candidate = next(fresh, None)
                 if candidate is None:
                     return
-                found = self._enqueued(candidate), candidate
-            seen.add(found[1])
+                found = self._given(candidate)
+            seen.add(found.schedule)
             yield found
 
-    def _enqueued(self, schedule: Schedule) -> optuna.Trial:
-        """A trial of a schedule that is given; without coordinates where it lies in no space."""
-        point = None
+    def _given(self, schedule: Schedule) -> Proposal:
+        """A schedule that no sampler has proposed."""
         for name, space in self._spaces.items():
             point = space.point(schedule)
             if point is not None:
-                self._study.enqueue_trial({"mainloop": name, **_coordinates(space, point)})
-                break
-        trial = self._study.ask()
-        if point is not None:
-            _suggested(trial, self._spaces)
-        trial.set_user_attr("schedule", schedule_text(schedule))
-        return trial
+                return Proposal(schedule, {"mainloop": name, **_coordinates(space, point)})
+        return Proposal(schedule, {})
 
-    def _sampled(self, seen: set[Schedule]) -> tuple[optuna.Trial, Schedule] | None:
+    def _sampled(self, seen: set[Schedule]) -> Proposal | None:
         """What the sampler proposes; None where all of it was refused."""
         import optuna
 
+        if not self._samples:
+            return self._near_the_best(seen)
         for _ in range(MOST_REFUSED):
             trial = self._study.ask()
             space, point = _suggested(trial, self._spaces)
             schedule = space.schedule(point)
             if schedule is not None and schedule not in seen and self._is_worth(schedule):
-                trial.set_user_attr("schedule", schedule_text(schedule))
-                return trial, schedule
+                return Proposal(schedule, {}, trial)
             self.progress.ruled_out += 1
             self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        return None
+
+    def _near_the_best(self, seen: set[Schedule]) -> Proposal | None:
+        """A legal neighbour of one of the best, where few points of a space are legal and a sampler finds none."""
+        best = sorted(self.times, key=lambda each: self.times[each])[:PARENTS]
+        for _ in range(MOST_DRAWN):
+            parent = self._draw.choice(best) if best else None
+            space = None if parent is None else self._spaces.get(type(parent.mainloop).__name__)
+            near = None if space is None or parent is None else space.near(parent, self._draw)
+            if near is not None and near not in seen and self._is_worth(near):
+                return self._given(near)
         return None
 
     def _is_worth(self, schedule: Schedule) -> bool:
@@ -378,6 +447,23 @@ def _coordinates(space: Space, point: Point) -> dict[str, int | str]:
         for axis in space.axes
         if axis.when(point)
     }
+
+
+def _distributions(coordinates: Mapping[str, int | str], of: dict[str, Space]) -> dict[str, BaseDistribution]:
+    """Of a point's parameters, as `_suggested` has them."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if not coordinates:
+        return {}
+    name = str(coordinates["mainloop"])
+    found: dict[str, BaseDistribution] = {"mainloop": CategoricalDistribution(list(of))}
+    for axis in of[name].axes:
+        key = f"{name}.{axis.name}"
+        if key in coordinates and len(axis.values) > 1:
+            texts = [text_of(value) for value in axis.values]
+            last = len(axis.values) - 1
+            found[key] = IntDistribution(0, last) if axis.is_ordered else CategoricalDistribution(texts)
+    return found
 
 
 def _suggested(trial: optuna.Trial, of: dict[str, Space]) -> tuple[Space, Point]:

@@ -35,11 +35,11 @@ from gemmgen.options import build_spec
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import designs
+from gemmgen.tuning import designs, shipped
 from gemmgen.tuning.job import Job, promised
 from gemmgen.tuning.on_cuda import CudaContestant, compile_only
-from gemmgen.tuning.recorded import book_of, recorded
-from gemmgen.tuning.records import Store
+from gemmgen.tuning.recorded import ask
+from gemmgen.tuning.records import Store, parse
 
 Shape = tuple[int, int, int]
 #: Widths of layers: transformers, vision and diffusion models; what else they are multiples of.
@@ -285,8 +285,7 @@ def schedules(spec: GemmSpec, shape: Shape, info: CudaDeviceInfo, records: bool)
     if first is not None:
         found["prior"] = first[1]
     if records:
-        book = book_of("cuda", info, target)
-        said = recorded(book, kept, shape, target)
+        said = ask("cuda", info, target, kept, shape)
         found["records"] = found["before"] if said is None else said.schedule
     return {name: each.but(name=None) for name, each in found.items()}
 
@@ -332,7 +331,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     layouts = ["row,col"] if said.dtype.startswith("float8") else said.layouts.split("/")
-    taken = [line.shape for _, each in Store().all() for line in each.lines] if said.records else []
+    files = [path.read_text(encoding="utf-8") for path in shipped("cuda")]
+    known = [*(each for _, each in Store().all()), *(parse(text, "shipped") for text in files)]
+    taken = [line.shape for each in known for line in each.lines] if said.records else []
     info = pick()
     plan = []
     for shape, layout in drawn(said.commit, said.dtype, said.count, layouts, list(dict.fromkeys(taken))):

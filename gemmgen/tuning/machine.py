@@ -77,22 +77,22 @@ class Machine:
     mma: float
     fma: float
     launch: float = 1.0
-    fetch: float = 62.0
+    fetch: float = 40.0
     shared_rate: float = 190.0
     latency: float = 1500.0
     begin: float = 25.0
-    step: float = 110.0
-    busy: float = 310.0
-    third: float = 1.1
-    store: float = 100.0
+    step: float = 62.0
+    busy: float = 246.0
+    third: float = 1.14
+    store: float = 78.0
     store_element: float = 0.4
     store_single: float = 0.75
     copy: float = 0.33
     copy_single: float = 0.32
-    copy_across: float = 0.5
-    torn: float = 1.1
+    copy_across: float = 0.52
+    torn: float = 1.04
     packed: float = 2.4e6
-    sum_group: float = 235.0
+    sum_group: float = 195.0
     meeting: float = 0.7
 
     def rate(self, atom: str, dtype: DType) -> float:

@@ -220,7 +220,7 @@ def _near(
                 offs.setdefault(schedule, []).append((1 / (distance + CLOSE), off))
                 best.setdefault(schedule, line)
     if not best:
-        return None
+        return _nearest(lines, near, spec, target, check, book)
     products = next(iter(best.values())).products
     costs = order.costs(list(offs), spec, shape, target, products)
     guessed = {}
@@ -238,6 +238,23 @@ def _near(
         line = best[schedule]
         if _usable(line, spec, target, check, book) is not None:
             return Found(schedule, "near", line.shape, line.seconds)
+    return None
+
+
+def _nearest(
+    lines: dict[Shape, list[Line]],
+    near: Sequence[tuple[float, Shape]],
+    spec: GemmSpec,
+    target: Target,
+    check: Callable[[Line], Line | None] | None,
+    book: Book,
+) -> Found | None:
+    """The best of the nearest sizes, where there is no model."""
+    for _, other in near:
+        line = lines[other][0]
+        schedule = _usable(line, spec, target, check, book)
+        if schedule is not None:
+            return Found(schedule, "near", other, line.seconds)
     return None
 
 

@@ -37,7 +37,7 @@ EXAMPLES = "\n\n".join(
 INTERRUPTED, PERIOD = 130, 5.0
 #: A line of --model: a shape, how often it is computed, a type, a layout.
 _WEIGHTED = re.compile(
-    r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){0,2}))?"
+    r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){1,2}))?"
 )
 #: The most a file of shapes may hold.
 _MOST_BYTES = 1 << 20

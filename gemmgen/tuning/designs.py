@@ -38,7 +38,7 @@ MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
 #: Parts of K, rounds of the main loop that each has at least, and blocks of a multiprocessor that they make at most.
 PARTS, ROUNDS, FILLED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), 4, 4
 #: Rows of a block where operands are swapped; stages of what waits for memory most of the time.
-FEW_ROWS, MORE_STAGES = (8, 16, 24, 32, 48, 64), 12
+FEW_ROWS, MORE_STAGES = (8, 16, 24, 32, 48, 64), (8, 10, 12)
 #: Elements of a block up to which a cluster may add up parts of K, and of how many.
 JOINED_BLOCK, JOINED = 64 * 128, 2
 #: Tiles of warps, in elements a thread has, and groups of work-items (mma.sync); the same of multiply-adds.
@@ -97,9 +97,8 @@ def of_few_rows(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
     for rows in FEW_ROWS:
         for count in (1, 2):
             ring = (rows + 64 * count) * LINE
-            for stages in sorted(
-                {min(most, (target.local_bytes - RESERVED) // ring) for most in (MOST_STAGES, MORE_STAGES)}
-            ):
+            fitting = [x for x in MORE_STAGES if x <= (target.local_bytes - RESERVED) // ring]
+            for stages in sorted({fitting[0], fitting[-1]}) if fitting else ():
                 yield base.but(
                     tile=(rows // 4, 2),
                     group=(4, 32 * count),

@@ -17,6 +17,8 @@ from gemmgen.spec import GemmSpec
 
 #: Sizes of sub-groups that devices of a target without sizes of its own may have.
 _SUB_GROUPS = (8, 16, 32)
+#: Lanes of a row that `lane_swizzle` needs: of two, both would lie in the same place of two rows.
+LEAST_SWIZZLED = 4
 
 
 def work_item_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -112,6 +114,11 @@ def _warp(s: Schedule) -> Iterator[str]:
         yield (
             f"lane_swizzle swaps lanes of neighbouring rows, but lane_arrangement {rows}x{cols} has an odd number: "
             "use an even one"
+        )
+    elif s.lane_swizzle and cols < LEAST_SWIZZLED:
+        yield (
+            f"lane_swizzle moves lanes by their number in pairs, of which a row of lane_arrangement {rows}x{cols} has "
+            "one: use 8x4 or 4x8, or leave lane_swizzle out"
         )
     if s.sub_group is not None:
         without = "lane_arrangement" if _by_sub_groups(s) else "sub_group"

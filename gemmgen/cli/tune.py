@@ -97,22 +97,14 @@ def tune(
     from gemmgen.tuning.records import Store
     from gemmgen.tuning.study import require_optuna
 
-    problems: list[str] = []
-    if not 0 < minutes <= 100_000:
-        problems.append(f"--minutes {minutes:g}: give more than 0, such as 10")
-    if scheduler is not None and local is not None:
-        problems.append("--scheduler and --local exclude one another: drop one")
-    if local is not None and not 1 <= local <= 256:
-        problems.append(f"--local {local}: give 1 to 256 workers")
-    if not 0 <= seed < MOST_SEEDS:
-        problems.append(f"--seed {seed}: give 0 to {MOST_SEEDS - 1}")
+    problems = list(_misfits(minutes, scheduler, local, seed))
     attempt(problems, require_optuna)
     place = attempt(problems, _place, backend, device)
+    given = shapes, model, trace
     products: list[Product] | None = []
-    if not (calibrate and shapes is model is trace is None):
-        products = attempt(problems, _products, shapes, model, trace, dtype, layout, epilogue or [], backend)
-    if calibrate and place is not None and "async_copy" not in place.target.features:
-        problems.append(f"--calibrate is for GPUs of CUDA, not for {place.key}: leave it out")
+    if not (calibrate and given == (None, None, None)):
+        products = attempt(problems, _products, *given, dtype, layout, epilogue or [], backend)
+    problems += _uncalibrated(place) if calibrate and place is not None else ()
     store = Store()
     if not problems:
         attempt(problems, _writable, store)
@@ -129,6 +121,18 @@ def tune(
     if wrong := [text for progress in found for text in progress.wrong]:
         complain(wrong)
     raise typer.Exit(INTERRUPTED if stopped else 1 if wrong else 0)
+
+
+def _misfits(minutes: float, scheduler: str | None, local: int | None, seed: int) -> Iterator[str]:
+    """What is wrong with numbers, and with what excludes another."""
+    if not 0 < minutes <= 100_000:
+        yield f"--minutes {minutes:g}: give more than 0, such as 10"
+    if scheduler is not None and local is not None:
+        yield "--scheduler and --local exclude one another: drop one"
+    if local is not None and not 1 <= local <= 256:
+        yield f"--local {local}: give 1 to 256 workers"
+    if not 0 <= seed < MOST_SEEDS:
+        yield f"--seed {seed}: give 0 to {MOST_SEEDS - 1}"
 
 
 # --- what, and where ------------------------------------------------------------------------------
@@ -298,6 +302,12 @@ def _search(
             except KeyboardInterrupt:
                 return found, True
     return found, False
+
+
+def _uncalibrated(place: Place) -> Iterator[str]:
+    """Why a device can't be calibrated, if it can't."""
+    if "async_copy" not in place.target.features:
+        yield f"--calibrate is for GPUs of CUDA, not for {place.key}: leave it out"
 
 
 def _use_constants(runner: Runner, place: Place, store: Store, anew: bool) -> None:

@@ -31,8 +31,10 @@ LINE = 128
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
 HANDED = {1: (0, 0), 2: (232, 40), 3: (160, 32)}
-#: Columns by the instruction's steps; sums of a thread at most.
-WIDTHS, MOST_SUMS = (*range(16, 257, 16),), 128
+#: Columns by the instruction's steps; sums of a thread at most, by warpgroups: ptxas gives 128 registers to a thread of
+#: four warpgroups, producers counted, and 192x208 does not compile.
+WIDTHS = (*range(16, 257, 16),)
+MOST_SUMS = {1: 128, 2: 128, 3: 96}
 #: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
 #: Parts of K, rounds of the main loop that each has at least, and blocks of a multiprocessor that they make at most.
@@ -62,7 +64,7 @@ def of_warpgroups(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
     depth, size = LINE // spec.dtype.size, spec.dtype.size
     for rows, count in WARPGROUPS:
         for cols in WIDTHS:
-            if rows * cols // (128 * count) > MOST_SUMS:
+            if rows * cols // (128 * count) > MOST_SUMS[count]:
                 continue
             ring = (rows + cols) * depth * size
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
@@ -175,7 +177,7 @@ def ranked(
     parts_of, joined_of = (np.concatenate([np.full(len(x[0]), float(x[at])) for x in options]) for at in (1, 2))
     taken = prior.Designs(*(getattr(plain, each.name)[index] for each in fields(plain)))
     whole = parts_of == 1
-    width = np.where(whole, taken.width, np.where(joined_of > 1, 4, 1))
+    width = np.where(joined_of > 1, 4, taken.width)
     taken = taken.but(parts=parts_of, joined=joined_of, staged=taken.staged * whole, width=width)
     costs = prior.microseconds(spec, taken, shape, machine, products)
     for at in np.argsort(costs, kind="stable"):
@@ -196,7 +198,8 @@ def split(schedule: Schedule, parts: int, joined: int = 1) -> Schedule | None:
         return schedule
     changes: dict[str, object] = {"split_k": parts}
     if schedule.by_warpgroups:
-        changes |= {"epilogue_stages": 0, "c_width": 4 if joined > 1 else 1, "cluster_reduction": joined}
+        width = {"c_width": 4} if joined > 1 else {}
+        changes |= {"epilogue_stages": 0, "cluster_reduction": joined, **width}
     try:
         return schedule.but(**changes)
     except ScheduleError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -28,8 +29,6 @@ from gemmgen.tuning.job import Job, promised
 
 if TYPE_CHECKING:
     import cupy
-
-    from gemmgen.tuning.measure import Problem
 
 #: Times L2 that all matrices take together, so that each comes from memory; sets of matrices at most.
 ROTATED, MOST_SETS = 2, 64
@@ -63,6 +62,19 @@ def compile_only(job: Job, info: CudaDeviceInfo) -> str:
     return base64.b64encode(pickle.dumps(source)).decode()
 
 
+class OnHost(Protocol):
+    """The matrices of a problem, on the host."""
+
+    @property
+    def a(self) -> NDArray[np.generic]: ...
+    @property
+    def b(self) -> NDArray[np.generic]: ...
+    @property
+    def c(self) -> NDArray[np.generic]: ...
+    @property
+    def operands(self) -> Mapping[str, NDArray[np.generic]]: ...
+
+
 class _Graph(Protocol):
     def launch(self, stream: object) -> None: ...
 
@@ -91,7 +103,7 @@ class Matrices:
 class CudaContestant:
     """A kernel with matrices on a GPU. Raises: ScheduleError where the compiler spills registers."""
 
-    def __init__(self, job: Job, problem: Problem | None, info: CudaDeviceInfo, built: str = "") -> None:
+    def __init__(self, job: Job, problem: OnHost | None, info: CudaDeviceInfo, built: str = "") -> None:
         import cupy
 
         from gemmgen.runtime.cuda import CudaKernel
@@ -173,7 +185,7 @@ class CudaContestant:
 
 @lru_cache(maxsize=1)
 def matrices_of(
-    spec: object, shape: tuple[int, int, int], products: int, number: int, problem: Problem | None
+    spec: object, shape: tuple[int, int, int], products: int, number: int, problem: OnHost | None
 ) -> Matrices:
     """The same for the same product. C is poisoned.
 
@@ -249,7 +261,7 @@ def _given(array: NDArray[np.generic]) -> object:
     return made.T if turned else made
 
 
-def _operands(problem: Problem) -> dict[str, object]:
+def _operands(problem: OnHost) -> dict[str, object]:
     return {name: _given(x) for name, x in problem.operands.items()}
 
 

@@ -135,6 +135,13 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
                 "use an even one"
             ),
         ),
+        (
+            RING.but(lane_arrangement=(16, 2)),
+            (
+                "lane_swizzle moves lanes by their number in pairs, of which a row of lane_arrangement 16x2 has one: "
+                "use 8x4 or 4x8, or leave lane_swizzle out"
+            ),
+        ),
         # vectors of C
         (RING.but(c_width=3), "c_width = 3: use one of 1, 2, 4, 8, 16"),
         (RING.but(c_width=8), "c_width = 8 does not divide thread_vector's columns = 4: use one of 1, 2, 4"),

@@ -8,7 +8,7 @@ Only what comes out fastest is built and validated.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +27,8 @@ from gemmgen.tuning.machine import Machine, machine_of
 Shape = tuple[int, int, int]
 #: Bytes of a swizzled line: how deep a step of warpgroups is.
 LINE = 128
+#: Bytes of a vector that a thread copies, and that TMA asks of lines.
+VECTOR = 16
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
@@ -160,6 +162,8 @@ def ranked(
     """What can compute a product, the cheapest first, with its microseconds by the prior."""
     machine = machine or machine_of(target)
     m, n, k = shape
+    # More than a vector's alignment lets no other design in: fewer classes of specs are looked through.
+    spec = replace(spec, ld_multiple=min(spec.ld_multiple, max(1, VECTOR // spec.dtype.size)))
     plain = _columns(spec, target, prior.aligned(spec, shape), machine)
     if plain is None:
         return

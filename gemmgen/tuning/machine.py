@@ -130,4 +130,4 @@ def machine_of(target: Target) -> Machine:
         mma=OF_MMA * mma,
         fma=OF_FMA * fma,
     )
-    return replace(derived, **_measured.get(target, {}))
+    return replace(derived, **_measured.get(target, {}))  # type: ignore[arg-type]

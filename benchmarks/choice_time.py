@@ -68,9 +68,8 @@ def main() -> None:
         for dtype, layout in KINDS:
             kind = build_spec(dtype=dtype, layout=layout)
             print(f"{dtype} {layout}: {timed(kind, count, 1, front_door)}")
-            print(
-                f"{dtype} {layout}, fitted model: {timed(kind, count, 2, lambda spec, shape: choose(spec, shape, H100))}"
-            )
+            fitted = timed(kind, count, 2, lambda spec, shape: choose(spec, shape, H100))
+            print(f"{dtype} {layout}, fitted model: {fitted}")
 
 
 if __name__ == "__main__":

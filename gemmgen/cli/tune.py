@@ -221,8 +221,8 @@ def _weighted(
         match = _WEIGHTED.fullmatch(content)
         if match is not None and float(match[2] or 1) > 0:
             attempt(problems, parse_sizes, match[1])
-            own = {"dtype": match[3] or dtype, "layout": match[4] or layout, "epilogue": epilogue}
-            spec = attempt(problems, build_spec, **own)
+            of_line = match[3] or dtype, match[4] or layout
+            spec = attempt(problems, build_spec, dtype=of_line[0], layout=of_line[1], epilogue=epilogue)
             found += [(match[1], float(match[2] or 1), spec)] if spec is not None else []
         elif content:
             problems.append(f"{path}, line {number}: {content!r} is not like 128x4096x4096 12 (a size, and how often)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -62,7 +62,7 @@ def compile_only(job: Job, info: CudaDeviceInfo) -> str:
     return base64.b64encode(pickle.dumps(source)).decode()
 
 
-class OnHost(Protocol):
+class OnHost(Hashable, Protocol):
     """The matrices of a problem, on the host."""
 
     @property
@@ -138,7 +138,7 @@ class CudaContestant:
         a, b, c = self._matrices.of(0)
         with self._place:
             self._place.synchronize()
-            self._kernel(a, b, c, stream=self._stream, **self._matrices.operands)
+            self._kernel(a, b, c, stream=self._stream, **self._matrices.operands)  # type: ignore[call-overload]
             self._place.synchronize()
         return c
 
@@ -174,7 +174,7 @@ class CudaContestant:
             try:
                 for number in range(count):
                     a, b, c = kept.of(number % kept.sets)
-                    self._kernel(a, b, c, stream=stream, **kept.operands)
+                    self._kernel(a, b, c, stream=stream, **kept.operands)  # type: ignore[call-overload]
             finally:
                 graph = stream.end_capture()
         return cast("_Graph", graph)
@@ -204,7 +204,7 @@ def matrices_of(
     cupy.get_default_memory_pool().free_all_blocks()
     if problem is not None:
         a, b, c = (_stored(_given(x), None) for x in (problem.a, problem.b, problem.c))
-        return Matrices(*(_copies(x, sets) for x in (a, b, c)), _operands(problem), None, sets)
+        return Matrices(_copies(a, sets), _copies(b, sets), _copies(c, sets), _operands(problem), None, sets)
     rng, largest = cupy.random.default_rng(0), 8 if k * 64 < 2**24 else 2
 
     def draw(*extents: int) -> cupy.ndarray:
@@ -215,7 +215,8 @@ def matrices_of(
     c = _of_type(cupy.full((*batch, m, n), cupy.nan if spec.result.is_float else 99.0), spec.result)
     given = (_of_type(a, spec.element("a")), spec.a_order), (_of_type(b, spec.element("b")), spec.b_order)
     stored = [_stored(x, order) for x, order in (*given, (c, spec.c_order))]
-    return Matrices(*(_copies(x, sets) for x in stored), {}, right, sets)
+    of_a, of_b, of_c = (_copies(x, sets) for x in stored)
+    return Matrices(of_a, of_b, of_c, {}, right, sets)
 
 
 def _of_type(array: cupy.ndarray, dtype: DType) -> object:
@@ -276,7 +277,7 @@ def _host(tensor: object) -> NDArray[np.generic]:
     turned = tensor.ndim == 2 and not tensor.is_contiguous()
     plain = (tensor.T if turned else tensor).contiguous()
     bits = plain.view(torch.int16 if plain.element_size() == 2 else torch.uint8).cpu().numpy()
-    made = bits.view(numpy_dtype(name))
+    made: NDArray[np.generic] = bits.view(numpy_dtype(name))
     return made.T if turned else made
 
 

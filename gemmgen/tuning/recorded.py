@@ -34,7 +34,7 @@ How = Literal["exact", "near", "prior"]
 #: Times a size that a near record's may differ by, each; how many of the nearest are looked at, and how many schedules
 #: of each; the distance at which a record counts half as much as one of the same sizes.
 NEAR, NEAREST, OF_EACH, CLOSE = 1.5, 4, 5, 0.25
-#: Rows and columns of 16-bit elements up to which the prior does not choose, and how much faster an unmeasured schedule
+#: Rows and columns of 16-bit elements up to which the prior does not choose (of others a single one), and how much faster an unmeasured schedule
 #: has to be by it, as a logarithm, than what was measured near by.
 MOST_FEW, UNMEASURED = 16, 0.0
 
@@ -262,7 +262,7 @@ def by_prior(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) ->
     """The prior's choice, where its designs are known to be faster than the named schedules: for warpgroups."""
     is_plain = not (spec.epilogue or spec.prologue_a or spec.prologue_b or spec.emulate)
     is_known = spec.dtype in PRIOR_TYPES and not tuning.PRIOR.isdisjoint(target.features)
-    few = MOST_FEW if spec.dtype.size > 1 else 0
+    few = MOST_FEW if spec.dtype.size > 1 else 1
     if not (is_plain and is_known) or min(shape[:2]) <= few:
         return None
     found = next(designs.ranked(spec, shape, target, products), None)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -95,13 +96,13 @@ def test_regret_beside_the_fitted_model() -> None:
     """On the figures that the fitted model was fitted to, the prior loses at most 3 % more by its choices."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from prior_regret import geomean, regrets
+        judge = import_module("prior_regret")
     finally:
         sys.path.pop(0)
     files = sorted((ROOT / "benchmarks" / "results" / "2026-11-22_h200").glob("rows*.json"))
-    found = regrets(files)
+    found = judge.regrets(files)
     for dtype in ("bfloat16", "float32"):
-        assert geomean(found["prior", dtype]) <= 1.03 * geomean(found["fitted", dtype])
+        assert judge.geomean(found["prior", dtype]) <= 1.03 * judge.geomean(found["fitted", dtype])
 
 
 def test_constants_of_a_device_are_what_it_says() -> None:

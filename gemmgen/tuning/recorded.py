@@ -34,8 +34,8 @@ How = Literal["exact", "near", "prior"]
 #: Times a size that a near record's may differ by, each; how many of the nearest are looked at, and how many schedules
 #: of each; the distance at which a record counts half as much as one of the same sizes.
 NEAR, NEAREST, OF_EACH, CLOSE = 1.5, 4, 5, 0.25
-#: Rows and columns of 16-bit elements up to which the prior does not choose (of others a single one), and how much faster an unmeasured schedule
-#: has to be by it, as a logarithm, than what was measured near by.
+#: Rows and columns of 16-bit elements up to which the prior does not choose (of others a single one), and how much
+#: faster an unmeasured schedule has to be by it, as a logarithm, than what was measured near by.
 MOST_FEW, UNMEASURED = 16, 0.0
 
 

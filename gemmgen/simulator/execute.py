@@ -461,7 +461,7 @@ class _Run:
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
         inside = self._evaluator.index(stmt.valid or Const(stmt.width), scope, site)
         loads, keeps = stmt.src.space is not Space.PRIVATE, stmt.src.dtype == stmt.dst.dtype
-        zero = numpy_dtype(stmt.dst.dtype).type(0)
+        zero = cast(Value, numpy_dtype(stmt.dst.dtype).type(0))
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]

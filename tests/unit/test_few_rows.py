@@ -37,8 +37,9 @@ def test_more_rows_go_by_matrix_instructions(dtype: DType) -> None:
     """They need more instructions for each byte than are hidden behind its load; not where no tensor map can be had."""
     assert choose(weights(dtype), (FEW, 4096, 8192), SM_90A).by_warpgroups
     odd = choose(weights(dtype, aligned=False), (FEW, 4096, 8191), SM_90A)
-    assert isinstance(odd.mainloop, Gemv)
-    assert odd.b.width == 1
+    # Eight rows of 8-bit floats take longer than to lay B out.
+    assert isinstance(odd.mainloop, Gemv) != (dtype in FLOAT8)
+    assert odd.b.width == 1 or odd.b.prepacked
 
 
 def test_columns_are_rows_mirrored() -> None:

@@ -171,7 +171,8 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
     # Of lanes that hold the same sums one writes them; and that they have no more rows than the block is not seen.
     if isinstance(preset.schedule.mainloop, Gemv):
-        allowed |= {f"if (lane_k % {many} == 0) {{" for many in ("2", "(32 / 4)", "(32 / 8)", "(32 / 16)", "(32 / (16))")}
+        alike = ("2", "(32 / 4)", "(32 / 8)", "(32 / 16)", "(32 / (16))")
+        allowed |= {f"if (lane_k % {many} == 0) {{" for many in alike}
         allowed |= {"if (c_row < m) {"}
     # What 2D block writes ask of C that no multiple promises.
     allowed |= {"if (ldc <= 4194304 && m <= 16777216) {"} if preset.schedule.block_writes else set()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gemmgen.ir.dtypes import F32, I8
+from gemmgen.ir.dtypes import F32, FLOAT8, I8
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_possible, is_transposed
 from gemmgen.schedule import Operand, Schedule
@@ -31,7 +31,8 @@ LOAD, LINE = 16, 128
 #: Work-items of a warp, and results that a multiprocessor's lanes have in a cycle.
 WARP, LANES = 32, 128
 #: What instructions may take of the time of the loads beside tiles that TMA fills: both together take 5 percent longer.
-HIDDEN = 0.33
+#: Beside kernels that have to lay the matrix out before, as much as that takes.
+HIDDEN, HIDDEN_BESIDE_PACKING = 0.33, 0.66
 #: Columns of a work-item, and warps of a block, where lanes lie along K.
 COLUMNS, WARPS = 4, 8
 #: Steps along K of which the last one would leave most of a block's warps without work.
@@ -72,8 +73,9 @@ def _chosen(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
     if few > (FEW_BESIDE_TURNED if turned else FEW):
         return None
     rows = min(OWN_ROWS, 1 << (few - 1).bit_length())
-    hidden = along_k and (few > FEW or _busy(spec, rows, along_k, target) <= HIDDEN)
-    if _in_place_by_tma(spec, along_k) and not hidden:
+    busy = _busy(spec, rows, along_k, target)
+    beside = _in_place_by_tma(spec, along_k)
+    if (beside and (not along_k or busy > HIDDEN)) or (spec.dtype in FLOAT8 and busy > HIDDEN_BESIDE_PACKING):
         return None
     made = _along_k if along_k else _across_k
     schedule = made(spec, (rows, few), max(m, n), k, mirrored, target)
@@ -115,7 +117,7 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
     (rows, few), width, size = high, _width(spec, k), spec.dtype.size
     # Sums and operands of eight rows fill the registers that many warps would share.
     many = rows >= FEW or (2 * rows >= FEW and size != 4)
-    warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows == FEW and size == 4 else COLUMNS
+    warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows >= FEW and size == 4 else COLUMNS
     # A work-item has as many bytes of each column under way, however narrow its loads are.
     rounds = max(1, LOAD // (width * size)) * (2 if rows >= FEW and own == COLUMNS else 1)
     while warps > 1 and WARP * width * rounds * warps >= 2 * k:

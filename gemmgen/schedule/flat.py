@@ -42,7 +42,6 @@ from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 
 MAINLOOPS: tuple[type[Mainloop], ...] = (
     Direct,
-    Gemv,
     SubGroup,
     SharedMemory,
     TmaRing,
@@ -52,6 +51,7 @@ MAINLOOPS: tuple[type[Mainloop], ...] = (
     DpasBlock2D,
     Mfma,
     CpuPanel,
+    Gemv,
 )
 SCHEDULERS: tuple[type[TileScheduler], ...] = (OneTile, SplitK, AtomicSplitK, ClusterSplitK, StreamK, Persistent)
 EPILOGUES: tuple[type[Epilogue], ...] = (Registers, Staged)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
@@ -335,10 +335,10 @@ def _direct(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
-def _gemv(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+def _gemv(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
     return (
-        Axis("tile.rows", (1, 2, 4, 8, 16)),
-        Axis("tile.columns", (1, 2, 4, 8)),
+        Axis("atom", ("fma", "dp4a") if spec.dtype == I8 else ("fma",)),
+        *_thread_tiles(),
         Axis("block_k", tuple(32 << power for power in range(9))),
         Axis("a.width", _WIDTHS),
         Axis("b.width", _WIDTHS),

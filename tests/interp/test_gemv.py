@@ -92,3 +92,13 @@ def test_lanes_shuffle_about_as_often_as_they_have_sums() -> None:
 def test_what_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ScheduleError, match=said):
         driver.lower_program(BY_COLUMNS, ROW.but(**fields), SM_90)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "portable"])
+def test_prologues_and_epilogues(target: str, rng: np.random.Generator) -> None:
+    """What B is stored in is converted as a lane loads it, and functions follow where C is stored."""
+    spec = replace(BY_COLUMNS, epilogue=("relu",), prologue_b="b * 2", alpha=2.0, beta=0.0)
+    program = driver.lower_program(spec, ROW.but(tile=(4, 4)), TARGETS[target])
+    problem = Problem.of(rng, spec, 5, 7, 261, 2.0, 0.0)
+    expected = np.maximum(2.0 * problem.a.astype(np.float64) @ (2 * problem.b.astype(np.float64)), 0)
+    assert np.allclose(interpret(program, spec, problem), expected, rtol=1e-4, atol=1e-4)

@@ -12,6 +12,7 @@ from gemmgen.fuzz.checks import interpreted
 from gemmgen.fuzz.data import Numbers, same_bits
 from gemmgen.ir.dtypes import F32
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.gemv import Gemv
 from gemmgen.spec import GemmSpec
 
 F = NDArray[np.float32]
@@ -41,6 +42,8 @@ def chain(a: F, b: F, ks: list[int]) -> F:
 
 def shares(schedule: Schedule, a: F, b: F) -> list[F]:
     """alpha times the sum of each part of K: of its slices' sums, in order."""
+    if isinstance(schedule.mainloop, Gemv):
+        return [added([ALPHA * lanes(schedule, a, b, x) for x in range(schedule.sliced_k)])]
     step, k = schedule.block_k, a.shape[1]
     piece = -(-k // (schedule.split_k * schedule.round_depth)) * schedule.round_depth
     own = step // schedule.sliced_k
@@ -50,6 +53,21 @@ def shares(schedule: Schedule, a: F, b: F) -> list[F]:
         sums = [ALPHA * chain(a, b, [i for i in ks if i % step // own == x]) for x in range(schedule.sliced_k)]
         out.append(added(sums))
     return out
+
+
+def lanes(schedule: Schedule, a: F, b: F, number: int) -> F:
+    """The sum of a slice's lanes: each takes its loads in turn, then one element; they add their sums in pairs."""
+    width, count, k = schedule.a.width, schedule.lanes_along_k, a.shape[1]
+    whole, each = k - k % width, schedule.sliced_k * count
+    sums = []
+    for lane in range(number * count, (number + 1) * count):
+        loads = range(lane * width, whole, each * width)
+        left = [whole + lane] if whole + lane < k else []
+        sums.append(chain(a, b, [*(first + i for first in loads for i in range(width)), *left]))
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = [sums[i] + sums[i + half] for i in range(half)]
+    return sums[0]
 
 
 def added(terms: list[F]) -> F:

@@ -16,6 +16,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.presets import Preset
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.gemv import Gemv
 from tests.support.problems import Problem, interpret, layouts, lowered
 from tests.unit.test_free_constants import values_in
 
@@ -168,6 +169,11 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     # With which of a step's 2D block reads one prefetches.
     turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2)] if preset.schedule.block_2d else []
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
+    # Of lanes that hold the same sums one writes them; and that they have no more rows than the block is not seen.
+    if isinstance(preset.schedule.mainloop, Gemv):
+        alike = ("2", "(32 / 4)", "(32 / 8)", "(32 / 16)", "(32 / (16))")
+        allowed |= {f"if (lane_k % {many} == 0) {{" for many in alike}
+        allowed |= {"if (c_row < m) {"}
     # What 2D block writes ask of C that no multiple promises.
     allowed |= {"if (ldc <= 4194304 && m <= 16777216) {"} if preset.schedule.block_writes else set()
     # Of blocks that are dealt out, whether one is whole.
@@ -201,7 +207,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, around the ring, and which sums a lane gives another.
     chosen = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
-    chosen += r"|.*\bis_low \? "
+    chosen += r"|.*\bis_low(_\d+)? \? "
     chosen += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
     # How far 2D block reads go, which ask of matrices how they lie.
     chosen += r"|.* \? k : 0;" if preset.schedule.block_2d else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ def check_repeats(
     import cupy
 
     problem = Problem.random(rng, *size)
-    a, b, c = (cupy.asarray(x) for x in (problem.a, problem.b, problem.c))
+    a, b, c = placed(kernel, problem)
     first = cast("NDArray[np.float32]", kernel(a, b, c).get()).copy()
     right = problem.answer
     check(right, first)
@@ -169,12 +169,20 @@ def check_repeats(
         assert not bits or np.array_equal(result, first), "a repeat differs"
 
 
+def placed(kernel: CudaKernel, problem: Problem) -> list[Any]:
+    """A, B as the kernel has it, and C on the GPU."""
+    import cupy
+
+    b = cupy.asarray(problem.b, order="F" if kernel.source.spec.b_order == "col" else "C")
+    return [cupy.asarray(problem.a), b, cupy.asarray(problem.c)]
+
+
 def check_two_streams(kernel: CudaKernel, rng: np.random.Generator, bits: bool = True) -> None:
     """Two products under way at once get the bits that each gets alone (or stay within the bound)."""
     import cupy
 
     problems = [Problem.random(rng, 513, 260, 300), Problem.random(rng, 257, 511, 299)]
-    operands = [[cupy.asarray(x) for x in (p.a, p.b, p.c)] for p in problems]
+    operands = [placed(kernel, p) for p in problems]
     alone = [kernel(a, b).get() for a, b, _ in operands]
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in problems]
     cupy.cuda.Device().synchronize()

@@ -25,6 +25,7 @@ from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import meanings
 from gemmgen.schedule.flat import MAINLOOPS
+from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.schedulers import AtomicSplitK, ClusterSplitK, Scheduler, SplitK, StreamK
@@ -38,6 +39,7 @@ from tests.support.schedules import memories_of, values
 #: Tiles and groups that the simulator is quick with.
 SHAPES: Mapping[str, tuple[tuple[Pair, Pair], ...]] = {
     "Direct": (((1, 1), (4, 8)), ((2, 4), (4, 4)), ((3, 2), (8, 4)), ((4, 4), (1, 8)), ((4, 4), (4, 8))),
+    "Gemv": (((1, 4), (1, 1)), ((4, 4), (1, 1)), ((8, 2), (1, 1)), ((1, 2), (1, 4)), ((2, 2), (2, 2))),
     "SubGroup": (((8, 1), (1, 8)), ((8, 2), (1, 8)), ((16, 1), (1, 16)), ((8, 2), (2, 16)), ((4, 1), (2, 8))),
     "SharedMemory": (((4, 4), (4, 8)), ((2, 4), (8, 4)), ((4, 8), (2, 16)), ((3, 4), (4, 8)), ((8, 4), (4, 4))),
     "TmaRing": (((4, 4), (8, 16)), ((8, 8), (8, 16)), ((4, 8), (8, 16)), ((8, 8), (16, 8)), ((8, 4), (16, 8))),
@@ -180,6 +182,8 @@ def _smaller(rng: random.Random, loop: type[Mainloop], base: Schedule) -> Flat:
         if base.sub_group not in (None, group[1]):
             return {}
         changes["thread_vector"] = (tile[0], 1)
+    elif loop is Gemv:
+        changes["thread_vector"] = tile
     elif loop in (Direct, SharedMemory, TmaRing) and (
         tile[0] % base.thread_vector[0] or tile[1] % base.thread_vector[1]
     ):

@@ -1,6 +1,6 @@
-// gemv_1x4: C = alpha * A * B + beta * C; float32; B col-major
+// gemv_4x4: C = alpha * A * B + beta * C; float32; B col-major
 //
-// Tile       1x4 of C per block, 1x4 per thread, 1024 along K per step
+// Tile       4x4 of C per block, 4x4 per thread, 1024 along K per step
 // Threads    256 per block, 256 slices of each step along K (sliced-K)
 // A          global memory, loads of 4 elements
 // B          global memory, loads of 4 elements
@@ -8,24 +8,24 @@
 // C          slices added up in shared memory, stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (32, 8), grid ((n + 3) / 4, m)
-// Needs      128 bytes of shared memory
+// Launch     block (32, 8), grid ((n + 3) / 4, (m + 3) / 4)
+// Needs      512 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemv_1x4.cu
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemv_4x4.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 #endif
 
-namespace gemv_1x4_detail {
+namespace gemv_4x4_detail {
 
-constexpr int BN = 4; // block tile: columns of C
+constexpr int BM = 4, BN = 4; // block tile of C
 constexpr int SLICES = 8; // parts of a block's K (sliced-K)
-constexpr int TN = BN; // columns of C of a thread
-static_assert(BN == 4, "BN cannot change here: "
-                       "gemmgen emit --preset gemv_1x4 --backend cuda --set tile=2x4");
+constexpr int TM = BM, TN = BN; // tile of C of a thread
+static_assert(BM == 4 && BN == 4, "BM and BN cannot change here: "
+                                  "gemmgen emit --preset gemv_4x4 --backend cuda --set tile=8x4");
 static_assert(SLICES == 8, "SLICES cannot change here: "
-                           "gemmgen emit --preset gemv_1x4 --backend cuda --set sliced_k=4");
+                           "gemmgen emit --preset gemv_4x4 --backend cuda --set sliced_k=4");
 
 constexpr int BLOCK_THREADS = SLICES * 32;
 
@@ -37,36 +37,42 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
 
 // Shared memory of a block.
 struct Shared {
-    float partial[SLICES][BN];
+    float partial[SLICES][BM][BN];
 };
 
-} // namespace gemv_1x4_detail
+} // namespace gemv_4x4_detail
 
-extern "C" __global__ void __launch_bounds__(gemv_1x4_detail::BLOCK_THREADS)
-gemv_1x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+extern "C" __global__ void __launch_bounds__(gemv_4x4_detail::BLOCK_THREADS)
+gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
-    using namespace gemv_1x4_detail;
+    using namespace gemv_4x4_detail;
     __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
     const int lane_k = int(threadIdx.x) % 32;
-    const int row0 = int(blockIdx.y);
+    const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
 
-    float acc[TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int j = 0; j < TN; ++j) {
-        acc[j] = 0.0f;
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
     }
 
     // Each lane goes along K by 4 elements at a time.
     if (lda % 4 == 0 && ldb % 4 == 0) {
         for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-            __align__(16) float a_frag[4];
+            __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[TN][4];
-            copy4(a_frag, &a[row0 * lda + k0]);
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+            }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
                 copy4(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
@@ -74,22 +80,28 @@ gemv_1x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int j = 0; j < TN; ++j) {
-                    acc[j] = fmaf(a_frag[p], b_frag[j][p], acc[j]);
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    }
                 }
             }
         }
     } else {
         // Lines that begin anywhere: single elements.
         for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-            __align__(16) float a_frag[4];
+            __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[TN][4];
-            if (lda % 4 == 0) {
-                copy4(a_frag, &a[row0 * lda + k0]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    a_frag[e] = a[row0 * lda + k0 + e];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                if (lda % 4 == 0) {
+                    copy4(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        a_frag[i][e] = a[min(row0 + i, m - 1) * lda + k0 + e];
+                    }
                 }
             }
             #pragma unroll
@@ -106,8 +118,11 @@ gemv_1x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int j = 0; j < TN; ++j) {
-                    acc[j] = fmaf(a_frag[p], b_frag[j][p], acc[j]);
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    }
                 }
             }
         }
@@ -117,15 +132,22 @@ gemv_1x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const int k_left = k - k % 4 + slice * 32 + lane_k;
 
     if (k_left < k) {
+        float a_frag[TM];
         float b_frag[TN];
-        const float a_frag = a[row0 * lda + k_left];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = a[min(row0 + i, m - 1) * lda + k_left];
+        }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
             b_frag[j] = b[min(col0 + j, n - 1) * ldb + k_left];
         }
         #pragma unroll
-        for (int j = 0; j < TN; ++j) {
-            acc[j] = fmaf(a_frag, b_frag[j], acc[j]);
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+            }
         }
     }
 
@@ -133,47 +155,70 @@ gemv_1x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll
-    for (int j = 0; j < TN / 2; ++j) {
-        const float received =
-            __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[j + TN / 2] : acc[j], 16, 32);
-        acc[j] = (is_low_16 ? acc[j] : acc[j + TN / 2]) + received;
+    for (int i = 0; i < TM / 2; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const float received =
+                __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[i + TM / 2][j] : acc[i][j], 16, 32);
+            acc[i][j] = (is_low_16 ? acc[i][j] : acc[i + TM / 2][j]) + received;
+        }
     }
 
     const bool is_low_8 = lane_k / 8 % 2 == 0;
-    const float received = __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[TN / 4] : acc[0], 8, 32);
 
-    acc[0] = (is_low_8 ? acc[0] : acc[TN / 4]) + received;
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 4, 32);
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 2, 32);
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 1, 32);
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        const float received =
+            __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[TM / 4][j] : acc[0][j], 8, 32);
+        acc[0][j] = (is_low_8 ? acc[0][j] : acc[TM / 4][j]) + received;
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const float received =
+            __shfl_xor_sync(0xffffffffu, is_low_4 ? acc[0][j + TN / 2] : acc[0][j], 4, 32);
+        acc[0][j] = (is_low_4 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_2 = lane_k / 2 % 2 == 0;
+    const float received =
+        __shfl_xor_sync(0xffffffffu, is_low_2 ? acc[0][TN / 4] : acc[0][0], 2, 32);
+
+    acc[0][0] = (is_low_2 ? acc[0][0] : acc[0][TN / 4]) + received;
+    acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / TN) == 0) {
-        shared.partial[slice][lane_k / (32 / TN) % TN] = alpha * acc[0];
+    if (lane_k % (32 / (TM * TN)) == 0) {
+        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+            alpha * acc[0][0];
     }
     __syncthreads();
 
+    const int sum_row = local_index / BN;
     const int sum_col = local_index % BN;
     const int first_col = col0 + sum_col;
 
-    if (local_index < BN) {
-        float total = shared.partial[0][sum_col];
+    if (local_index < BM * BN) {
+        float total = shared.partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_col];
+            const float term = shared.partial[s][sum_row][sum_col];
             total += term;
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
-        if (first_col < n) {
-            c[row0 * ldc + first_col] =
-                beta == 0.0f ? total : fmaf(beta, c[row0 * ldc + first_col], total);
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
+            c[c_row * ldc + first_col] =
+                beta == 0.0f ? total : fmaf(beta, c[c_row * ldc + first_col], total);
         }
     }
 }
 
 #ifndef __CUDACC_RTC__
-namespace gemv_1x4_detail {
+namespace gemv_4x4_detail {
 
 // Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
@@ -191,15 +236,15 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-} // namespace gemv_1x4_detail
+} // namespace gemv_4x4_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
 // It returns an error, and launches nothing, if the arguments break the requirements above.
-extern "C" cudaError_t gemv_1x4_launch(int m, int n, int k, float alpha, const float *a, int lda,
+extern "C" cudaError_t gemv_4x4_launch(int m, int n, int k, float alpha, const float *a, int lda,
                                        const float *b, int ldb, float beta, float *c, int ldc,
                                        cudaStream_t stream)
 {
-    using namespace gemv_1x4_detail;
+    using namespace gemv_4x4_detail;
 
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -213,9 +258,9 @@ extern "C" cudaError_t gemv_1x4_launch(int m, int n, int k, float alpha, const f
     if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const dim3 grid((n + BN - 1) / BN, m);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
     const dim3 block(32, SLICES);
-    gemv_1x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    gemv_4x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }
 #endif

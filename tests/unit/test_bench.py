@@ -411,7 +411,7 @@ def test_the_best_is_of_the_types_and_of_the_target() -> None:
     """Of bfloat16 it weighed float32's `fma` presets alone."""
     found = {dtype: candidates(dtype, TARGETS["sm_90a"]) for dtype in (F32, F64, BF16, I8)}
     assert {"wgmma_128x256_s4", "wgmma_64x64_s8", "wgmma_128x256_s4_packed", "mma_8x16_16x8"} <= {*found[BF16]}
-    assert all(name.startswith(("mma_", "wgmma_")) for dtype in (F64, BF16, I8) for name in found[dtype])
+    assert all(name.startswith(("mma_", "wgmma_", "gemv_")) for dtype in (F64, BF16, I8) for name in found[dtype])
     assert {"async_8x8_8x16", "mbarrier_8x16_16x16"} <= {*found[F32]}
     assert not any("tf32" in name or "atomic" in name for name in found[F32])
     assert candidates(BF16, TARGETS["sm_80"]) == ("mma_8x16_16x8", "mma_4x8_16x8", "mma_8x16_16x16")

@@ -320,10 +320,11 @@ def _lay_atom(node: Atom, place: Place) -> _Laid:
                 laid = _lay_group(part, place._replace(column=start, rest=rest), head)
                 following += (_joined(before, "", x) for x in laid)
             if is_subscript and subscripts:
-                below = _below(
-                    before, "", subscripts, _Laid(0, (part.flat,)), _DEPTH * place.depth + _FIRST + _SUBSCRIPT
-                )
-                following.append(below)
+                below = [_Laid(0, (part.flat,))]
+                if subscripts + len(part.flat) + rest > place.limit:
+                    below += _lay_group(part, place._replace(column=subscripts, rest=rest), "")
+                cost = _DEPTH * place.depth + _FIRST + _SUBSCRIPT
+                following += (_below(before, "", subscripts, x, cost) for x in below)
         if is_subscript and not subscripts:
             subscripts = found[0].end(place)
         found = following

@@ -112,7 +112,10 @@ def _laid(unit: tuple[str, ...], limit: int) -> Sequence[str]:
     text = re.sub(r"([(\[]) ", r"\1", text)
     if stripped.startswith("#define "):
         return _macro(unit, limit)
-    # What people lay out by hand: functions within expressions, comments within statements, other directives.
+    if named := re.fullmatch(r"(const auto \w+ = \[[&=]\]) \{ (.*;) \};", text):
+        body = _laid((" " * (indent + HANG) + named[2],), limit)
+        return [f"{' ' * indent}{named[1]} {{", *body, " " * indent + "};"]
+    # What people lay out by hand: other functions within expressions, comments within statements, other directives.
     if stripped.startswith(("#", "}")) or re.search(r"//|\[[&=]\]", text):
         return unit
     if re.match(r"asm\b", stripped):

@@ -38,6 +38,9 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
+// 8 neighbouring elements, at any alignment.
+#define LOAD8(to, from) vstore8(bfloat16_to_float8(vload8(0, from)), 0, to)
+
 // bfloat16, the upper half of a float, as float.
 static inline float bfloat16_to_float(ushort bits)
 {
@@ -57,9 +60,6 @@ static inline ushort float_to_bfloat16(float value)
     const uint rounded = bits + 0x7fff + (bits >> 16 & 1);
     return convert_ushort(select(rounded, bits | 0x400000, isnan(value)) >> 16);
 }
-
-// 8 neighbouring elements, at any alignment.
-#define LOAD8(to, from) vstore8(bfloat16_to_float8(vload8(0, from)), 0, to)
 
 __attribute__((reqd_work_group_size(32, 4, 1)))
 __attribute__((intel_reqd_sub_group_size(32))) __kernel void

@@ -16,6 +16,22 @@ STATEMENTS = [
     const cudaError_t allowed =
         cudaFuncSetAttribute(kernel_of_this_file, MaxDynamicSharedMemorySize, 229440);""",
     ),
+    # Of several subscripts each has a line, where that keeps them whole.
+    (
+        "                        frag[j][i] = shared.b[0][lane % 4 * 4 + i / 4 * 16 + i % 4][(warp_col + lane / 4) / 8 * 16 + j % 2 * 8 + (warp_col + lane / 4) % 8];",
+        """\
+                        frag[j][i] = shared.b[0][lane % 4 * 4 + i / 4 * 16 + i % 4]
+                                             [(warp_col + lane / 4) / 8 * 16 + j % 2 * 8 +
+                                              (warp_col + lane / 4) % 8];""",
+    ),
+    # A function with a name of its own.
+    (
+        "    const auto run = [&] { return ::gemm_f32_6x16_of_a_long_name(queue, m, n, k, alpha, a, lda, b, ldb, c, ldc); };",
+        """\
+    const auto run = [&] {
+        return ::gemm_f32_6x16_of_a_long_name(queue, m, n, k, alpha, a, lda, b, ldb, c, ldc);
+    };""",
+    ),
     # Arguments stand below each other.
     (
         "    copy_4_zfill(&shared.a[slot][a_k][a_row + i * 16], &a[min(row0 + a_row + i * 16, m - 1) * lda + a_k], a_in);",

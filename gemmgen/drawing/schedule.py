@@ -117,8 +117,9 @@ def owners_of(kernel: Kernel, schedule: Schedule) -> Owners:
     axes = (fragment.cols, fragment.rows) if schedule.operands_swapped else (fragment.rows, fragment.cols)
     lets = {stmt.var.name: stmt.value for stmt in walk(kernel.body) if isinstance(stmt, Let)}
     in_warps = schedule.by_warps or schedule.by_warpgroups or schedule.lane_arrangement is not None
-    lanes = schedule.sub_group or (_WARP if in_warps else None)
-    items, width = schedule.group[0] * schedule.group[1], kernel.group[1]
+    along_k = schedule.lanes_along_k
+    lanes = schedule.sub_group or (_WARP if in_warps else along_k if along_k > 1 else None)
+    items, width = schedule.group[0] * schedule.group[1] * along_k, kernel.group[1]
     warps: dict[tuple[int, int], int] = {}
     for item in range(items):
         ids = {"local_id": (item % width, item // width), "lane_id": (item % (lanes or items),)}

@@ -17,7 +17,7 @@ from functools import partial
 
 from gemmgen.ir.affine import Knowledge
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.copy_instructions import SCALAR, aligned
+from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, SCALAR, aligned
 from gemmgen.ir.expr import (
     Bin,
     Const,
@@ -90,7 +90,7 @@ class _Guard:
             case PointerInit(_, buffer, index) if buffer.space is Space.GLOBAL:
                 return (replace(stmt, index=self._nearest(buffer, index, scope)),)
             case VectorCopy() if stmt.atom.edge == "part":
-                return (stmt,)
+                return (self._whole_if_inside(stmt, scope),)
             case VectorCopy() if stmt.dst.space is Space.GLOBAL and stmt.atom.edge == "bounded":
                 return (stmt,)
             case VectorCopy() if stmt.dst.space is Space.GLOBAL:
@@ -145,6 +145,15 @@ class _Guard:
         if move.atom.edge == "clamp":
             return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
         return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
+
+    def _whole_if_inside(self, move: VectorCopy, scope: Knowledge) -> VectorCopy:
+        """A vector of which a part may be outside, by one instruction where it provably is inside and aligned."""
+        matrix, index = (move.src, move.src_index) if move.dst.space is Space.PRIVATE else (move.dst, move.dst_index)
+        *_, fits = self._outside(matrix, index, (*(1,) * (len(index) - 1), move.width), scope)
+        condition = aligned(ALIGNED_VECTOR, move.width, matrix)
+        if fits is None and (condition is None or scope.holds(condition)):
+            return replace(move, atom=ALIGNED_VECTOR, valid=None)
+        return move
 
     def _alignment(self, move: VectorCopy, scope: Knowledge) -> list[Expr]:
         """The condition that lines of the matrix begin on multiples of the vector, unless that is known."""

@@ -10,7 +10,7 @@ import typer
 from gemmgen.backends import NAMED
 from gemmgen.cli.output import deliver, folder_problems, path_problems, write_folder
 from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
-from gemmgen.cli.targets import backend_problems, complete_backends
+from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, device_problems
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def emit(
     ] = False,
     strict: Strict = False,
     tuned: Tuned = False,
+    device: TunedDevice = None,
     stop_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
     ] = None,
@@ -111,8 +112,12 @@ def emit(
     if tuned:
         from gemmgen.cli.tuned import from_records
 
-        request = from_records(request, backend)
-    problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
+        request = from_records(request, backend, device)
+    problems = [
+        *path_problems(output),
+        *device_problems(device, tuned),
+        *_choices(backend, kernel, python, strict, stop_after),
+    ]
     problems += _form_problems(backend, form, stop_after, python)
     if project is not None:
         others = (("-o", output), ("--form", form), ("--python", python), ("--stop-after", stop_after))

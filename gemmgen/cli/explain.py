@@ -10,7 +10,7 @@ import typer
 from gemmgen.backends import NAMED
 from gemmgen.cli.output import deliver, say
 from gemmgen.cli.request import Request, takes_request
-from gemmgen.cli.targets import backend_problems, complete_backends, speaking
+from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, device_problems, speaking
 from gemmgen.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def explain(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="The schedule that gemm takes for the sizes on this device, and why.")
     ] = False,
+    device: TunedDevice = None,
     svg: Annotated[
         Path | None,
         typer.Option("--svg", metavar="FILE", dir_okay=False, help="A picture instead: SVG, which any browser shows."),
@@ -73,9 +74,9 @@ def explain(
     """
     from gemmgen.explain import explain as picture
 
-    problems = [*backend_problems(backend), *_picture_problems(svg, view, resident)]
+    problems = [*backend_problems(backend), *device_problems(device, tuned), *_picture_problems(svg, view, resident)]
     if tuned and not problems:
-        request = _decided(request, backend or "opencl")
+        request = _decided(request, backend or "opencl", device)
     spec, schedule, target = _resolved(request, backend, problems)
     if svg is not None:
         deliver(_picture(spec, schedule, target, view or "schedule", resident or 1), svg)
@@ -129,10 +130,10 @@ def _picture(spec: GemmSpec, schedule: Schedule, target: Target, view: str, resi
     return (draw_banks if view == "banks" else draw)(spec, schedule, target).svg
 
 
-def _decided(request: Request, backend: str) -> Request:
+def _decided(request: Request, backend: str, device: str | None) -> Request:
     """With the options of the schedule that gemm would take, after saying what decided. Raises: UserError."""
     from gemmgen.cli.tuned import decided
 
-    said, why = decided(request, backend)
+    said, why = decided(request, backend, device)
     say(f"decided by {why}\n\n")
     return said

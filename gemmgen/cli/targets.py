@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 
 def complete_backends(incomplete: str) -> list[str]:
     """Backend names, for the shell."""
     from gemmgen.backends import BACKENDS
 
     return [name for name in BACKENDS if name.startswith(incomplete)]
+
+
+#: The device whose records --tuned takes.
+TunedDevice = Annotated[
+    str | None,
+    typer.Option("-d", "--device", metavar="D", help="With --tuned: number of a device, or part of its name."),
+]
+
+
+def device_problems(device: str | None, tuned: bool) -> list[str]:
+    """Problems with --device beside --tuned."""
+    return [] if device is None or tuned else [f"--device {device} is for --tuned: add it, or leave out --device"]
 
 
 def backend_problems(backend: str | None) -> list[str]:

@@ -156,38 +156,38 @@ def _show(records: Records, as_json: bool) -> None:
     (console if console.is_terminal else Console(width=160)).print(table, highlight=False)
 
 
-def from_records(request: Request, backend: str) -> Request:
+def from_records(request: Request, backend: str, device: str | None) -> Request:
     """The options of the schedule that records have for a request's product. Raises: UserError with every problem."""
-    spec, device, key = _asked(request, backend)
+    spec, place, key = _asked(request, backend, device)
     from gemmgen.tuning.recorded import ask
 
-    found = ask(backend, device, device.target, spec, None)
+    found = ask(backend, place, place.target, spec, None)
     if found is None:
         remedy = f"measure it by gemmgen tune --shapes {spec.m}x{spec.n}x{spec.k}, or leave out --tuned"
         raise UserError(f"there is no record for {spec.m}x{spec.n}x{spec.k} {spec.dtype} on {key}: {remedy}")
     return _by(request, found.schedule)
 
 
-def decided(request: Request, backend: str) -> tuple[Request, str]:
+def decided(request: Request, backend: str, device: str | None) -> tuple[Request, str]:
     """The options of the schedule that gemm takes for a request's product, and what decided. Raises: UserError."""
-    spec, device, key = _asked(request, backend)
+    spec, place, key = _asked(request, backend, device)
     from gemmgen.choose import choose
     from gemmgen.tuning.recorded import ask
 
-    found = ask(backend, device, device.target, spec, None)
+    found = ask(backend, place, place.target, spec, None)
     if found is not None:
         return _by(request, found.schedule), f"{found}: {found.seconds * 1e3:.4g} ms on {key}"
-    return _by(request, choose(spec, None, device.target)), f"the cost model, as there is no record on {key}"
+    return _by(request, choose(spec, None, place.target)), f"the cost model, as there is no record on {key}"
 
 
-def _asked(request: Request, backend: str) -> tuple[GemmSpec, Device, DeviceKey]:
+def _asked(request: Request, backend: str, device: str | None) -> tuple[GemmSpec, Device, DeviceKey]:
     """The product of a request, and the backend's device. Raises: UserError with every problem."""
     problems: list[str] = []
     if not request.is_open:
         problems.append("--tuned takes the schedule from records: leave out --preset, --schedule, --method and --set")
     if None in (request.m, request.n, request.k):
         problems.append("--tuned finds a record by its sizes: give -M, -N and -K")
-    there = attempt(problems, _device, backend, None)
+    there = attempt(problems, _device, backend, device)
     spec = attempt(problems, lambda: request.resolve(backend=backend)[0])
     if problems or there is None or spec is None:
         raise UserError(problems)

@@ -230,6 +230,10 @@ def test_what_tune_refuses(tmp_path: Path) -> None:
     assert "takes files" in command(tmp_path, "tuned", "import").stderr
     assert "holds no records" in command(tmp_path, "tuned", "import", __file__).stderr
     assert "give -M, -N and -K" in command(tmp_path, "emit", "--tuned").stderr
+    for name in ("emit", "explain"):
+        assert "--device 0 is for --tuned" in command(tmp_path, name, "--device", "0", "--tile", "4x4").stderr
+        asked = command(tmp_path, name, "--tuned", "-M", 8, "-N", 8, "-K", 8, "--device", "no such device")
+        assert "no device matches" in asked.stderr
 
 
 @on_cpu

@@ -140,8 +140,8 @@ class Lt:
         kind, result = _TYPES[spec.dtype.name], _TYPES[spec.result.name]
         product, preference = ctypes.c_void_p(), ctypes.c_void_p()
         _good(own.cublasLtMatmulDescCreate(ctypes.byref(product), _COMPUTE_32F, 0))
-        turned = {_TRANSA: spec.b_order == "col", _TRANSB: spec.a_order == "col"}
-        for key, value in turned.items():
+        transposed = {_TRANSA: spec.b_order == "col", _TRANSB: spec.a_order == "col"}
+        for key, value in transposed.items():
             number = ctypes.c_int(value)
             _good(own.cublasLtMatmulDescSetAttribute(product, key, ctypes.byref(number), ctypes.c_size_t(4)))
         if spec.dtype in FLOAT8:
@@ -151,8 +151,8 @@ class Lt:
             fast = ctypes.c_int8(1)
             _good(own.cublasLtMatmulDescSetAttribute(product, _FAST, ctypes.byref(fast), ctypes.c_size_t(1)))
         extents = [
-            (kind, *((k, n) if turned[_TRANSA] else (n, k))),
-            (kind, *((m, k) if turned[_TRANSB] else (k, m))),
+            (kind, *((k, n) if transposed[_TRANSA] else (n, k))),
+            (kind, *((m, k) if transposed[_TRANSB] else (k, m))),
             (result, n, m),
         ]
         layouts = []

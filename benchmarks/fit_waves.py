@@ -42,7 +42,7 @@ from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
 SHARED = tuple(key for key in waves.Costs.__dataclass_fields__ if key not in ("cycles_per_us", "cache", "tiles"))
-OPTIONAL = ("alone", "line", "single", "turned")
+OPTIONAL = ("alone", "line", "single", "transposed")
 OWN = ("rate", "block", "lone", *OPTIONAL)
 #: A constant's distance from where it was counts like so large an error, for each factor of e; those of `FREE` have
 #: been found by these figures alone.
@@ -55,7 +55,7 @@ TRUST = {
     "block": 0.15,
     "line": 0.3,
     "single": 0.2,
-    "turned": 0.2,
+    "transposed": 0.2,
     "lone": 0.07,
 }
 #: How much the error counts that all schedules at a shape have in common, and how fast slower ones' errors count less.

@@ -68,8 +68,8 @@ def varied(
 
 def _packed(operand: Operand, transposed: bool | None) -> Operand:
     """An operand that a kernel before lays out."""
-    turned = operand.transposed if transposed is None else transposed
-    return replace(operand, prepacked=True, pad=0, transposed=turned)
+    stored = operand.transposed if transposed is None else transposed
+    return replace(operand, prepacked=True, pad=0, transposed=stored)
 
 
 def _varied_name(name: str, parts: int, packed: tuple[bool, bool], stream: bool, joined: int) -> str:

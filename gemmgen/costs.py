@@ -35,7 +35,7 @@ _ATOMS = {
     "block_read": "sub-group block reads",
     "image_block_read": "sub-group block reads of an image",
     **dict.fromkeys(("ldmatrix_a", "ldmatrix_b"), "matrix loads"),
-    **dict.fromkeys(("ldmatrix_a_turned", "ldmatrix_b_turned"), "transposing matrix loads"),
+    **dict.fromkeys(("ldmatrix_a_transposed", "ldmatrix_b_transposed"), "transposing matrix loads"),
 }
 
 

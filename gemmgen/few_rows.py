@@ -69,8 +69,8 @@ def _chosen(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
     order = spec.a_order if mirrored else spec.b_order
     along_k = (order == "row") == mirrored
     few = min(m, n)
-    turned = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TURNED
-    if few > (FEW_BESIDE_TURNED if turned else FEW):
+    transposed = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TURNED
+    if few > (FEW_BESIDE_TURNED if transposed else FEW):
         return None
     rows = min(OWN_ROWS, 1 << (few - 1).bit_length())
     busy = _busy(spec, rows, along_k, target)
@@ -193,7 +193,7 @@ def _made(
     """The schedule, its rows for columns where it is mirrored."""
     a, b = operands[::-1] if mirrored else operands
     pairs = {"tile": tile, "thread_vector": vector, "group": others.pop("group")}
-    turned = {key: pair[::-1] if mirrored else pair for key, pair in pairs.items()}  # type: ignore[index]
+    transposed = {key: pair[::-1] if mirrored else pair for key, pair in pairs.items()}  # type: ignore[index]
     widths = f"w{a.width}x{b.width}" if a.width != b.width else f"w{a.width}"
     said = f"{name}_{widths}" + ("_mirrored" if mirrored else "") + (f"_split{parts}" if parts > 1 else "")
-    return Schedule.of(name=said, a=a, b=b, split_k=parts, **turned, **others)
+    return Schedule.of(name=said, a=a, b=b, split_k=parts, **transposed, **others)

@@ -82,7 +82,7 @@ def pack_kernel(problem: Problem) -> Kernel:
             Let(LOCAL_COL, call("local_id", 0)),
             *problem.to_product(*(x for job in jobs for x in (job.source, job.target))),
             # OpenCL C has local memory at the top of a kernel only.
-            *(Alloc(job.tile) for job in jobs if job.turned),
+            *(Alloc(job.tile) for job in jobs if job.transposed),
             *work,
         ),
         group=(ROWS, SIDE),
@@ -113,7 +113,7 @@ class _Job:
         return self.source.shape
 
     @property
-    def turned(self) -> bool:
+    def transposed(self) -> bool:
         """Whether lines become columns."""
         return self.problem.changes_order(self.name)
 
@@ -140,7 +140,7 @@ class _Job:
         """Whether vectors are read wherever lines begin: of elements less than a word, moved as they are."""
         features, size = self.problem.target.features, self.source.dtype.size
         prologue = self.problem.prologue(self.name)
-        alike = self.source.dtype == self.target.dtype and prologue is None and not self.turned
+        alike = self.source.dtype == self.target.dtype and prologue is None and not self.transposed
         return alike and size < WORD and self.is_whole(VECTOR // size) and SPANNING_VECTOR.needs <= features
 
     def is_whole(self, pieces: int) -> bool:
@@ -154,7 +154,7 @@ class _Job:
             return VECTOR // self.target.dtype.size
         vectors = "unaligned_vectors" not in self.problem.target.features
         pieces = max(1, WORD // self.target.dtype.size)
-        return pieces if vectors and not self.turned and self.is_whole(pieces) else 1
+        return pieces if vectors and not self.transposed and self.is_whole(pieces) else 1
 
     def count(self, slow: Expr, fast: Expr) -> Expr:
         """Blocks of a matrix of such a shape."""
@@ -184,7 +184,7 @@ class _Job:
         to = at if self.problem.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
         if self.pieces > 1:
             return (*starts, _parts(self._inside(to, self._word(to))))
-        if not self.turned:
+        if not self.transposed:
             names, value = self._element(at)
             return (*starts, _parts(self._inside(to, (*names, *self._kept(to, value)))))
         tile = self.tile

@@ -296,7 +296,7 @@ class GemmSpec:
 
     def transposed(self) -> GemmSpec:
         """The same product of the transposes, C^T = B^T A^T: A is what B was, and its rows are B's columns. The
-        epilogue is not turned: it names what it takes as C has it.
+        epilogue is not transposed: it names what it takes as C has it.
         """
         (m, n, k), prologues = self.multiple_of, (self.prologue_a, self.prologue_b)
         b, a = (None if text is None else of_transpose(text) for text in prologues)

@@ -37,13 +37,13 @@ TILES_ALONG_K = {
     32: ((8, 1), (8, 2), (4, 3), (4, 4), (4, 6), (2, 8), (1, 8)),
     16: ((8, 1), (4, 2), (3, 3), (2, 4), (1, 6)),
 }
-#: How deep blocks of K are there, and up to how many columns B is turned for it.
+#: How deep blocks of K are there, and up to how many columns B is transposed for it.
 DEPTHS_ALONG_K, TURNED = (1024, 4096, 16384), 16
 #: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
 FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
 #: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
 FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
-#: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
+#: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
@@ -76,7 +76,7 @@ class Costs:
     kernel: float
     threads: float
     wait: float
-    turned_line: float
+    transposed_line: float
     apart_line: float
     passing_line: float
     element: float
@@ -250,16 +250,16 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target, parts: int) -> Ite
 
 
 def _along_k(spec: GemmSpec, shape: Shape, target: Target, parts: int) -> Iterator[tuple[_Way, tuple[int, ...]]]:
-    """The same of vectors along K, for which B that has lines is turned by a copy."""
+    """The same of vectors along K, for which B that has lines is transposed by a copy."""
     m, n, k = shape
-    lanes, turned = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
-    if k < lanes or (turned and n > TURNED):
+    lanes, transposed = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
+    if k < lanes or (transposed and n > TURNED):
         return
     enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
     depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
     for rows, cols in TILES_ALONG_K[_registers(target)]:
         tile = min(m, rows), min(n, cols)
-        yield _Way(tile, lanes, turned, parts, k_block=lanes, along_k=True), depths if turned else (0, *depths)
+        yield _Way(tile, lanes, transposed, parts, k_block=lanes, along_k=True), depths if transposed else (0, *depths)
 
 
 def _registers(target: Target) -> int:
@@ -336,7 +336,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     is_scattered = rows > 1 >= cols - 1 or block * size <= c.page_bytes
     begin = c.short_tile if s.along_k else c.tile * min(1, rows / (FEW_ROWS + 1))
     moves = max(0, 64 // (s.vector * size) - 1)
-    is_turned = s.along_k == (spec.b_order == "row")
+    is_transposed = s.along_k == (spec.b_order == "row")
     parts = {
         **{name: tiles * cost for name, cost in tile.items()},
         "A and B from afar": (a_lines + b_lines) * first
@@ -344,7 +344,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         + a_lines * (a_times - 1) * again
         + a_lines * (cols_each - a_times) * c.close_line * (stay * rows * block * size > c.first_level)
         + b_lines * (b_times - 1) * c.panel_line,
-        "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
+        "copies of B": b_lines * (c.transposed_line if is_transposed else c.copy_line + moves * c.move) * s.copied,
         "C": tiles * rows * (2 * blocks - 1) * (lines * c.update_line if spec.c_order == "row" else cols * c.alone),
         "beginnings of tiles": tiles * blocks * begin,
     }

@@ -62,10 +62,10 @@ def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[flo
     """The schedules of every order of sums, the cheapest first, each with its microseconds. Parts of K are the same
     whatever the sizes of C.
     """
-    turned, (m, n, k) = spec.transposed(), shape
+    transposed, (m, n, k) = spec.transposed(), shape
     found = [(cost, schedule) for cost, _, schedule in ranked(spec, shape, target, 1, PARTS_IN_ORDER)]
     if spec.c_order == "col":
-        by_rows = ranked(turned, (n, m, k), target, 1, PARTS_IN_ORDER)
+        by_rows = ranked(transposed, (n, m, k), target, 1, PARTS_IN_ORDER)
         found += [(cost, schedule) for cost, _, schedule in by_rows if is_transposed(spec, schedule, target)]
     yield from sorted(found, key=lambda x: x[0])
 

@@ -55,7 +55,7 @@ class Tile:
     alone: float = 0.0
     line: float = 0.0
     single: float = 0.0
-    turned: float = 0.0
+    transposed: float = 0.0
     atom: Atom | None = None
 
     @property
@@ -311,7 +311,7 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
     along = operand.transposed == (order == "col")
     if operand.prepacked or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0)):
         return tile.line / operand.width
-    return tile.single if along else tile.turned
+    return tile.single if along else tile.transposed
 
 
 # --- where tensor maps bring boxes ----------------------------------------------------------------

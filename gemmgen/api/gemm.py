@@ -248,8 +248,8 @@ def _checked(
     library = library_of({"a": a, "b": b, "c": c, "out": out}, how.backend)
     conj = bool(how.conjugate_a), bool(how.conjugate_b)
     extra = Extra.of(how.epilogue, (how.prologue_a, how.prologue_b), operands, conj, bool(how.emulate))
-    turned = bool(how.transpose_a), bool(how.transpose_b)
-    request = _Request.of(library, arrays, factors, turned, how.dtype, extra)
+    transposed = bool(how.transpose_a), bool(how.transpose_b)
+    request = _Request.of(library, arrays, factors, transposed, how.dtype, extra)
     kept = Kept(how, arrays) if c is None or out is None or c is out else None
     result = replace(request, kept=kept, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
     given = c if out is None else out
@@ -271,7 +271,7 @@ class _Request:
     Attributes:
         addend: the array that beta scales; None if it is not read.
         target: the array for the result; None for a new one.
-        turned: whether A and B are transposed.
+        transposed: whether A and B are transposed.
         kept: the call, if it may be kept for others like it.
         invariant: whether a row's bits must not depend on the number of rows.
     """
@@ -283,7 +283,7 @@ class _Request:
     target: Operand | None
     alpha: complex
     beta: complex
-    turned: tuple[bool, bool]
+    transposed: tuple[bool, bool]
     product: Product
     types: Types
     extra: Extra
@@ -296,7 +296,7 @@ class _Request:
         library: Library,
         arrays: tuple[object, object, object, object],
         factors: tuple[complex, complex],
-        turned: tuple[bool, bool],
+        transposed: tuple[bool, bool],
         dtype: object,
         extra: Extra,
     ) -> Self:
@@ -311,7 +311,7 @@ class _Request:
             out = None  # c itself
         target = c if out is None else out
         of_types = scalar_problems(a, b)
-        product = None if of_types else product_of(a, b, *turned, problems)
+        product = None if of_types else product_of(a, b, *transposed, problems)
         types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types
         factor_problems(factors, arrays[2] is not None, problems)
@@ -323,10 +323,10 @@ class _Request:
             problems += target_problems(library, "c" if out is None else "out", target, product, (a, b))
             problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
-            problems += as_they_are(library, types, turned, (a, b), target, extra.stored(types.kernel, a, b))
+            problems += as_they_are(library, types, transposed, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
-        return cls(library, a, b, addend, target, *factors, turned, product, types, extra)
+        return cls(library, a, b, addend, target, *factors, transposed, product, types, extra)
 
     def run(self, schedule: Schedule | str | None, backend: str | None, device: object) -> Operand:
         """Compute it; the result. Raises: DtypeError, ScheduleError, DeviceError."""
@@ -480,12 +480,12 @@ class _Request:
         """
         product, types = self.product, self.types
         own_a, own_b = (types.elements if dtype is None else numpy_dtype(dtype) for dtype in stored)
-        a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
-        b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
+        a = self._ready(self.a, own_a, self.transposed[0], column=False).broadcast(product.batch)
+        b = self._ready(self.b, own_b, self.transposed[1], column=True).broadcast(product.batch)
         calls = list(calls_of(a, b, stack_of(into, product)))
         if len(calls) > MOST_LAUNCHES and isinstance(self.library, DeviceLibrary):
-            copied = self.library.copy(self.a, own_a).as_stack(self.turned[0], False).broadcast(product.batch)
-            other = self.library.copy(self.b, own_b).as_stack(self.turned[1], True).broadcast(product.batch)
+            copied = self.library.copy(self.a, own_a).as_stack(self.transposed[0], False).broadcast(product.batch)
+            other = self.library.copy(self.b, own_b).as_stack(self.transposed[1], True).broadcast(product.batch)
             # Only those are copied that have to be.
             for left, right in ((copied, b), (a, other), (copied, other)):
                 fewer = list(calls_of(left, right, stack_of(into, product)))
@@ -585,7 +585,9 @@ class _Request:
         result = self.types.result
         arrays = [cast("npt.NDArray[np.generic]", x.array).astype(result, copy=False) for x in (self.a, self.b)]
         arrays = [np.conj(x) if c else x for x, c in zip(arrays, self.extra.conj, strict=True)]
-        left, right = (x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in zip(arrays, self.turned, strict=True))
+        left, right = (
+            x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in zip(arrays, self.transposed, strict=True)
+        )
         total = np.asarray(operator.matmul(left, right) if self.alpha else 0)
         total = total if self.alpha == 1 else np.asarray(np.multiply(self.alpha, total))
         if self.addend is not None:
@@ -594,15 +596,15 @@ class _Request:
         self.library.assign(target, Operand(total, total.shape, total.strides, total.dtype))
         return target
 
-    def _ready(self, operand: Operand, dtype: Dtype, turned: bool, column: bool) -> Operand:
+    def _ready(self, operand: Operand, dtype: Dtype, transposed: bool, column: bool) -> Operand:
         """A or B as a stack of matrices that kernels can read: the array itself, or a copy."""
-        stack = operand.as_stack(turned, column)
+        stack = operand.as_stack(transposed, column)
         known = operand.dtype == dtype and operand.dtype.isnative and self._may_begin_there(operand)
         # Dot products, which may be the one order of sums, read rows of A.
         is_read = stack.order == "row" or (stack.order == "col" and (column or not self._copies_columns))
         if known and self.library.is_aligned(operand) and is_read:
             return stack
-        return self.library.copy(operand, dtype).as_stack(turned, column)
+        return self.library.copy(operand, dtype).as_stack(transposed, column)
 
     @property
     def _copies_columns(self) -> bool:

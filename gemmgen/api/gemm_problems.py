@@ -92,7 +92,7 @@ def addend_problems(addend: Operand, target: Operand, library: Library) -> list[
 def as_they_are(
     library: Library,
     types: Types,
-    turned: tuple[bool, bool],
+    transposed: tuple[bool, bool],
     operands: tuple[Operand, Operand],
     target: Operand | None,
     stored: tuple[DType | None, DType | None],
@@ -103,7 +103,7 @@ def as_they_are(
         stored: the stored types of A and B that a prologue reads; None if they must be converted before.
     """
     a, b = operands
-    named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))
+    named = (("a", a, a.as_stack(transposed[0], column=False)), ("b", b, b.as_stack(transposed[1], column=True)))
     problems = [
         f"{name} has dtype {x.dtype}, not {types.elements}: pass {name}.astype(np.{types.elements})"
         for (name, x, _), own in zip(named, stored, strict=True)

@@ -119,8 +119,8 @@ def product_of(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, pro
     (m, k), (depth, n) = left.shape[-2:], right.shape[-2:]
     if k != depth:
         said = [
-            f"{name} {text(x.shape)}{' transposed' if turned and len(x.shape) > 1 else ''}"
-            for name, x, turned in (("a", a, transpose_a), ("b", b, transpose_b))
+            f"{name} {text(x.shape)}{' transposed' if transposed and len(x.shape) > 1 else ''}"
+            for name, x, transposed in (("a", a, transpose_a), ("b", b, transpose_b))
         ]
         problems.append(f"{' and '.join(said)} do not fit: a has k = {k}, b k = {depth}; transpose one, or cut it")
     try:
@@ -153,9 +153,9 @@ class Call:
         narrower than a vector and A column-major; and if the arrays then have the orders that the kernels need.
         """
         is_narrow = self.a.order == "col" and self.c.shape[-1] * self.c.dtype.itemsize < VECTOR_BYTES
-        turned = self.mirrored()
-        lies = turned.c.order == "row" or (is_narrow and turned.c.order == "col")
-        return lies and (is_narrow or self.c.order == "col") and None not in (turned.a.order, turned.b.order)
+        mirrored = self.mirrored()
+        lies = mirrored.c.order == "row" or (is_narrow and mirrored.c.order == "col")
+        return lies and (is_narrow or self.c.order == "col") and None not in (mirrored.a.order, mirrored.b.order)
 
 
 def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:

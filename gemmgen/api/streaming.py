@@ -280,22 +280,22 @@ class _Work:
         """A step's tiles on the device: its product, the rooms that it uses, and the sums."""
         i, j, p = step
         rows, columns, depth = (self.cut.span(axis, number) for axis, number in enumerate(step))
-        x, is_a_turned = self._brought("a", (i, p), self.a[rows, depth])
-        y, is_b_turned = self._brought("b", (p, j), self.b[depth, columns])
+        x, is_a_transposed = self._brought("a", (i, p), self.a[rows, depth])
+        y, is_b_transposed = self._brought("b", (p, j), self.b[depth, columns])
         sums = self._sums(step, rows, columns)
         alpha, beta = self.factors
         added = 1 if p else beta if self.c is not None else 0
-        flags = {"transpose_a": is_a_turned, "transpose_b": is_b_turned}
+        flags = {"transpose_a": is_a_transposed, "transpose_b": is_b_transposed}
         rooms = self.rooms["a"][0], self.rooms["b"][0], self.rooms["c"][0]
         return lambda: self.gemm(x, y, sums, alpha=alpha, beta=added, **flags, **self.options), rooms, sums
 
     def _brought(self, name: str, key: tuple[int, int], tile: Host) -> tuple[Any, bool]:
         """A tile of A or B on the device, in its own order, and whether that is the transposed one."""
-        is_turned = abs(tile.strides[0]) < abs(tile.strides[1])
+        is_transposed = abs(tile.strides[0]) < abs(tile.strides[1])
         if self.held.get(name, (None, None))[0] != key:
             room = self._other(name)
-            self.held[name] = key, self._uploaded(room, tile.T if is_turned else tile, self.elements)
-        return self.held[name][1], is_turned
+            self.held[name] = key, self._uploaded(room, tile.T if is_transposed else tile, self.elements)
+        return self.held[name][1], is_transposed
 
     def _sums(self, step: tuple[int, int, int], rows: slice, columns: slice) -> Any:
         """The tile of C that a step adds to."""

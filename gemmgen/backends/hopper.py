@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, I32
 from gemmgen.ir.expr import Expr, as_int
 from gemmgen.ir.instructions import LINES, TILE_LINE_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.operands import TURNED_BYTES
+from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import Body, Multiply, PointerInit, Store, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import mask
 from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
@@ -163,9 +163,9 @@ def _puts(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
         if dtype not in _PAIRS:
             raise LoweringError(f"CUDA makes no pairs of {dtype}")
         pair, make = _PAIRS[dtype]
-        turned = atom.matrices.transposed
+        transposed = atom.matrices.transposed
         said |= {"kind": "stmatrix_x4", "below": " " * len(name), "sum": types[sums.name], "pair": pair, "make": make}
-        words.append({**said, "lines": "transposed, " if turned else "", "trans": ".trans" if turned else ""})
+        words.append({**said, "lines": "transposed, " if transposed else "", "trans": ".trans" if transposed else ""})
     return words
 
 
@@ -186,7 +186,8 @@ def _lies_along_k(view: Buffer, kernel: Kernel) -> bool:
     """Whether K is the fast axis of a tile."""
     products = (stmt for stmt in walk(kernel.body) if isinstance(stmt, Multiply))
     return any(
-        (stmt.a == view and not stmt.atom.a_turned) or (stmt.b == view and not stmt.atom.b_turned) for stmt in products
+        (stmt.a == view and not stmt.atom.a_transposed) or (stmt.b == view and not stmt.atom.b_transposed)
+        for stmt in products
     )
 
 
@@ -263,8 +264,8 @@ def _multiplication(atom: Instruction, types: Mapping[str, str]) -> dict[str, ob
     values = atom.c.cols.values
     count = atom.c.rows.values * values
     total, kind, _ = _SUMS[atom.sums]
-    turned = (atom.b_turned,) if atom.held else (atom.a_turned, atom.b_turned)
-    orders = "".join(f", {int(x)}" for x in turned) if atom.dtype.size == TURNED_BYTES else ""
+    transposed = (atom.b_transposed,) if atom.held else (atom.a_transposed, atom.b_transposed)
+    orders = "".join(f", {int(x)}" for x in transposed) if atom.dtype.size == TRANSPOSED_BYTES else ""
     named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
     return {
         "held": atom.held,

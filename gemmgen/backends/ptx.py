@@ -181,7 +181,7 @@ def loads(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
     }
     words: list[dict[str, object]] = []
     for name, move in sorted(found.items()):
-        turned = move.atom.matrices is not None and move.atom.matrices.transposed
+        transposed = move.atom.matrices is not None and move.atom.matrices.transposed
         words.append(
             {
                 "name": name,
@@ -189,8 +189,8 @@ def loads(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
                 "matrices": 2 if "_x2" in name else 4,
                 "order": (2, 1) if name.startswith("ldmatrix_a") else (1, 2),
                 "element": types[move.src.dtype.name],
-                "trans": ".trans" if turned else "",
-                "part": f"{_PARTS[move.src.dtype.size]} of a {'column' if turned else 'line'}",
+                "trans": ".trans" if transposed else "",
+                "part": f"{_PARTS[move.src.dtype.size]} of a {'column' if transposed else 'line'}",
             }
         )
     return words
@@ -217,6 +217,6 @@ def _function(atom: Instruction) -> str:
 
 
 def _loader(move: VectorCopy) -> str:
-    operand, _, turned = move.atom.name.removeprefix("ldmatrix_").partition("_")
+    operand, _, transposed = move.atom.name.removeprefix("ldmatrix_").partition("_")
     matrices = move.width * move.src.dtype.size // WORD
-    return f"ldmatrix_{operand}_x{matrices}" + ("_trans" if turned else "")
+    return f"ldmatrix_{operand}_x{matrices}" + ("_trans" if transposed else "")

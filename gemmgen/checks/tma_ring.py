@@ -27,11 +27,11 @@ def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if spec.dtype != F32 or any(spec.read(name, name in packed(s)) != F32 for name in "ab"):
         yield f"TMA rings are of float32, but {spec.label()}: leave tma out"
     for name, order in (("a", spec.a_order), ("b", spec.b_order)):
-        turned = name == "a"
-        if (s.read_order(name, order) == "col") != turned:
+        transposed = name == "a"
+        if (s.read_order(name, order) == "col") != transposed:
             yield (
                 f"TMA keeps a matrix' order, but {name.upper()} is {order}-major: store it by "
-                f"{'columns' if turned else 'rows'}, or set {name}.prepacked, so that a kernel before transposes it"
+                f"{'columns' if transposed else 'rows'}, or set {name}.prepacked, so that a kernel before transposes it"
             )
         if name not in packed(s) and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
             unit = ALIGNMENT // spec.dtype.size

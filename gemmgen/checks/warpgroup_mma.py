@@ -18,7 +18,7 @@ from gemmgen.ir.instructions import (
     Instruction,
     matrix_instruction,
 )
-from gemmgen.ir.operands import PUT_BYTES, TURNED_BYTES, put_columns, stored_tma_tile
+from gemmgen.ir.operands import STAGED_BYTES, TRANSPOSED_BYTES, staged_columns, stored_tma_tile
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
@@ -90,12 +90,12 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
 def _tiles(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     """What a block is made of."""
     high, wide = s.group
-    if atom.dtype.size != TURNED_BYTES:
+    if atom.dtype.size != TRANSPOSED_BYTES:
         yield from _along_k(spec, s)
     yield from _shares(spec, s) if s.cluster_reduction > 1 else ()
     lines, across, other = ("columns", "rows", "A") if s.operands_swapped else ("rows", "columns", "B")
     given, by_columns = s.tile, s.operands_swapped and s.partial_sums > 1
-    spec, s = turned(spec, s) if s.operands_swapped else (spec, s)
+    spec, s = exchange_operands(spec, s) if s.operands_swapped else (spec, s)
     rows, cols = s.block_tile
     if s.tile[0] % 2 or rows > MOST_LINES:
         most = MOST_LINES // s.group[0]
@@ -148,8 +148,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     """
     size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
     instead = "use epilogue_stages 0, by which work-items store it"
-    turned_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
-    if spec.c_order == "col" and turned_bytes and size == TURNED_BYTES:
+    transposed_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
+    if spec.c_order == "col" and transposed_bytes and size == TRANSPOSED_BYTES:
         order, whose = f"{across.removesuffix('s')}-major", lines.removesuffix("s")
         yield (
             f"epilogue_stages = {s.epilogue_stages} transposes {spec.result} for a {order} C, but where A's bytes are "
@@ -160,10 +160,10 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"epilogue_stages = {s.epilogue_stages} stores C by TMA, but split_k = {s.split_k} leaves sums of its "
             f"parts: {instead}"
         )
-    if size not in PUT_BYTES:
+    if size not in STAGED_BYTES:
         yield (
-            f"epilogue_stages = {s.epilogue_stages} stores elements of {_either(PUT_BYTES)} bytes, not {spec.result}: "
-            f"{instead}"
+            f"epilogue_stages = {s.epilogue_stages} stores elements of {_either(STAGED_BYTES)} bytes, "
+            f"not {spec.result}: {instead}"
         )
         return
     if spec.ld_multiple * size % ALIGNMENT:
@@ -173,7 +173,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
-    if cols % (unit := put_columns(spec.result)):
+    if cols % (unit := staged_columns(spec.result)):
         whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
         yield f"{whose} {cols} {across} of C, stored {unit} at a time: use a multiple of {unit}, or epilogue_stages 0"
 
@@ -231,9 +231,9 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.a.evict_first or s.b.evict_first:
         yield f"cluster {down}x{across} shares tiles by multicast, but a or b has evict_first: leave one of the two out"
     a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
-    which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
+    which, transposed, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
     # Lines of a tile swizzle by eights.
-    if not turned and lines % (2 * LINES):
+    if not transposed and lines % (2 * LINES):
         yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {2 * LINES}"
 
 
@@ -271,9 +271,9 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or cluster_reduction"
 
 
-def _tile_bytes(turned: bool, outer: int, depth: int, size: int) -> int:
+def _tile_bytes(transposed: bool, outer: int, depth: int, size: int) -> int:
     """Of a tile: whole lines, along whatever is its fast axis."""
-    slow, fast = (depth, outer) if turned else (outer, depth)
+    slow, fast = (depth, outer) if transposed else (outer, depth)
     line = line_bytes(fast * size)
     return slow * -(-fast * size // line) * line
 
@@ -298,13 +298,13 @@ def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
 
 def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Iterator[str]:
     """Local memory and registers. A row-major B takes whole TMA tiles."""
-    spec, s = turned(spec, s) if s.operands_swapped else (spec, s)
+    spec, s = exchange_operands(spec, s) if s.operands_swapped else (spec, s)
     rows, cols = s.block_tile
     of_a = spec.element("a") if is_held(s, "a") else atom.dtype
-    turned_a, turned_b = s.read_order("a", spec.a_order) == "col", s.read_order("b", spec.b_order) == "row"
+    transposed_a, transposed_b = s.read_order("a", spec.a_order) == "col", s.read_order("b", spec.b_order) == "row"
     depth = s.block_k * atom.terms
     tiles = s.stages * (
-        _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
+        _tile_bytes(transposed_a, rows, depth, of_a.size) + _tile_bytes(transposed_b, cols, depth, atom.dtype.size)
     )
     slot, boxes = _slot(spec, s)
     slots = min(boxes, s.epilogue_stages) * slot
@@ -353,7 +353,7 @@ def registers_held(s: Schedule, atom: Instruction) -> int:
     )
 
 
-def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
+def exchange_operands(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
     """The same product as that of C^T.
 
     Its operands have their final elements: the kernel that packs them converts stored types and applies prologues. Only
@@ -364,11 +364,11 @@ def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
     spec = replace(spec, b_dtype=None, prologue_b=None)
     spec = spec if made_here else replace(spec, a_dtype=None, prologue_a=None)
     (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.thread_vector
-    a, b = _turned(schedule.b), _turned(schedule.a)
-    turns = schedule.but(tile=(cols, rows), group=(wide, high), thread_vector=(across, down), a=a, b=b)
-    return spec, turns.but(cluster=schedule.cluster[::-1])
+    a, b = _exchanged(schedule.b), _exchanged(schedule.a)
+    made = schedule.but(tile=(cols, rows), group=(wide, high), thread_vector=(across, down), a=a, b=b)
+    return spec, made.but(cluster=schedule.cluster[::-1])
 
 
-def _turned(operand: Operand) -> Operand:
+def _exchanged(operand: Operand) -> Operand:
     # Of an operand that is not packed the matrix' order counts.
     return replace(operand, transposed=not operand.transposed) if operand.prepacked else operand

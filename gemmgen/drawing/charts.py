@@ -138,8 +138,8 @@ def staircase(steps: Sequence[tuple[str, float]], top: str, width: int = 900) ->
         way += f"V{y:.4g}H{x + side:.4g}"
         parts.append(rect(x, y, side, floor_ - y, "b", ' style="stroke:none"'))
         parts.append(text(x + side / 2, y - 7, f"{share:.2f}", size=12, weight=600, at="middle"))
-        turned = f' transform="translate({x + side / 2 + 4:.4g} {floor_ + 18:.4g}) rotate(-32)"'
-        parts.append(f'<text text-anchor="end" style="font-size:12px"{turned}>{name}</text>')
+        rotated = f' transform="translate({x + side / 2 + 4:.4g} {floor_ + 18:.4g}) rotate(-32)"'
+        parts.append(f'<text text-anchor="end" style="font-size:12px"{rotated}>{name}</text>')
     parts.append(path(way, "line", ' style="stroke:var(--b)"'))
     return framed("The ladder: the rate of each step", parts, height, width)
 

@@ -104,8 +104,8 @@ class Case:
 
     def place(self, name: str) -> tuple[int, ...]:
         """Which of the matrices in memory each product takes: of those whose addresses are given, not in order."""
-        turned = self.spec.listed and name in "abc"
-        return tuple(range(self.count))[:: -1 if turned else 1]
+        is_reversed = self.spec.listed and name in "abc"
+        return tuple(range(self.count))[:: -1 if is_reversed else 1]
 
     # --- files ------------------------------------------------------------------------------------
 

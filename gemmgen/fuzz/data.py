@@ -121,8 +121,8 @@ class Numbers:
         case, matrix, place = self.case, self.before(name), self.case.place(name)
         vector = name not in "abc" and len(OPERANDS[name].axes) == 1
         ld, stride = case.pitch(name)
-        turned = case.order(name) == "col" and not vector
-        lines = matrix.swapaxes(-1, -2) if turned else matrix
+        transposed = case.order(name) == "col" and not vector
+        lines = matrix.swapaxes(-1, -2) if transposed else matrix
         count, slow, fast = lines.shape
         span = (count - 1) * stride + (slow - 1) * ld + fast if lines.size else 0
         item, begin = matrix.dtype.itemsize, GUARD + case.offset(name)
@@ -134,7 +134,7 @@ class Numbers:
         view: Matrix = np.ndarray(lines.shape, matrix.dtype, raw, begin * item, [step * item for step in steps])
         view[list(place if not vector else (0,))] = lines
         np.lib.stride_tricks.as_strided(free[begin:], lines.shape, steps)[...] = False
-        shown = view.swapaxes(-1, -2) if turned else view
+        shown = view.swapaxes(-1, -2) if transposed else view
         form: Form = "vector" if vector else "matrix" if not case.spec.batched else "batch"
         if case.spec.listed and name in "abc":
             form = "list"

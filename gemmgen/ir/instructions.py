@@ -79,7 +79,7 @@ class Instruction:
         products: how many of it make one product. With 3 an element is the sum of two, a high part and a low one; the
             product of both low parts is left out.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
-        a_turned, b_turned: whether K is the slow axis of an operand's tile in local memory.
+        a_transposed, b_transposed: whether K is the slow axis of an operand's tile in local memory.
         paired: whether rows of A and of the sums are numbered in another order, by which the two of a lane, for the
             instruction eight apart, are neighbours: so `ldmatrix` brings those of a byte.
         order: where it is expanded to loops, how those over rows `i`, depth `k` and columns `j` nest, outermost first.
@@ -109,8 +109,8 @@ class Instruction:
     cuts: bool = False
     products: int = 1
     kept: int = 0
-    a_turned: bool = False
-    b_turned: bool = False
+    a_transposed: bool = False
+    b_transposed: bool = False
     paired: bool = False
     order: tuple[Literal["i", "j", "k"], ...] = ()
     snake: bool = False
@@ -364,8 +364,8 @@ def _wgmma(name: str, dtype: DType, short: str, digits: int = 0) -> Instruction:
 def wgmma_form(
     instruction: Instruction,
     cols: int,
-    a_turned: bool = False,
-    b_turned: bool = False,
+    a_transposed: bool = False,
+    b_transposed: bool = False,
     held: bool = False,
     paired: bool = False,
 ) -> Instruction:
@@ -385,8 +385,8 @@ def wgmma_form(
         b=ThreadValueLayout(AxisLayout(depth), AxisLayout(cols)),
         c=ThreadValueLayout(rows, AxisLayout(cols // ACROSS, ACROSS, 2, LANE % ACROSS)),
         a_place="registers" if held else "local",
-        a_turned=a_turned,
-        b_turned=b_turned,
+        a_transposed=a_transposed,
+        b_transposed=b_transposed,
         paired=paired,
     )
 

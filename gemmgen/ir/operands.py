@@ -11,9 +11,9 @@ from gemmgen.ir.instructions import DPAS_ROWS, WGMMA_COLS, WORD_BYTES
 from gemmgen.ir.swizzle import line_bytes
 
 #: Bytes of elements that `ldmatrix` can turn, and whose tiles `wgmma` takes with K as their slow axis.
-TURNED_BYTES = 2
+TRANSPOSED_BYTES = 2
 #: Rows of the sums that a warp has, and puts down as the lines of a TMA store.
-BOX_ROWS = 16
+TMA_TILE_ROWS = 16
 #: What a TMA store writes of a line at least, past the end of the matrix if that ends in between.
 PART_BYTES = 16
 _MMA = frozenset({"mma"})
@@ -30,23 +30,23 @@ def packed_read(lanes: int, word: DType) -> CopyAtom:
     return CopyAtom("packed_block", (0, lanes), (0, 1), (DPAS_ROWS,), "inside", frozenset({"block_read"}))
 
 
-def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
+def ldmatrix_atom(operand: str, transposed: bool, size: int) -> CopyAtom | None:
     """What fills a warp's operand from local memory, of elements of `size` bytes: two or four matrices of 8 x 16 bytes
     (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers.
-    Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two
+    Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, transposed, two
     elements of a column. None where the instruction can't: it turns elements of two bytes alone, and splits those of
     eight.
     """
-    if size > WORD_BYTES or (turned and size != TURNED_BYTES):
+    if size > WORD_BYTES or (transposed and size != TRANSPOSED_BYTES):
         return None
-    name = f"ldmatrix_{operand}{'_turned' if turned else ''}"
-    matrices = LdMatrix(turned, operand == "a")
+    name = f"ldmatrix_{operand}{'_transposed' if transposed else ''}"
+    matrices = LdMatrix(transposed, operand == "a")
     return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8, 16), "inside", _MMA, aligned=True, bytes=(8, 16), matrices=matrices)
 
 
-#: Four matrices of 8 x 16 bytes, turned as if two bytes were one element: lane 8 q + i says where line i of matrix q
-#: begins; a lane gets two neighbours of each of two lines of a matrix.
-TURN_BYTES = CopyAtom(
+#: Four matrices of 8 x 16 bytes, transposed as if two bytes were one element. Lane 8 q + i says where line i of matrix
+#: q begins; a lane gets two neighbours of each of two lines of a matrix.
+LDMATRIX_BYTES = CopyAtom(
     "ldmatrix_bytes",
     (0, 1),
     (0, 0),
@@ -59,45 +59,45 @@ TURN_BYTES = CopyAtom(
 )
 _STORES = frozenset({"tensor_maps"})
 #: Bytes of elements that can be put down in lines that swizzle: by matrices, and by pairs.
-PUT_BYTES = (2, 4)
+STAGED_BYTES = (2, 4)
 #: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
 #: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane
 #: 8 q + i says where line i of matrix q begins.
-PUT_MATRICES = CopyAtom(
+STMATRIX = CopyAtom(
     "stmatrix", (0, 1), (0, 0), (8,), "inside", _STORES, aligned=True, bytes=(16,), matrices=LdMatrix(False, True)
 )
-#: The same, turned (`.trans`): a line of a matrix is a column of the sums, and a lane's two neighbours go to two lines.
-PUT_TURNED = replace(PUT_MATRICES, name="stmatrix_turned", matrices=LdMatrix(True, True))
-#: A work-item's own pair, of elements that no such matrix has; and turned, one below the other.
-PUT_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
-PUT_PAIR_TURNED = replace(PUT_PAIR, name="swizzled_turned", element_step=(1, 0), aligned=False)
+#: The same, transposed (`.trans`): a line of a matrix is a column of the sums. A lane's two neighbours go to two lines.
+STMATRIX_TRANS = replace(STMATRIX, name="stmatrix_transposed", matrices=LdMatrix(True, True))
+#: A work-item's own pair, of elements that no such matrix has; and transposed, one below the other.
+SWIZZLED_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
+SWIZZLED_PAIR_TRANS = replace(SWIZZLED_PAIR, name="swizzled_transposed", element_step=(1, 0), aligned=False)
 
 
-def put_atom(dtype: DType, turned: bool) -> tuple[CopyAtom, int]:
+def staged_store(dtype: DType, transposed: bool) -> tuple[CopyAtom, int]:
     """What puts sums down as elements of a type in lines that swizzle, and how many of a lane's at a time.
 
     Args:
-        turned: whether those lines are columns of the sums.
+        transposed: whether those lines are columns of the sums.
 
     Raises: LoweringError where nothing does.
     """
-    for atoms, width in (((PUT_MATRICES, PUT_TURNED), 8), ((PUT_PAIR, PUT_PAIR_TURNED), 2)):
-        if dtype.size == atoms[turned].bytes[0] // width:
-            return atoms[turned], width
+    for atoms, width in (((STMATRIX, STMATRIX_TRANS), 8), ((SWIZZLED_PAIR, SWIZZLED_PAIR_TRANS), 2)):
+        if dtype.size == atoms[transposed].bytes[0] // width:
+            return atoms[transposed], width
     raise LoweringError(f"nothing puts down {dtype}")
 
 
-def put_columns(dtype: DType) -> int:
+def staged_columns(dtype: DType) -> int:
     """How many columns of the sums a warp puts down at a time: two lots of eight by matrices, else one."""
-    return 2 * WGMMA_COLS if dtype.size == PUT_BYTES[0] else WGMMA_COLS
+    return 2 * WGMMA_COLS if dtype.size == STAGED_BYTES[0] else WGMMA_COLS
 
 
-def stored_tma_tile(cols: int, dtype: DType, turned: bool) -> tuple[int, int]:
+def stored_tma_tile(cols: int, dtype: DType, transposed: bool) -> tuple[int, int]:
     """Lines, and elements of a line, of the boxes by which a warp stores its sixteen rows of so many columns: lines of
-    up to 128 bytes; turned, as many columns as such a line has, or fewer that are the same in each box.
+    up to 128 bytes; transposed, as many columns as such a line has, or fewer that are the same in each box.
     """
     most = line_bytes(cols * dtype.size) // dtype.size
-    if not turned:
-        return BOX_ROWS, min(most, cols)
-    unit = put_columns(dtype)
-    return max((x for x in range(unit, most + 1, unit) if cols % x == 0), default=unit), BOX_ROWS
+    if not transposed:
+        return TMA_TILE_ROWS, min(most, cols)
+    unit = staged_columns(dtype)
+    return max((x for x in range(unit, most + 1, unit) if cols % x == 0), default=unit), TMA_TILE_ROWS

@@ -325,8 +325,8 @@ class DotProduct:
         """The parts of A and B that a step reads."""
         (rows, cols), block, matrix = self._schedule.tile, self.panel.copy, self._problem.given("a")
         step = K0 if block is None else K_BLOCK + K0
-        turned = self._problem.is_transposed("a")
-        a = Tile(matrix, (step, ROW0) if turned else (ROW0, step), rows, depth, turned)
+        by_columns = self._problem.is_transposed("a")
+        a = Tile(matrix, (step, ROW0) if by_columns else (ROW0, step), rows, depth, by_columns)
         if block is not None:
             return a, Tile(block, (PANEL, Const(0), K0), depth, cols, transposed=True)
         by_columns = self._problem.is_transposed("b")

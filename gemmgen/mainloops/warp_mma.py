@@ -18,7 +18,7 @@ from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, Cop
 from gemmgen.ir.dtypes import BOOL, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
-from gemmgen.ir.operands import line_atom
+from gemmgen.ir.operands import ldmatrix_atom
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Registers, Store, Tile
 from gemmgen.mainloops import exchange
 from gemmgen.mainloops.direct import Direct, OperandPath
@@ -98,7 +98,7 @@ class WarpMma(Direct):
             return super().load_instruction(name, tile, fragment)
         bands, depth = (fragment.rows, fragment.cols) if name == "a" else (fragment.cols, fragment.rows)
         width = depth.values * (1 if bands.values % 2 else 2)
-        atom = line_atom(name, tile.transposed != (name == "b"), self.problem.spec.dtype.size)
+        atom = ldmatrix_atom(name, tile.transposed != (name == "b"), self.problem.spec.dtype.size)
         return (SCALAR, 1) if atom is None else (atom, width)
 
     # --- stored -----------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ class WarpMma(Direct):
         """A thread's sums."""
         acc = super().acc
         if self.instruction.c.transposed:
-            turned = Layout.packed(*reversed(self.schedule.tile))
-            acc = Registers(replace(acc.buffer, layout=turned), replace(acc.fragment, transposed=True))
+            transposed = Layout.packed(*reversed(self.schedule.tile))
+            acc = Registers(replace(acc.buffer, layout=transposed), replace(acc.fragment, transposed=True))
         return acc if self.repeats is None else step_sums_of(acc)
 
     @cached_property

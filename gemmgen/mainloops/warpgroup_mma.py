@@ -9,7 +9,7 @@ from functools import cached_property
 
 from gemmgen import kernels
 from gemmgen.checks.roles import MOST_LINES
-from gemmgen.checks.warpgroup_mma import turned
+from gemmgen.checks.warpgroup_mma import exchange_operands
 from gemmgen.epilogues import WarpgroupEpilogue
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -27,7 +27,7 @@ from gemmgen.ir.instructions import (
     wgmma_form,
 )
 from gemmgen.ir.kernel import Kernel, Limit
-from gemmgen.ir.operands import TURN_BYTES, line_atom
+from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -85,7 +85,7 @@ class WarpgroupMma:
         """For a problem whose schedule may ask for its operands to be swapped."""
         if not product.schedule.operands_swapped:
             return WarpgroupMma(product, product)
-        spec, schedule = turned(product.spec, product.schedule)
+        spec, schedule = exchange_operands(product.spec, product.schedule)
         swapped = replace(product, spec=spec, schedule=schedule, swapped=True, named_for=product.named_for)
         return WarpgroupMma(product, swapped)
 
@@ -127,11 +127,11 @@ class WarpgroupMma:
         atom = matrix_instruction(s.atom, spec.dtype, "warpgroup")
         if atom is None:
             raise LoweringError(f"no {s.atom} of {spec.dtype}")
-        a_turned, b_turned = self.problem.is_transposed("a"), not self.problem.is_transposed("b")
+        a_transposed, b_transposed = self.problem.is_transposed("a"), not self.problem.is_transposed("b")
         held = s.a.memory == "private"
-        paired = held and a_turned and spec.element("a").size == 1
+        paired = held and a_transposed and spec.element("a").size == 1
         cols = s.block_tile[1] // s.warpgroups[1]
-        return wgmma_form(atom, cols, a_turned, b_turned, held, paired)
+        return wgmma_form(atom, cols, a_transposed, b_transposed, held, paired)
 
     @cached_property
     def acc(self) -> Registers:
@@ -403,12 +403,12 @@ def _fill(dst: Registers, src: Tile, of: Tile, made: Step | None) -> FragmentLoa
 def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, int]:
     """The instruction that reads the tile, and the elements that it gives a work-item."""
     dtype, run = dst.buffer.dtype, dst.fragment.cols.vector
-    atom = line_atom("a", src.transposed, dtype.size)
+    atom = ldmatrix_atom("a", src.transposed, dtype.size)
     if atom is not None and not changes and src.buffer.dtype == dtype:
         return atom, 4 * WORD_BYTES // dtype.size
     # One transposing ldmatrix of bytes fills the fragments of one instruction on bytes, or of two on 2-byte elements.
     # It does not fit TF32, nor a block K shorter than that.
     fits = src.buffer.dtype.size == 1 and dtype.size <= 2 and src.cols % WGMMA_DEPTH_BYTES == 0
     if src.transposed and fits:
-        return TURN_BYTES, TURN_BYTES.widths[0]
+        return LDMATRIX_BYTES, LDMATRIX_BYTES.widths[0]
     return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)

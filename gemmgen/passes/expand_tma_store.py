@@ -34,7 +34,7 @@ from gemmgen.ir.expr import (
     select,
 )
 from gemmgen.ir.instructions import WGMMA_COLS
-from gemmgen.ir.operands import BOX_ROWS, PART_BYTES, put_atom, put_columns
+from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
@@ -214,7 +214,7 @@ def _stored(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Ex
         # Each box counts as a group, stored so or not: the waits go by that.
         return (*stored, StoreGroup("commit"))
 
-    own, part = _own(update, put_atom(via.dtype, update.dst.transposed)[0].matrices is not None)
+    own, part = _own(update, staged_store(via.dtype, update.dst.transposed)[0].matrices is not None)
     names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * c.tma_tile[0]), Let(OWN_LINE, own), Let(OWN_PART, part))
     say = Comment("Each warp stores its rows of C by TMA, one box after the other.")
     last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
@@ -254,7 +254,7 @@ def _first_row(update: EpilogueStore) -> Expr:
     """
     begin, all_rows = update.dst.origin[-1 if update.dst.transposed else -2], update.acc.fragment.rows.lanes * 2
     by_lines = not (update.dst.transposed or _beside(update))
-    return begin + TURN * all_rows + (FIRST_LINE if by_lines else LOCAL_ROW // (WARP // 4) * BOX_ROWS)
+    return begin + TURN * all_rows + (FIRST_LINE if by_lines else LOCAL_ROW // (WARP // 4) * TMA_TILE_ROWS)
 
 
 def _first_col(update: EpilogueStore) -> Expr:
@@ -265,17 +265,17 @@ def _first_col(update: EpilogueStore) -> Expr:
 
 def _one_tma_tile(update: EpilogueStore, via: Buffer, slot: Expr, length: int) -> Body:
     """Put down in a slot, and its store begun; of `length` columns, the last one's fewer than others have."""
-    acc, c, turned, cols = update.acc, update.dst.buffer, update.dst.transposed, _tma_tile_cols(update)
-    (atom, width), wide = put_atom(via.dtype, turned), put_columns(via.dtype)
+    acc, c, transposed, cols = update.acc, update.dst.buffer, update.dst.transposed, _tma_tile_cols(update)
+    (atom, width), wide = staged_store(via.dtype, transposed), staged_columns(via.dtype)
     at_once = atom.matrices is not None
     # Of both rows a lane has as many, or has them one after the other.
     values = width // 2 if at_once else width
     at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (cols // 4) + PART * values)
     row, col = ZERO if at_once else _apart(update, ROW), PART * wide
-    down, on = (col, row) if turned else (row, col)
+    down, on = (col, row) if transposed else (row, col)
     put: Body = (VectorCopy(via, (slot, OWN_LINE + down, OWN_PART + on), acc.buffer, at, atom, width),)
     to = _at(update, _first_row(update), _first_col(update) + BOX * cols)
-    c = replace(c, tma_tile=(length, BOX_ROWS) if turned else (BOX_ROWS, length))
+    c = replace(c, tma_tile=(length, TMA_TILE_ROWS) if transposed else (TMA_TILE_ROWS, length))
     return (
         *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
         StoreGroup("fence"),
@@ -292,7 +292,7 @@ def _ragged(update: EpilogueStore, promises: Collection[Expr], length: int) -> E
     if whole in promises or is_const(whole, 1):
         return None
     if update.dst.transposed:
-        return both(compare("!=", end % unit, 0), end < _first_row(update) + BOX_ROWS)
+        return both(compare("!=", end % unit, 0), end < _first_row(update) + TMA_TILE_ROWS)
     return both(compare("!=", end % unit, 0), end < _first_col(update) + BOX * _tma_tile_cols(update) + length)
 
 
@@ -315,19 +315,19 @@ def _paired(update: EpilogueStore) -> bool:
 
 def _apart(update: EpilogueStore, row: Expr) -> Expr:
     """How far the first of them, or the second, is from the first."""
-    return row if _paired(update) else row * (BOX_ROWS // 2)
+    return row if _paired(update) else row * (TMA_TILE_ROWS // 2)
 
 
 def _own(update: EpilogueStore, by_matrices: bool) -> tuple[Expr, Expr]:
     """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
     lines lanes name for each other; else where its own first pair goes.
     """
-    paired, turned = _paired(update), update.dst.transposed
-    if by_matrices and turned:
-        line = LOCAL_INDEX % WARP // BOX_ROWS * WGMMA_COLS + LOCAL_INDEX % WGMMA_COLS
+    paired, transposed = _paired(update), update.dst.transposed
+    if by_matrices and transposed:
+        line = LOCAL_INDEX % WARP // TMA_TILE_ROWS * WGMMA_COLS + LOCAL_INDEX % WGMMA_COLS
         return FIRST_LINE + line, LOCAL_INDEX // WGMMA_COLS % 2 * WGMMA_COLS
     if by_matrices:
-        line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % BOX_ROWS
-        return FIRST_LINE + line, LOCAL_INDEX % WARP // BOX_ROWS * WGMMA_COLS
+        line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % TMA_TILE_ROWS
+        return FIRST_LINE + line, LOCAL_INDEX % WARP // TMA_TILE_ROWS * WGMMA_COLS
     row, col = LOCAL_INDEX % WARP // 4 * (2 if paired else 1), LOCAL_INDEX % 4 * PAIR
-    return (FIRST_LINE + col, row) if turned else (FIRST_LINE + row, col)
+    return (FIRST_LINE + col, row) if transposed else (FIRST_LINE + row, col)

@@ -27,7 +27,7 @@ from gemmgen.ir.instructions import (
     WGMMA_DEPTH_BYTES,
     WORD_BYTES,
 )
-from gemmgen.ir.operands import BOX_ROWS, PART_BYTES, TURN_BYTES
+from gemmgen.ir.operands import LDMATRIX_BYTES, PART_BYTES, TMA_TILE_ROWS
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -95,7 +95,7 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     b, slot_b = _view(mma.b, "b"), mma.b.origin[0]
     col: Expr = WARPGROUP_COL * atom.cols if across > 1 else ZERO
     line = as_int(mma.b.buffer.shape[-1]) or atom.line
-    first_b = (slot_b, col // line, ZERO, col % line) if atom.b_turned else (slot_b, ZERO, col, ZERO)
+    first_b = (slot_b, col // line, ZERO, col % line) if atom.b_transposed else (slot_b, ZERO, col, ZERO)
     point_b = PointerInit(b, mma.b.buffer, first_b)
     depth, boxes = mma.b.rows // atom.terms, 1
     if (deep := _along_k(mma)) is not None:
@@ -105,19 +105,19 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     if isinstance(mma.a, Registers):
         step: Expr = ZERO if mma.b.rows == atom.depth else KK
         held = replace(mma.a, slot=(mma.a.slot or ZERO) + step // atom.depth)
-        at_k = mma.b.origin[-2 if atom.b_turned else -1] + step
-        a_at, b_at = held.at(TURN * 2, ZERO), (ZERO, at_k, ZERO) if atom.b_turned else (ZERO, ZERO, at_k)
+        at_k = mma.b.origin[-2 if atom.b_transposed else -1] + step
+        a_at, b_at = held.at(TURN * 2, ZERO), (ZERO, at_k, ZERO) if atom.b_transposed else (ZERO, ZERO, at_k)
         each = Multiply(acc.buffer, acc.at(TURN * 2, ZERO), mma.a.buffer, a_at, b, b_at, atom)
         turns = loop(TURN, rows.values // 2, (each,))
         return (point_b, *(turns if step == ZERO else (replace(along_k, body=turns),)))
     a, slot_a = _view(mma.a, "a"), mma.a.origin[0]
-    first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * WARPGROUP_ROWS, ZERO)
+    first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_transposed else (slot_a, ZERO, warpgroup * WARPGROUP_ROWS, ZERO)
     turn = TURN * warpgroups
 
     def product(head_or_rest: tuple[int, int]) -> Multiply:
         in_a, in_b = map(Const, head_or_rest) if deep is None else (BOX_K, BOX_K)
-        a_index = (turn, at_k, ZERO) if atom.a_turned else (in_a, turn * WARPGROUP_ROWS, KK)
-        b_index = (ZERO, at_k, ZERO) if atom.b_turned else (in_b, ZERO, KK)
+        a_index = (turn, at_k, ZERO) if atom.a_transposed else (in_a, turn * WARPGROUP_ROWS, KK)
+        b_index = (ZERO, at_k, ZERO) if atom.b_transposed else (in_b, ZERO, KK)
         return Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom)
 
     # What is small comes first.
@@ -135,7 +135,9 @@ def _along_k(mma: TileMma) -> tuple[int, int] | None:
     None of parts, which are a line each, and of what lies across K.
     """
     a, b = mma.a, mma.b
-    lie_along = [x.buffer for x, turned in ((a, mma.atom.a_turned), (b, mma.atom.b_turned)) if not turned]
+    lie_along = [
+        x.buffer for x, transposed in ((a, mma.atom.a_transposed), (b, mma.atom.b_transposed)) if not transposed
+    ]
     tiles = [x for x in lie_along if x.space is Space.LOCAL]
     if mma.atom.terms > 1 or not tiles or isinstance(a, Registers):
         return None
@@ -163,7 +165,7 @@ Namer = Callable[[str, Expr, int], Expr]
 
 def load_operand(copy: FragmentLoad, named: Namer) -> Body:
     """All of a step's A."""
-    if copy.atom is TURN_BYTES:
+    if copy.atom is LDMATRIX_BYTES:
         return _by_bytes(copy, named)
     return _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
 
@@ -187,9 +189,9 @@ def _by_lines(copy: FragmentLoad, named: Namer) -> Body:
     if matrices is None:
         raise LoweringError(f"{copy.atom.name} loads no matrices")
     depth = WGMMA_DEPTH_BYTES // src.buffer.dtype.size
-    first = LOCAL_ROW // LINES * BOX_ROWS
-    lower, deeper, own = LOCAL_INDEX // LINES % 2, LOCAL_INDEX // BOX_ROWS % 2, LOCAL_INDEX % LINES
-    row = first + lower * LINES if matrices.transposed else first + LOCAL_INDEX % BOX_ROWS
+    first = LOCAL_ROW // LINES * TMA_TILE_ROWS
+    lower, deeper, own = LOCAL_INDEX // LINES % 2, LOCAL_INDEX // TMA_TILE_ROWS % 2, LOCAL_INDEX % LINES
+    row = first + lower * LINES if matrices.transposed else first + LOCAL_INDEX % TMA_TILE_ROWS
     k = deeper * (depth // 2) + own if matrices.transposed else deeper * (depth // 2)
     own_row, own_k = named("a_line_row", row, 1), named("a_line_k", k, 1)
     tile_k = Let(TILE_K, _first_k(src) + own_k + STEP * depth)
@@ -226,7 +228,7 @@ def _by_bytes(copy: FragmentLoad, named: Namer) -> Body:
     # Neighbours along K of a register: four bytes, which two matrices bring, or two elements of two.
     in_order = matrix * LINES + own_line
     by_fours = matrix // 2 * 16 + matrix % 2 * 2 + own_line // 2 * 4 + own_line % 2
-    rows, tile_row = _rows(named("a_line_row", LOCAL_ROW // LINES * BOX_ROWS, 1), dst.fragment)
+    rows, tile_row = _rows(named("a_line_row", LOCAL_ROW // LINES * TMA_TILE_ROWS, 1), dst.fragment)
     own_k = named("a_line_k", in_order if at_once > 1 else by_fours, 1)
     tile_k = Let(TILE_K, _first_k(src) + own_k + STEP * WGMMA_DEPTH_BYTES)
     at = place(src, tile_row, TILE_K)

@@ -94,14 +94,14 @@ class Outcome:
     Attributes:
         shape: a new result's, as it is stored.
         dtype: its type, or the name of its type.
-        turned: whether a new result is the transpose of what is stored.
+        transposed: whether a new result is the transpose of what is stored.
         reach: the bytes from the first to the last element of A, B, C and the operands.
         mirrored: whether the kernels compute the transpose, so that A and B are exchanged.
     """
 
     shape: tuple[int, ...]
     dtype: Any
-    turned: bool
+    transposed: bool
     reach: tuple[int, ...]
     mirrored: bool = False
 
@@ -134,7 +134,7 @@ class PreparedCall(ABC):
         self._take(outcome)
 
     def _take(self, outcome: Outcome) -> None:
-        self._shape, self._dtype, self._turned = outcome.shape, outcome.dtype, outcome.turned
+        self._shape, self._dtype, self._transposed = outcome.shape, outcome.dtype, outcome.transposed
         self._reach_a, self._reach_b, self._reach_c, *self._reaches = outcome.reach
         self._mirrored = outcome.mirrored
 
@@ -307,7 +307,7 @@ class HostCall(PreparedCall):
     def _new(self, a: object) -> tuple[Numbers, int]:  # noqa: ARG002
         c: Numbers = np.empty(self._shape, self._dtype)
         at_c = address_of(c)
-        return (c.swapaxes(-1, -2) if self._turned else c), at_c
+        return (c.swapaxes(-1, -2) if self._transposed else c), at_c
 
 
 KEYS[np.ndarray] = numpy_key

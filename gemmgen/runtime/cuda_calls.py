@@ -217,7 +217,7 @@ class TorchCall(CudaCall):
             c = self._make(a)
         except self._no_memory as error:
             raise _lack_of(error) from error
-        return (c.mT if self._turned else c), c.data_ptr()
+        return (c.mT if self._transposed else c), c.data_ptr()
 
     def _copied(self, array: Any) -> tuple[Any, int]:
         made = array.contiguous()
@@ -328,7 +328,7 @@ class CupyCall(CudaCall):
             c = self._ndarray(self._shape, self._dtype)
         except self._no_memory as error:
             raise _lack_of(error) from error
-        return (c.swapaxes(-1, -2) if self._turned else c), c.data.ptr
+        return (c.swapaxes(-1, -2) if self._transposed else c), c.data.ptr
 
     def _copied(self, array: Any) -> tuple[Any, int]:
         made = self._contiguous(array)

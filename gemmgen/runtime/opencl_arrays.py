@@ -359,8 +359,8 @@ class ResidentStage(Stage[DeviceArray]):
         if view.order == "row" or view.count is None:
             order = "C" if view.order == "row" else "F"
             return cast("DeviceArray", cl_array.empty(self.queue, view.shape, view.dtype, order=order))
-        turned = cl_array.empty(self.queue, (view.count, view.cols, view.rows), view.dtype)
-        return cast("DeviceArray", turned.transpose((0, 2, 1)))
+        transposed = cl_array.empty(self.queue, (view.count, view.cols, view.rows), view.dtype)
+        return cast("DeviceArray", transposed.transpose((0, 2, 1)))
 
     def _region(self, base: cl.Buffer, offset: int, size: int) -> cl.Buffer | None:
         """The sub-buffer that begins at `offset`, or None if the device allows no sub-buffer there."""

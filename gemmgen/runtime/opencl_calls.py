@@ -374,7 +374,7 @@ class BufferCall(PreparedCall):
 
         made = empty(self._queue, self._shape, self._dtype)
         handle = cast(cl.Buffer, made.base_data).int_ptr
-        if self._turned:
+        if self._transposed:
             last = len(self._shape) - 1
             made = made.transpose((*range(last - 1), last, last - 1))
         return made, handle

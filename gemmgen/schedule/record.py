@@ -261,8 +261,8 @@ class Schedule:
     def read_order(self, name: str, order: str) -> Literal["row", "col"]:
         """How the product reads A or B: as the matrix lies, `order`, or as it is laid out before."""
         operand = self.a if name == "a" else self.b
-        turned = operand.transposed if operand.prepacked else order == "col"
-        return "col" if turned else "row"
+        transposed = operand.transposed if operand.prepacked else order == "col"
+        return "col" if transposed else "row"
 
     def tile_line(self, name: str, order: str) -> int:
         """Elements along the fast axis of A's or B's tile: of a step along K, or, where that is its slow axis, of the

@@ -18,7 +18,7 @@ from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.instructions import ACROSS, LINES, MATRIX_LINE_BYTES, WARP_LANES, Instruction
 from gemmgen.ir.numeric import convert, numpy_dtype
-from gemmgen.ir.operands import TURNED_BYTES
+from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.walk import evaluate
 from gemmgen.simulator.evaluate import IndexCode, require_whole
@@ -185,7 +185,7 @@ def load_step(
             matrix, e = divmod(element, per)
             line, place = own // ACROSS, own % ACROSS * per + e
             if matrices.transposed:  # elements of two bytes, or as many that make two
-                (e, part), parts = divmod(e, TURNED_BYTES // size), TURNED_BYTES // size
+                (e, part), parts = divmod(e, TRANSPOSED_BYTES // size), TRANSPOSED_BYTES // size
                 line, place = own % ACROSS * 2 + e, own // ACROSS * parts + part
             of = cast(Ints, first + matrix * LINES + line)
             index: list[Index] = [begin[of] for begin in begins]

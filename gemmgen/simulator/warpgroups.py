@@ -27,7 +27,7 @@ Index = Sequence[IndexCode]
 
 
 def places(
-    atom: Instruction, extent: int, turned: bool, leading: int, stride: int, line_bytes: int = TILE_LINE_BYTES
+    atom: Instruction, extent: int, transposed: bool, leading: int, stride: int, line_bytes: int = TILE_LINE_BYTES
 ) -> Ints:
     """[row of A or column of B, place along K] -> bytes from where the operand begins, before they swizzle, as its
     descriptor has them (PTX ISA, "Matrix Descriptor Format", "Strides").
@@ -39,8 +39,8 @@ def places(
     size = atom.dtype.size
     wide = line_bytes // size
     outer, k = np.meshgrid(np.arange(extent), np.arange(atom.depth), indexing="ij")
-    line, along = (k, outer) if turned else (outer, k)
-    block, along = (along // wide, along % wide) if turned else (0 * along, along)
+    line, along = (k, outer) if transposed else (outer, k)
+    block, along = (along // wide, along % wide) if transposed else (0 * along, along)
     return cast(Ints, block * leading + line // LINES * stride + line % LINES * line_bytes + along * size)
 
 
@@ -112,11 +112,13 @@ class Multiplications:
         """What an instruction does whose A and B begin where views of tiles say."""
         (acc, acc_index), a, b = operands
         held = self._held(*a, stmt.a, atom, site) if atom.held else None
-        sides = ((*a, stmt.a, WARPGROUP_ROWS, atom.a_turned), (*b, stmt.b, atom.cols, atom.b_turned))[atom.held :]
+        sides = ((*a, stmt.a, WARPGROUP_ROWS, atom.a_transposed), (*b, stmt.b, atom.cols, atom.b_transposed))[
+            atom.held :
+        ]
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
-            places(atom, extent, turned, *_descriptor(buffer.layout.strides, atom), buffer.layout.swizzle)
-            for _, _, buffer, extent, turned in sides
+            places(atom, extent, transposed, *_descriptor(buffer.layout.strides, atom), buffer.layout.swizzle)
+            for _, _, buffer, extent, transposed in sides
         ]
 
         def act(active: Active) -> None:

@@ -32,7 +32,9 @@ def batched(
     added = {name for name in there if dims[name] is not None}
     columns, rows = (there[name].dim() - (name in added) == 1 for name in "ba")
     transposed = {"a": options.get("transpose_a", False), "b": options.get("transpose_b", False)}
-    stacks = {name: _matrices(name, there[name], name in added, turned) for name, turned in transposed.items()}
+    stacks = {
+        name: _matrices(name, there[name], name in added, is_transposed) for name, is_transposed in transposed.items()
+    }
     ranks = [x.dim() - (name in added) for name, x in stacks.items()]
     rank = max(ranks)
     left, right = (_padded(stacks[name], rank, name in added) for name in "ab")

@@ -126,15 +126,15 @@ def _of_factors(
     if right.dim() == 2 and left.dim() > 2:
         # One product in place of a stack whose sum is asked for.
         rows, tall = left.reshape(-1, left.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
-    turned_a, turned_b = ctx.options["transpose_a"] and a.dim() > 1, ctx.options["transpose_b"] and b.dim() > 1
+    transposed_a, transposed_b = ctx.options["transpose_a"] and a.dim() > 1, ctx.options["transpose_b"] and b.dim() > 1
     found = {}
-    if "a" in wanted and turned_a:
+    if "a" in wanted and transposed_a:
         found["a"] = _as(multiply(right.conj(), gradient.mT, alpha=alpha).sum_to_size(a.shape), a)
     elif "a" in wanted:
         of_rows = multiply(tall, right.mH, alpha=alpha)
         of_rows = of_rows.reshape(left.shape) if rows is not left else of_rows.sum_to_size(left.shape)
         found["a"] = _as(of_rows.reshape(a.shape), a)
-    if "b" in wanted and turned_b:
+    if "b" in wanted and transposed_b:
         found["b"] = _as(multiply(tall.mT, rows.conj(), alpha=alpha).sum_to_size(b.shape), b)
     elif "b" in wanted:
         found["b"] = _as(multiply(rows.mH, tall, alpha=alpha).sum_to_size(right.shape).reshape(b.shape), b)

@@ -255,11 +255,11 @@ def _given(array: NDArray[np.generic]) -> object:
         return cupy.asarray(array, order="K")
     import torch
 
-    turned = array.ndim == 2 and not array.flags.c_contiguous
-    plain = np.ascontiguousarray(array.T if turned else array)
+    transposed = array.ndim == 2 and not array.flags.c_contiguous
+    plain = np.ascontiguousarray(array.T if transposed else array)
     bits = plain.view(np.int16 if plain.itemsize == 2 else np.uint8)
     made = torch.from_numpy(bits).cuda().view(getattr(torch, name))
-    return made.T if turned else made
+    return made.T if transposed else made
 
 
 def _operands(problem: OnHost) -> dict[str, object]:
@@ -274,11 +274,11 @@ def _host(tensor: object) -> NDArray[np.generic]:
 
     assert isinstance(tensor, torch.Tensor)
     name = str(tensor.dtype).removeprefix("torch.")
-    turned = tensor.ndim == 2 and not tensor.is_contiguous()
-    plain = (tensor.T if turned else tensor).contiguous()
+    transposed = tensor.ndim == 2 and not tensor.is_contiguous()
+    plain = (tensor.T if transposed else tensor).contiguous()
     bits = plain.view(torch.int16 if plain.element_size() == 2 else torch.uint8).cpu().numpy()
     made: NDArray[np.generic] = bits.view(numpy_dtype(name))
-    return made.T if turned else made
+    return made.T if transposed else made
 
 
 def _plain(matrix: object) -> object:

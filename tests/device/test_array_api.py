@@ -146,10 +146,10 @@ def test_tensordot(
     assert (str(result.dtype), result.shape) == (promoted(*dtypes), tuple(kept))
     assert (result == expected).all()
     turns = [data.draw(st.permutations(range(x.ndim))) for x in (x1, x2)]
-    turned = [x.transpose(turn) for x, turn in zip((x1, x2), turns, strict=True)]
+    transposed = [x.transpose(turn) for x, turn in zip((x1, x2), turns, strict=True)]
     axes = [turns[0].index(cut + i) for i in range(count)], [turns[1].index(i) for i in range(count)]
     order = [axis for axis in turns[0] if axis < cut], [axis - count for axis in turns[1] if axis >= count]
-    again = xp.tensordot(turned[0], turned[1], axes=axes)
+    again = xp.tensordot(transposed[0], transposed[1], axes=axes)
     assert (again == result.transpose([*order[0], *(cut + axis for axis in order[1])])).all()
 
 

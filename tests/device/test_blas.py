@@ -68,7 +68,7 @@ def test_every_kind_of_call_where_matrices_lie(library: Path) -> None:
 
 @needs_intel
 def test_matrices_are_turned_for_kernels_that_take_them_one_way(tmp_path: Path) -> None:
-    path = tmp_path / "turned.so"
+    path = tmp_path / "transposed.so"
     path.write_bytes(shared_library(blas_source(ROUTINES[:1], (Choice("L3_SIMD_8x4_1x8"),)), compiler_command()))
     said = call("real", path, **on_cpu())
     assert "sgemm_nn_L3_SIMD_8x4_1x8" in said and "stranspose" in said and "loops" not in said

@@ -20,7 +20,7 @@ from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
 from gemmgen.ir.instructions import MMA_INSTRUCTIONS, WGMMA_INSTRUCTIONS, cut_sums, product_error
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.operands import put_atom
+from gemmgen.ir.operands import staged_store
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
@@ -175,18 +175,18 @@ PUTS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "order", "shape", "turned"), PUTS, ids=str)
+@pytest.mark.parametrize(("dtype", "order", "shape", "transposed"), PUTS, ids=str)
 def test_sums_put_down_as_the_interpreter_has_them(
-    dtype: DType, order: Order, shape: tuple[tuple[int, int], tuple[int, int]], turned: bool
+    dtype: DType, order: Order, shape: tuple[tuple[int, int], tuple[int, int]], transposed: bool
 ) -> None:
-    """By `stmatrix`, as it is and turned, and by pairs: each element its own number, none of which rounds."""
+    """By `stmatrix`, as it is and transposed, and by pairs: each element its own number, none of which rounds."""
     spec = GemmSpec(dtype=BF16, c_dtype=dtype, c_order=order, ld_multiple=8, multiple_of=(8, 8, 1))
     schedule = defaults("wgmma", *shape).but(
         producer_threads=32, setmaxnreg=(0, 0), stages=2, c_width=1, epilogue_stages=1
     )
     program = driver.lower_program(spec, schedule, target_of(pick()))
     put = {s.atom for kernel in program.kernels for s in walk(kernel.body) if isinstance(s, VectorCopy)}
-    assert put_atom(dtype, turned)[0] in put
+    assert staged_store(dtype, transposed)[0] in put
     numbers = np.arange(64)[:, None] * 2 + np.arange(64) % 2 * 128 - 100  # of up to eight bits
     for left, right in ((numbers, np.eye(64)), (np.eye(64), numbers.T)):
         nothing = np.full((64, 64), np.nan, np.float32)
@@ -238,7 +238,7 @@ def test_warpgroups_beside_one_another(
 def test_a_from_registers_of_any_size(name: str, dtype: DType, a: Order, b: Order) -> None:
     """Of elements that nothing turns, both by rows are the turn of swapped operands."""
     if dtype.size != 2 and (a, b) == ("col", "row"):
-        pytest.skip("both would have to be turned")
+        pytest.skip("both would have to be transposed")
     shape = ((8, 2), (4, 64)) if (a, b) == ("row", "row") else ((4, 16), (64, 4))
     spec, rng = GemmSpec(dtype=dtype, ld_multiple=16, a_order=a, b_order=b), np.random.default_rng(16)
     schedule = in_registers(defaults(name, *shape).but(stages=3))

@@ -24,8 +24,8 @@ SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 @pytest.mark.parametrize("slots", [2, 4])
 @pytest.mark.parametrize("name", WHOLE)
 def test_any_size(name: str, slots: int, order: Order) -> None:
-    """With more slots than presets have, and fewer tiles ahead where shared memory is short. A column-major C is turned
-    as it is put down.
+    """With more epilogue stages than presets have, and fewer tiles ahead where shared memory is short. A column-major C
+    is transposed as it is staged.
     """
     spec, schedule = request(name)
     spec = replace(spec, c_order=order)
@@ -52,7 +52,7 @@ def test_c_in_float32(dtype: DType, order: Order) -> None:
 @EITHER
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
 def test_operands_swapped(dtype: DType, order: Order) -> None:
-    """Of a row-major C the sums, which are of C^T, are turned."""
+    """Of a row-major C the sums, which are of C^T, are transposed."""
     spec = replace(SPEC, c_dtype=dtype, c_order=order)
     check(spec, defaults("wgmma", (16, 2), (4, 64)).but(stages=3, epilogue_stages=1))
     narrow = defaults("wgmma", (8, 2), (4, 32)).but(producer_threads=32, setmaxnreg=(0, 0), stages=3, epilogue_stages=2)

@@ -40,7 +40,7 @@ def whole(rng: np.random.Generator, dtype: str, *shape: int) -> Numbers:
     return (numbers + 1j * rng.integers(-2, 3, shape) if dtype[0] == "c" else numbers).astype(dtype)
 
 
-def turned(matrix: Numbers, by_columns: bool) -> Numbers:
+def transposed(matrix: Numbers, by_columns: bool) -> Numbers:
     """The same matrix as it lies by rows or by columns."""
     return matrix.swapaxes(-1, -2).copy().swapaxes(-1, -2) if by_columns else matrix
 

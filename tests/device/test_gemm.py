@@ -61,10 +61,10 @@ def products(draw: st.DrawFn) -> tuple[Numbers, Numbers, bool, bool]:
     sides = []
     for shape in ((m, k), (k, n)):
         own = [draw(st.sampled_from([extent, 1])) for extent in batch[draw(st.integers(0, len(batch))) :]]
-        turned = draw(st.booleans())
+        transposed = draw(st.booleans())
         is_vector = draw(st.integers(0, 4)) == 0
-        lines = (k,) if is_vector else shape[::-1] if turned else shape
-        sides.append((draw(arrays((*(() if is_vector else own), *lines), dtype)), turned))
+        lines = (k,) if is_vector else shape[::-1] if transposed else shape
+        sides.append((draw(arrays((*(() if is_vector else own), *lines), dtype)), transposed))
     return sides[0][0], sides[1][0], sides[0][1], sides[1][1]
 
 
@@ -504,21 +504,23 @@ def test_calls_with_an_epilogue_that_are_repeated(checked: list[int], replays: b
 def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None:
     """C by columns, and few columns of it of an A by columns; not a named schedule."""
     a, b, column, few = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1), (70, 9)))
-    turned = a.copy(order="F")
-    for (left, right), laid in product(((a, b), (turned, column), (turned, few)), (np.asfortranarray, np.asarray)):
+    transposed = a.copy(order="F")
+    for (left, right), laid in product(
+        ((a, b), (transposed, column), (transposed, few)), (np.asfortranarray, np.asarray)
+    ):
         for _ in range(2):
             into = laid(np.ones((40, right.shape[1]), np.float32))
             assert gemmgen.gemm(left, right, into, alpha=2, beta=3) is into
             assert (into == 2 * left @ right + 3).all()
-    assert (gemmgen.gemm(turned, column[:, 0]) == a @ column[:, 0]).all()
+    assert (gemmgen.gemm(transposed, column[:, 0]) == a @ column[:, 0]).all()
     wide = np.zeros((40, 2), np.float32)
-    gemmgen.gemm(turned, column, wide[:, :1])
+    gemmgen.gemm(transposed, column, wide[:, :1])
     assert (wide == np.hstack([a @ column, np.zeros((40, 1), np.float32)])).all()
-    assert (gemmgen.gemm(turned, column, schedule="naive") == a @ column).all()
+    assert (gemmgen.gemm(transposed, column, schedule="naive") == a @ column).all()
     into = np.zeros((60, 40), np.float32).T
     call = Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (a, b, into)))
     assert call.prefers_mirror
-    assert Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (turned, few, a[:, :9]))).prefers_mirror
+    assert Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (transposed, few, a[:, :9]))).prefers_mirror
     assert not Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (a, few, a[:, :9]))).prefers_mirror
     mirror = call.mirrored()
     assert not mirror.prefers_mirror

@@ -281,8 +281,8 @@ def test_gemm_of_lists(backend: str, rng: np.random.Generator, monkeypatch: pyte
     # One kernel for all where addresses are taken, and only there.
     assert [spec.listed for spec in used] == ([True] if backend == "sycl" else [])
     b[1] = np.asfortranarray(b[1])  # which no kernel takes along with the others
-    turned = [np.ascontiguousarray(x.T) for x in a]
-    gemmgen.gemm(turned, b, out=c, transpose_a=True, backend=backend)
+    transposed = [np.ascontiguousarray(x.T) for x in a]
+    gemmgen.gemm(transposed, b, out=c, transpose_a=True, backend=backend)
     assert len(used) == (backend == "sycl")
     for left, right, result in zip(a, b, c, strict=True):
         check(left, right, None, 1, 0, result)

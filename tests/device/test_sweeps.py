@@ -29,8 +29,8 @@ from tests.support.problems import Problem
 
 #: Short and ragged; K in blocks; K in parts; vectors along K.
 SIZES = ((3, 200, 70), (67, 70, 1000), (6, 64, 17000), (67, 3, 1003))
-#: A turned copy of which a sweep has one panel: with panels inside its lines it ends the process by a fault in Intel's
-#: compiler.
+#: A transposed copy of which a macro-kernel has one panel: with panels inside its lines a fault of Intel's compiler
+#: ends the process.
 ONE_PANEL = Schedule.of(
     tile=(4, 3),
     group=(1, 1),

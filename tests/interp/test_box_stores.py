@@ -12,7 +12,7 @@ from gemmgen import driver
 from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.operands import PUT_MATRICES, PUT_TURNED
+from gemmgen.ir.operands import STMATRIX, STMATRIX_TRANS
 from gemmgen.ir.stmt import Body, Comment, For, If, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.target import TARGETS
@@ -27,7 +27,7 @@ SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 #: Whose boxes are all stored as such.
 WHOLE = replace(SPEC, multiple_of=(1, 8, 1))
-#: By columns, which are turned as they are put down.
+#: By columns, which are transposed as they are put down.
 COLUMNS = replace(SPEC, c_order="col")
 ORDERS = pytest.mark.parametrize("order", ["row", "col"])
 
@@ -103,7 +103,7 @@ def test_slots_and_turns(changes: dict[str, object], order: Order, rng: np.rando
 
 
 def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
-    """As those of an A in bytes do that is turned on its way to registers: one by one, in either order."""
+    """As those of an A in bytes do that is transposed on its way to registers: one by one, in either order."""
     held = small(tile=(2, 16))
     held = held.but(atom="wgmma_s8", block_k=128, a=replace(held.a, memory="private"))
     for order in ("row", "col"):
@@ -115,7 +115,7 @@ def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
 @ORDERS
 @pytest.mark.parametrize("order_of_b", ["row", "col"])
 def test_operands_swapped(order_of_b: Order, order: Order, rng: np.random.Generator) -> None:
-    """The sums of C^T: of a row-major C, which is that by columns, they are turned."""
+    """The sums of C^T: of a row-major C, which is that by columns, they are transposed."""
     spec = replace(SPEC, b_order=order_of_b, c_order=order)
     base = defaults("wgmma", (4, 4), (4, 32)).but(
         stages=2, producer_threads=32, setmaxnreg=(0, 0), c_width=1, epilogue_stages=1
@@ -310,12 +310,12 @@ def test_edges_within_what_a_store_writes_at_least(order: Order) -> None:
         interpret(broken, spec, problem, 8)
 
 
-def test_matrices_put_down_as_they_lie_where_they_have_to_be_turned() -> None:
+def test_matrices_put_down_as_they_lie_where_they_have_to_be_transposed() -> None:
     """What shows where the two forms of the instruction are mistaken for each other."""
 
     def rewrite(stmt: Stmt) -> Body:
         return (
-            (replace(stmt, atom=PUT_MATRICES),) if isinstance(stmt, VectorCopy) and stmt.atom == PUT_TURNED else (stmt,)
+            (replace(stmt, atom=STMATRIX),) if isinstance(stmt, VectorCopy) and stmt.atom == STMATRIX_TRANS else (stmt,)
         )
 
     spec = replace(COLUMNS, multiple_of=(8, 1, 1))

@@ -61,7 +61,7 @@ ROW_ROW, COL_COL = ("row", "row"), ("col", "col")
     ids=[
         "above",
         "beside",
-        "beside, turned",
+        "beside, transposed",
         "above, one after the other",
         "beside, one after the other",
         "parts of every box",

@@ -221,7 +221,7 @@ def test_what_takes_rows_takes_columns(backend: str) -> None:
 
 
 def test_a_product_that_is_possible_as_asked_is_computed_so() -> None:
-    """And one with a row-major C is never turned."""
+    """And one with a row-major C is never transposed."""
     for name, spec in (("naive", COLUMNS), ("L3_SIMD_32x2_1x8", GemmSpec(c_order="col"))):
         schedule = candidates.load(name).schedule
         assert not is_transposed(spec, schedule, INTEL)

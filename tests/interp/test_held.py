@@ -1,4 +1,4 @@
-"""A of warpgroups in registers, turned, converted and made by prologues on the way; and one thing wrong each."""
+"""A of warpgroups in registers, transposed, converted and made by prologues on the way; and one thing wrong each."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_either_order(
 
 @pytest.mark.parametrize("shape", [ONE, SWAPPED])
 def test_a_step_of_one_instruction(shape: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> None:
-    """Of whose fragments there is one, and which bytes that are turned don't fill; found by `gemmgen fuzz`."""
+    """Of whose fragments there is one, and which bytes that are transposed don't fill; found by `gemmgen fuzz`."""
     schedule, spec = held("wgmma", shape, block_k=16), GemmSpec(dtype=BF16, ld_multiple=16)
     mine, order = ("b", "row") if schedule.operands_swapped else ("a", "col")
     for changes in ({}, {f"{mine}_dtype": I8, f"{mine}_order": order}):

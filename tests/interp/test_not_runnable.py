@@ -76,7 +76,7 @@ def test_pipes_in_order() -> None:
         "read too late",
         "no release",
         "twice",
-        "turned",
+        "transposed",
         "if",
         "ahead",
     ],

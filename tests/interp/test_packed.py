@@ -1,4 +1,4 @@
-"""Matrices that a kernel before the product lays out anew: in either order, turned or not, of any size."""
+"""Matrices that a kernel before the product lays out anew: in either order, transposed or not, of any size."""
 
 from __future__ import annotations
 

@@ -88,14 +88,14 @@ def test_what_is_drawn_of_sweeps() -> None:
     @budget(150)
     def look(drawn: tuple[Case, Place]) -> None:
         s, spec = drawn[0].schedule, drawn[0].spec
-        way = f"{'along K, ' * s.dot_product}B {'turned' if spec.b_order == 'col' else 'as it is'}"
+        way = f"{'along K, ' * s.dot_product}B {'transposed' if spec.b_order == 'col' else 'as it is'}"
         waits = s.kc > 0 and s.split_k == 1 and bool(spec.epilogue)
         seen.update({str(spec.dtype), f"{way}, {s.b.memory}", *(["sums wait"] if waits else [])})
 
     look()
     assert seen == {
-        *("float32", "float64", "sums wait", "B as it is, global", "B as it is, private", "B turned, private"),
-        *("along K, B turned, global", "along K, B as it is, private"),
+        *("float32", "float64", "sums wait", "B as it is, global", "B as it is, private", "B transposed, private"),
+        *("along K, B transposed, global", "along K, B as it is, private"),
     }
 
 
@@ -111,7 +111,7 @@ def test_what_is_drawn_of_warpgroups() -> None:
             "made there": bool(spec.prologue_a or spec.prologue_b),
             "swapped": s.operands_swapped,
             "by TMA": s.epilogue_stages > 0,
-            "turned": s.epilogue_stages > 0 and (spec.c_order == "col") != s.operands_swapped,
+            "transposed": s.epilogue_stages > 0 and (spec.c_order == "col") != s.operands_swapped,
             "in turns": s.ordered_epilogue,
             "cluster_reduction": s.cluster_reduction > 1,
             "parts": s.partial_sums > 1,
@@ -121,6 +121,6 @@ def test_what_is_drawn_of_warpgroups() -> None:
 
     look()
     assert seen == {
-        *("bfloat16", "float16", "float32", "int8", "in registers", "made there", "swapped", "by TMA", "turned"),
+        *("bfloat16", "float16", "float32", "int8", "in registers", "made there", "swapped", "by TMA", "transposed"),
         *("in turns", "cluster_reduction", "parts", "clusters"),
     }

@@ -41,7 +41,7 @@ def lines(source: Source) -> dict[str, int]:
     return {x.operand: x.swizzle for x in source.entry_points[0].maps}
 
 
-#: A's order, B's, the schedule, and lines of A, B and C in bytes. Of turned operands a line is as wide as the block.
+#: A's order, B's, the schedule, and lines of A, B and C in bytes. A transposed operand's line is as wide as the block.
 LINES: tuple[tuple[GemmSpec, Schedule, tuple[int, int, int]], ...] = (
     (SPEC, short(32, epilogue_stages=1), (64, 128, 128)),
     (replace(SPEC, b_order="col"), short(16, epilogue_stages=1), (32, 32, 128)),

@@ -29,9 +29,9 @@ FORMS: dict[str, tuple[Schedule, GemmSpec]] = {
     "in place": (IN_PLACE, BY_COLUMNS),
     "in place, K in blocks, rows first": (IN_PLACE.but(kc=5, mc=1), BY_COLUMNS),
     "in place, K in parts": (IN_PLACE.but(split_k=3, grid_multiple=(2, 1)), BY_COLUMNS),
-    "turned": (TURNED, GemmSpec()),
-    "turned, one column": (TURNED.but(tile=(4, 1), mc=1, grid_multiple=(2, 1)), GemmSpec()),
-    "turned, K in parts": (TURNED.but(split_k=2), GemmSpec(c_order="col")),
+    "transposed": (TURNED, GemmSpec()),
+    "transposed, one column": (TURNED.but(tile=(4, 1), mc=1, grid_multiple=(2, 1)), GemmSpec()),
+    "transposed, K in parts": (TURNED.but(split_k=2), GemmSpec(c_order="col")),
     "copied, rows in blocks": (TURNED.but(mc=2), replace(BY_COLUMNS, dtype=F64, c_order="col")),
 }
 #: Whole tiles and vectors, ragged ones, less than a vector, a single element, nothing to add up.

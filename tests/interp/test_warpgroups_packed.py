@@ -25,11 +25,11 @@ SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32)
 
 
-def packed(method: str, which: str, turned: str = "") -> Schedule:
-    """128x64 of C a block; the operands of `which` are packed, those of `turned` in the other order than the usual."""
+def packed(method: str, which: str, transposed: str = "") -> Schedule:
+    """128x64 of C a block; the operands of `which` are packed, those of `transposed` in the order that is not usual."""
     base = defaults(method, (2, 16), (64, 4)).but(stages=3)
     a, b = (
-        replace(operand, prepacked=name in which, transposed=name in turned)
+        replace(operand, prepacked=name in which, transposed=name in transposed)
         for name, operand in (("a", base.a), ("b", base.b))
     )
     return base.but(a=a, b=b)
@@ -41,10 +41,10 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator) -> None:
     problem.check(interpret(program, spec, problem, 3))
 
 
-@pytest.mark.parametrize("turned", ["", "a", "b"])
+@pytest.mark.parametrize("transposed", ["", "a", "b"])
 @pytest.mark.parametrize(("a", "b"), [("row", "col"), ("col", "row")])
-def test_any_order_and_odd_lines(a: Order, b: Order, turned: str, rng: np.random.Generator) -> None:
-    check(replace(SPEC, a_order=a, b_order=b), packed("wgmma", "ab", turned), rng)
+def test_any_order_and_odd_lines(a: Order, b: Order, transposed: str, rng: np.random.Generator) -> None:
+    check(replace(SPEC, a_order=a, b_order=b), packed("wgmma", "ab", transposed), rng)
 
 
 @pytest.mark.parametrize("which", ["a", "b"])

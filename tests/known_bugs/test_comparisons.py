@@ -83,7 +83,7 @@ def test_the_answer_is_worked_out_after_c_was_overwritten(rng: np.random.Generat
 def test_the_answer_is_worked_out_by_what_is_tested(rng: np.random.Generator) -> None:
     """A pass that turns every product's sign does so for the interpreter as for a device: float64 alone can tell."""
 
-    def turned(node: Expr) -> Expr:
+    def transposed(node: Expr) -> Expr:
         match node:
             case Call("fma", (a, b, c), dtype):
                 return Call("fma", (a, Bin("-", number(0, dtype), b), c), dtype)
@@ -91,7 +91,7 @@ def test_the_answer_is_worked_out_by_what_is_tested(rng: np.random.Generator) ->
 
     preset = presets.load("naive")
     kernel = driver.lower(preset.spec, preset.schedule, TARGETS["portable"])
-    wrong = replace(kernel, body=map_body_exprs(kernel.body, turned))
+    wrong = replace(kernel, body=map_body_exprs(kernel.body, transposed))
     assert wrong != kernel
     problem = Problem.random(rng, *SIZE)
     with pytest.raises(AssertionError, match="30 of 30 elements off"):

@@ -52,7 +52,7 @@ def test_a_minimum_behind_a_name() -> None:
 
 
 def test_a_minimum_taken_away_proves_nothing_more() -> None:
-    """With the sign turned, one side alone is not enough."""
+    """With the sign transposed, one side alone is not enough."""
     less = K - minimum(X, Y)
     assert EMPTY.holds(less >= K - X)
     assert not EMPTY.holds(less <= K - X)

@@ -17,7 +17,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BF16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.operands import put_atom, stored_tma_tile
+from gemmgen.ir.operands import staged_store, stored_tma_tile
 from gemmgen.ir.show import show_stmt
 from gemmgen.ir.stmt import Alloc, TmaCopy
 from gemmgen.ir.target import TARGETS
@@ -81,13 +81,13 @@ def test_only_warpgroups_store_boxes() -> None:
 
 
 def test_no_instruction_puts_down_wider_elements() -> None:
-    for turned in (False, True):
+    for transposed in (False, True):
         with pytest.raises(LoweringError, match="nothing puts down float64"):
-            put_atom(F64, turned)
+            staged_store(F64, transposed)
 
 
 @pytest.mark.parametrize(
-    ("cols", "dtype", "turned", "box"),
+    ("cols", "dtype", "transposed", "box"),
     [
         (256, BF16, False, (16, 64)),
         (48, BF16, False, (16, 48)),
@@ -98,9 +98,9 @@ def test_no_instruction_puts_down_wider_elements() -> None:
         (80, F32, True, (16, 16)),
     ],
 )
-def test_boxes_of_columns_are_all_alike(cols: int, dtype: DType, turned: bool, box: tuple[int, int]) -> None:
+def test_boxes_of_columns_are_all_alike(cols: int, dtype: DType, transposed: bool, box: tuple[int, int]) -> None:
     """Where lines of C are rows of the sums, the last one may be narrower."""
-    assert stored_tma_tile(cols, dtype, turned) == box
+    assert stored_tma_tile(cols, dtype, transposed) == box
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_few_columns_of_c_have_k_in_parts() -> None:
     assert choose(weights(F32), (1, 8192, 1 << 16), SM_90A).split_k == 1
 
 
-def test_float32_beside_tiles_that_are_turned() -> None:
+def test_float32_beside_tiles_that_are_transposed() -> None:
     """Kernels with tiles copy float32 whose lines lie along K element by element."""
     found = choose(weights(F32), (FEW_BESIDE_TURNED, 8192, 4096), SM_90A)
     assert isinstance(found.mainloop, Gemv)

@@ -99,7 +99,7 @@ def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits
 
 
 @pytest.mark.parametrize("k", [1, 16, 32])
-def test_what_is_shallow_is_copied_only_to_be_turned(k: int) -> None:
+def test_what_is_shallow_is_copied_only_to_be_transposed(k: int) -> None:
     for order in ("row", "col"):
         chosen = choose_sweep(GemmSpec(b_order="col" if order == "col" else "row"), (2000, 2000, k), CPU)
         assert chosen is not None

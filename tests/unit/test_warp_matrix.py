@@ -17,7 +17,7 @@ from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, C64, F32, F64, I8
 from gemmgen.ir.instructions import ACROSS, MMA_INSTRUCTIONS, WARP_LANES
 from gemmgen.ir.numeric import tf32
-from gemmgen.ir.operands import line_atom
+from gemmgen.ir.operands import ldmatrix_atom
 from gemmgen.ir.stmt import Multiply, Registers, VectorCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
@@ -80,10 +80,10 @@ def test_the_verifier_knows_whose_registers_they_are() -> None:
         verify(kernel, replace(TARGETS["sm_80"], features=TARGETS["sm_80"].features - {"mma"}))
 
 
-def test_what_can_be_turned() -> None:
-    assert line_atom("a", turned=True, size=4) is None
-    assert line_atom("a", turned=False, size=8) is None
-    assert line_atom("b", turned=True, size=2) is not None
+def test_what_can_be_transposed() -> None:
+    assert ldmatrix_atom("a", transposed=True, size=4) is None
+    assert ldmatrix_atom("a", transposed=False, size=8) is None
+    assert ldmatrix_atom("b", transposed=True, size=2) is not None
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
     chosen = candidates.load(preset)
     text = driver.emit(chosen.spec, chosen.schedule, "cuda").text
     assert all(call in text for call in calls)
-    turned = driver.emit(replace(chosen.spec, b_order="col"), chosen.schedule, "cuda").text
-    assert "ldmatrix_b_x4(" in turned
-    assert "ldmatrix_b_x4_trans(" not in turned
+    transposed = driver.emit(replace(chosen.spec, b_order="col"), chosen.schedule, "cuda").text
+    assert "ldmatrix_b_x4(" in transposed
+    assert "ldmatrix_b_x4_trans(" not in transposed
 
 
 @pytest.mark.parametrize(("target", "instructions"), [("sm_80", ["m8n8k4"]), ("sm_90", ["m16n8k8"])])

@@ -112,12 +112,12 @@ def test_swizzles_as_the_manual_draws_them() -> None:
 
 
 @pytest.mark.parametrize("line", LINES_BYTES)
-@pytest.mark.parametrize("turned", [False, True])
-def test_descriptors_name_each_element_of_a_tile_once(turned: bool, line: int) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_descriptors_name_each_element_of_a_tile_once(transposed: bool, line: int) -> None:
     """All instructions along a line together; a step begins 32 bytes or sixteen lines after the one before."""
     atom, steps = WGMMA_INSTRUCTIONS[0], line // 32
-    step, leading = (16 * line, steps * 16 * line) if turned else (32, 16)
-    found = [places(atom, 128, turned, leading, 8 * line, line) + i * step for i in range(steps)]
+    step, leading = (16 * line, steps * 16 * line) if transposed else (32, 16)
+    found = [places(atom, 128, transposed, leading, 8 * line, line) + i * step for i in range(steps)]
     together = np.stack(found).ravel()
     assert sorted(together.tolist()) == list(range(0, 128 * steps * 16 * 2, 2))
 
@@ -140,8 +140,8 @@ def test_a_source_says_which_maps_its_host_makes() -> None:
     kinds = {argument.name: argument.kind for argument in entry.arguments}
     assert [name for name, kind in kinds.items() if kind == "map"] == ["a_map", "b_map"]
     assert not {"a", "lda", "b", "ldb"} & set(kinds)
-    turned = emitted(spec=replace(SPEC, a_order="col", b_order="col")).entry_points[0].maps
-    assert [x.box for x in turned] == [(64, 64), (256, 64)]
+    transposed = emitted(spec=replace(SPEC, a_order="col", b_order="col")).entry_points[0].maps
+    assert [x.box for x in transposed] == [(64, 64), (256, 64)]
 
 
 def test_shared_memory_begins_where_lines_may_swizzle() -> None:
@@ -305,14 +305,14 @@ def test_types_strides_and_targets() -> None:
         in refused(WGMMA, GemmSpec())
     )
     coarse = defaults("wgmma_tf32")
-    turned = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))
-    assert "a is col-major: store it row-major, or let a kernel before turn it (--set a.prepacked=true)" in turned
-    assert "b is row-major: store it col-major, or let" in turned
-    assert "(--set b.prepacked=true --set b.transposed=true)" in turned
+    transposed = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))
+    assert "a is col-major: store it row-major, or let a kernel before turn it (--set a.prepacked=true)" in transposed
+    assert "b is row-major: store it col-major, or let" in transposed
+    assert "(--set b.prepacked=true --set b.transposed=true)" in transposed
     packed = coarse.but(b=replace(coarse.b, prepacked=True))
     assert "but b is packed row-major: use --set b.transposed=true" in refused(packed, GemmSpec(ld_multiple=4))
-    turned_b = replace(WGMMA.b, transposed=True)
-    assert "b.transposed = true means nothing" in refused(partial(WGMMA.but, b=turned_b))
+    transposed_b = replace(WGMMA.b, transposed=True)
+    assert "b.transposed = true means nothing" in refused(partial(WGMMA.but, b=transposed_b))
     assert "promise --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
     odd = refused(WGMMA, GemmSpec(dtype=F16))
     assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd

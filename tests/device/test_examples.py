@@ -85,7 +85,7 @@ def commands(page: Path) -> list[tuple[dict[str, str], list[str]]]:
 
 def is_for_gpus(command: list[str]) -> bool:
     """Whether it needs an NVIDIA GPU: what is printed for one does not."""
-    return command[0] in ("run", "bench", "fuzz") and "cuda" in command
+    return command[0] in ("run", "bench", "fuzz", "tune") and "cuda" in command
 
 
 def prepare(folder: Path) -> None:

@@ -38,14 +38,15 @@ def built(schedule: Schedule, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKer
 
 @pytest.mark.parametrize("name", sycl.names())
 def test_any_size(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
-    gemm = compiled(name, device, candidates.load(name).spec)
+    spec = candidates.load(name).spec
+    gemm = compiled(name, device, spec)
     for size in SIZES:
-        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
-            problem = Problem.random(rng, *size, alpha, beta)
+        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25) if spec.accumulator.is_float else (-2.0, 3.0)):
+            problem = Problem.random(rng, *size, alpha, beta, spec)
             result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
             problem.check(result)
-    exact = Problem.integers(rng, 70, 45, 29)
-    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
+    exact = Problem.integers(rng, 70, 45, 29).typed(spec)
+    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected.astype(exact.c.dtype))
 
 
 @pytest.mark.parametrize("name", LAID_OUT)

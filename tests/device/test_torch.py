@@ -531,7 +531,7 @@ def test_mistakes() -> None:
         r"alpha = 0.5 is no whole number": lambda: ours.gemm(a.int(), b.int(), alpha=0.5),
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
-        r"b lies on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),
+        r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),
         r"bias has shape 5, not 6": lambda: ours.gemm(
             a.to("meta"), b.to("meta"), epilogue="bias", bias=a[:, 0].to("meta")
         ),

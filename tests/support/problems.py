@@ -58,10 +58,17 @@ class Problem:
         return Problem(a, b, c, alpha, beta).typed(spec or GemmSpec())
 
     def typed(self, spec: GemmSpec) -> Problem:
-        """The same numbers in a spec's types; no integer is NaN: -1 takes its place."""
+        """The same numbers in a spec's types and orders; no integer is NaN: -1 takes its place."""
         elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
         known = self.c if spec.result.is_float else np.nan_to_num(self.c, nan=-1)
-        a, b, c = self.a.astype(elements), self.b.astype(elements), known.astype(result)
+        a, b, c = (
+            x.astype(dtype, order="F" if order == "col" else "C")
+            for x, dtype, order in (
+                (self.a, elements, spec.a_order),
+                (self.b, elements, spec.b_order),
+                (known, result, spec.c_order),
+            )
+        )
         return Problem(cast("Matrix", a), cast("Matrix", b), cast("Matrix", c), self.alpha, self.beta, spec)
 
     @staticmethod

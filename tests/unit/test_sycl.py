@@ -147,8 +147,9 @@ def test_lines_are_short() -> None:
         preset = candidates.load(name)
         if driver.refusals(preset.spec, preset.schedule, "sycl"):
             continue
-        for form in backend("sycl").forms:
-            long = [line for line in emitted(form, name).splitlines() if len(line) > 120]
+        # A program that checks itself is written for single products of float32 alone.
+        for form in backend("sycl").forms if preset.spec == GemmSpec() else ("kernel", "header"):
+            long = [line for line in emitted(form, name, preset.spec).splitlines() if len(line) > 120]
             assert not long
 
 

@@ -139,6 +139,7 @@ def test_opencl_needs_no_twin(target: str) -> None:
             driver.emit(replace(preset.spec, ld_multiple=n), preset.schedule, "opencl", TARGETS[target]).text
             for n in (1, 4)
         ]
-        bodies = (text.split("\n\n", 1)[1] for text in texts)
+        # 2D block writes alone ask for it, beside other paths.
+        bodies = (text.split("\n\n", 1)[1].replace("ldc % 4 == 0 && ", "") for text in texts)
         general, promised = (re.sub("^#error .*\n", "", body, flags=re.MULTILINE) for body in bodies)
         assert general == promised

@@ -66,6 +66,10 @@ class Nvrtc:
 
     def compile(self, text: str, name: str, options: tuple[str, ...], ptx: bool = False) -> tuple[bytes, str]:
         """A cubin (or PTX), and the log. Raises: DeviceError with the compiler's log."""
+        try:
+            _ = self.library
+        except OSError as error:  # it was there when it was asked for its version
+            raise DeviceError(f"NVRTC, which compiles for CUDA, can't be loaded ({error}): {_REMEDY}") from error
         program = ctypes.c_void_p()
         source, called = text.encode(), f"{name}.cu".encode()
         self._check(self.library.nvrtcCreateProgram(ctypes.byref(program), source, called, 0, None, None))

@@ -142,7 +142,9 @@ def test_a_call_takes_only_its_own_backends_places() -> None:
         CudaKernel(driver.emit_transpose(GemmSpec(), backend="cuda"))(1, 2)
 
 
-def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # What NVRTC said of itself before is kept on disk.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
@@ -151,6 +153,8 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         unwrapped(cuda_driver.library)()
     with pytest.raises(DeviceError, match=r"NVRTC, which compiles for CUDA, can't be loaded.*nvidia-cuda-nvrtc"):
         unwrapped(nvrtc.nvrtc)(13)
+    with pytest.raises(DeviceError, match=r"can't be loaded \(gone: cannot open.*nvidia-cuda-nvrtc"):
+        nvrtc.Nvrtc("gone").compile("", "empty", ())
 
 
 def unwrapped(function: Callable[..., object]) -> Callable[..., object]:

@@ -47,6 +47,9 @@
 #error "BN * BK must be a multiple of 4"
 #endif
 
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
 // bfloat16, the upper half of a float, as float.
 static inline float bfloat16_to_float(ushort bits)
 {
@@ -60,9 +63,6 @@ static inline ushort float_to_bfloat16(float value)
     const uint rounded = bits + 0x7fff + (bits >> 16 & 1);
     return convert_ushort(select(rounded, bits | 0x400000, isnan(value)) >> 16);
 }
-
-// 4 neighbouring elements, at any alignment.
-#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
 
 __attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
 bfloat_in_integers(int m, int n, int k, float alpha, __global const ushort *restrict a, int lda,

@@ -66,6 +66,12 @@
 #error "TM and TN must be 4 here: emit it again with --set tile=8x4"
 #endif
 
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+// 4 neighbouring elements of local memory, from a multiple of 8 bytes.
+#define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
+
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
 {
@@ -85,12 +91,6 @@ static inline float4 half_to_float4(ushort4 bits)
 {
     return vload_half4(0, (const half *)&bits);
 }
-
-// 4 neighbouring elements, at any alignment.
-#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
-
-// 4 neighbouring elements of local memory, from a multiple of 8 bytes.
-#define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
 
 __attribute__((reqd_work_group_size(32, 8, 1))) __kernel void
 gated_packed_half_pack(int m, int n, int k, __global const ushort *restrict a, int lda,

@@ -59,6 +59,18 @@
 #error "TM and TN must be 4 here: emit it again with --set tile=8x4"
 #endif
 
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+// 4 neighbouring elements, at any alignment.
+#define LOAD4(to, from) vstore4(half_to_float4(vload4(0, from)), 0, to)
+
+// 4 neighbouring elements, at any alignment.
+#define STORE4(to, from) vstore4(float_to_half4(vload4(0, from)), 0, to)
+
+// 4 neighbouring elements of local memory, from a multiple of 8 bytes.
+#define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
+
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
 {
@@ -86,18 +98,6 @@ static inline float4 half_to_float4(ushort4 bits)
 {
     return vload_half4(0, (const half *)&bits);
 }
-
-// 4 neighbouring elements, at any alignment.
-#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
-
-// 4 neighbouring elements, at any alignment.
-#define LOAD4(to, from) vstore4(half_to_float4(vload4(0, from)), 0, to)
-
-// 4 neighbouring elements, at any alignment.
-#define STORE4(to, from) vstore4(float_to_half4(vload4(0, from)), 0, to)
-
-// 4 neighbouring elements of local memory, from a multiple of 8 bytes.
-#define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
 
 __attribute__((reqd_work_group_size(8, 8, 1))) __kernel void
 relu_in_integers(int m, int n, int k, float alpha, __global const ushort *restrict a, int lda,

@@ -145,6 +145,7 @@ def test_a_call_takes_only_its_own_backends_places() -> None:
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # What NVRTC said of itself before is kept on disk.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 

@@ -201,7 +201,7 @@ class CopyAtom:
         needs: features of the target.
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
-        adds: whether it adds to what is there, in one step that no other work-item's addition can come between.
+        adds: whether it adds atomically to what memory holds.
         bytes: how many bytes of memory one instruction can move; empty where only elements count.
         matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
         begins: bytes that the first lane's element must stand on a multiple of, however many are moved; 0 for its own.

@@ -66,15 +66,20 @@ def checked(source: Source, target: str, clang: str, folder: Path) -> None:
     file = folder / f"{source.name}{backend('hip').suffix}"
     file.write_text(source.text)
     lanes = max(TARGETS[target].sub_group_sizes)
-    # Headers of old take that from compilers of old.
-    old = (f"-D__AMDGCN_WAVEFRONT_SIZE={lanes}", "--rocm-path=/usr")
     for side in (f"--offload-arch={target}", "--offload-device-only"), ("--offload-host-only",):
-        _run([clang, *OPTIONS, *side, *old, "-S", str(file), "-o", str(folder / "x.s")])
+        _run([clang, *OPTIONS, *side, *_rocm(lanes), "-S", str(file), "-o", str(folder / "x.s")])
+
+
+def _rocm(lanes: int) -> list[str]:
+    """Where the installed header is. It is of 2022: it asks the compiler for the lanes, and has no hip_bf16.h."""
+    return [f"-D__AMDGCN_WAVEFRONT_SIZE={lanes}", "--rocm-path=/usr", f"-idirafter{STAND_IN}"]
 
 
 def host_checked(folder: Path, file: str, clang: str) -> None:
     """The types of a program's host code, by ROCm's header where it is installed."""
-    header = ["--rocm-path=/usr"] if INSTALLED.exists() else [f"-I{STAND_IN}", "-nogpuinc"]
+    # For the host, its type of 16 bits takes functions that clang has no longer.
+    is_too_old = "hip_fp16.h" in (folder / file).read_text()
+    header = _rocm(64) if INSTALLED.exists() and not is_too_old else [f"-I{STAND_IN}", "-nogpuinc"]
     strict = ("-Werror", "-Wconversion", "-Wno-sign-conversion", "-Wshadow")
     _run([clang, *OPTIONS, *strict, "--offload-host-only", *header, "-fsyntax-only", str(folder / file)])
 

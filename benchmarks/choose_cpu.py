@@ -28,7 +28,7 @@ from gemmgen.choose import choose
 from gemmgen.driver import emit
 from gemmgen.errors import UserError
 from gemmgen.ir.target import Target
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, pick, target_of
 from gemmgen.schedule import Schedule
@@ -103,9 +103,11 @@ def check(shape: Shape, spec: GemmSpec, device: DeviceInfo, count: int, show: bo
     kernels: dict[str, CompiledKernel] = {}
     for schedule in contenders(spec, shape, target, count):
         try:
-            kernels[slug(schedule)] = CompiledKernel.from_source(emit(spec, schedule, "opencl", target), device)
+            kernels[kernel_name(schedule, spec)] = CompiledKernel.from_source(
+                emit(spec, schedule, "opencl", target), device
+            )
         except UserError as error:
-            print(f"# {slug(schedule)} is left out: {error}", file=sys.stderr)
+            print(f"# {kernel_name(schedule, spec)} is left out: {error}", file=sys.stderr)
     times = dict(zip(kernels, timed(list(kernels.values()), spec, shape), strict=True))
     mine = next(iter(times))
     best = min(times, key=lambda name: times[name])

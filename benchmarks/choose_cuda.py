@@ -37,7 +37,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import Target
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import is_possible
 from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
@@ -148,7 +148,7 @@ def contenders(spec: GemmSpec, shape: Shape, more: int) -> list[Schedule]:
     most = HOPELESS * guessed(spec, chosen, shape)
     others = [x for x in rivals(spec, shape, target) if guessed(spec, x, shape) < most]
     others += likely(spec, shape, target, more)
-    return list({slug(x): x for x in (chosen, *others)}.values())
+    return list({kernel_name(x, spec): x for x in (chosen, *others)}.values())
 
 
 # --- compiling and timing -------------------------------------------------------------------------
@@ -197,10 +197,10 @@ def runners(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
             kernel(a, b, c, stream=stream)
             stream.synchronize()
         except UserError as error:
-            print(f"# {slug(schedule)} is left out: {str(error)[:150]}", file=sys.stderr)
+            print(f"# {kernel_name(schedule, spec)} is left out: {str(error)[:150]}", file=sys.stderr)
             continue
         if not float((c.float() - right).abs().max()) < OFF * most:
-            print(f"# {slug(schedule)} is wrong at {shape}", flush=True)
+            print(f"# {kernel_name(schedule, spec)} is wrong at {shape}", flush=True)
             continue
         guess = guessed(spec, schedule, shape)
         count = max(2, min(MOST_LAUNCHES, round((SETTLING if guess > LONG else REPLAY) / guess)))
@@ -209,7 +209,7 @@ def runners(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
             for _ in range(count):
                 kernel(a, b, c, stream=stream)
             graph = stream.end_capture()
-        yield Runner(slug(schedule), graph, count, stream, kernel)
+        yield Runner(kernel_name(schedule, spec), graph, count, stream, kernel)
 
 
 def guessed(spec: GemmSpec, schedule: Schedule, shape: Shape) -> float:

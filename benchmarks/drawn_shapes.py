@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import FLOAT8
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.options import build_spec
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.schedule import Schedule
@@ -354,11 +354,11 @@ def main() -> None:
             try:
                 made = CudaContestant(Job("cuda", None, spec, shape, 1, schedule), None, info)
                 if not made.is_right():
-                    print(f"# WRONG {shape} {layout} {slug(schedule)}", file=sys.stderr)
+                    print(f"# WRONG {shape} {layout} {kernel_name(schedule, spec)}", file=sys.stderr)
                     continue
                 contenders[name] = made
             except UserError as error:
-                print(f"# {shape} {slug(schedule)}: {str(error)[:200]}", file=sys.stderr)
+                print(f"# {shape} {kernel_name(schedule, spec)}: {str(error)[:200]}", file=sys.stderr)
         if not contenders:
             continue
         first = cast("CudaContestant", next(iter(contenders.values())))
@@ -368,7 +368,7 @@ def main() -> None:
         except RuntimeError as error:
             print(f"# libraries at {shape} {layout}: {error}", file=sys.stderr)
         us = {name: round(value * 1e6, 2) for name, value in measure(contenders).items()}
-        names = {name: slug(schedule) for name, schedule in found.items()}
+        names = {name: kernel_name(schedule, spec) for name, schedule in found.items()}
         rows.append({"shape": shape, "layout": layout, "us": us, "schedules": names})
     if said.json:
         about = {"device": str(info), "commit": said.commit, "dtype": said.dtype}

@@ -35,7 +35,7 @@ from gemmgen.api.compile import cuda_kernel
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import BF16, FLOAT8, I8, MATRIX_DTYPES, DType
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.options.documents import document_of
 from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
@@ -179,7 +179,9 @@ def ours(spec: GemmSpec, schedule: Schedule, given: list[tuple[Any, Any, Any]], 
 
     kernel = cuda_kernel(promised(spec, schedule, shape), schedule, pick())
     return captured(
-        slug(schedule), lambda a, b, c: kernel(a, b, c, stream=torch.cuda.current_stream().cuda_stream), given
+        kernel_name(schedule, spec),
+        lambda a, b, c: kernel(a, b, c, stream=torch.cuda.current_stream().cuda_stream),
+        given,
     )
 
 
@@ -242,10 +244,10 @@ def compare(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
             found.append(ours(spec, schedule, given, shape))
             torch.cuda.synchronize()
         except (UserError, RuntimeError) as error:
-            print(f"# {slug(schedule)} is left out at {shape}: {str(error)[:200]}", flush=True)
+            print(f"# {kernel_name(schedule, spec)} is left out at {shape}: {str(error)[:200]}", flush=True)
             continue
         if not right(spec, given):
-            print(f"# {slug(schedule)} is wrong at {shape}", flush=True)
+            print(f"# {kernel_name(schedule, spec)} is wrong at {shape}", flush=True)
     with suppress(RuntimeError, ValueError):
         found.append(cublas(spec, given))
     for _ in range(ROUNDS):

@@ -34,7 +34,7 @@ from gemmgen.bench.records import parse_sizes
 from gemmgen.driver import emit
 from gemmgen.errors import UserError
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import pick, target_of
 from gemmgen.spec import GemmSpec
@@ -91,7 +91,7 @@ def timed(shape: Shape, target: Target, device: object, built: dict[str, Compile
     kernels: list[CompiledKernel] = []
     for number, way in enumerate((*ways, ways[0])):
         schedule = sweeps._finished(SPEC, way.schedule(), k, target)
-        name = slug(schedule) + "_again" * (number == len(ways))
+        name = kernel_name(schedule, SPEC) + "_again" * (number == len(ways))
         if name not in built:
             source = emit(SPEC, schedule, "opencl", target)
             built[name] = CompiledKernel.from_source(source, device)  # type: ignore[arg-type]

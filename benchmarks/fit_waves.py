@@ -36,7 +36,7 @@ from gemmgen import candidates, tiles, waves
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32, MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -112,7 +112,7 @@ def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
             for stream, joined in ((False, 1), (True, 1), (False, tiles.JOINED)):
                 with suppress(ScheduleError):  # not every tile can be dealt out, or added up by a cluster
                     schedule = waves.changed(tile, parts, a, b, stream and parts == 1, joined if parts > 1 else 1)
-                    found[slug(schedule)] = tile.named, spec, schedule
+                    found[kernel_name(schedule, spec)] = tile.named, spec, schedule
     return found
 
 
@@ -245,7 +245,9 @@ def settled(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     number = {problem: i for i, problem in enumerate(problems)}
     of = np.array([number[x.problem] for x in measured])
     best = np.full(len(problems), np.inf)
-    np.minimum.at(best, of, np.where([slug(x.schedule) in candidates.names() for x in measured], us, np.inf))
+    np.minimum.at(
+        best, of, np.where([kernel_name(x.schedule, x.spec) in candidates.names() for x in measured], us, np.inf)
+    )
     loss = np.clip(np.log(us / np.minimum(best, us.max())[of]), 0, ALL)
     loss *= loss / (loss + NOTHING)
     first, trust = to_numbers(start), trusted(start)
@@ -289,12 +291,17 @@ def report(guessed: Numbers, measured: Sequence[Point]) -> None:
         ratios = []
         for problem in sorted({x.problem for x in measured if x.spec.dtype.name == dtype}):
             rows = [(guess, x) for guess, x in zip(guessed, measured, strict=True) if x.problem == problem]
-            rivals = [x for _, x in rows if slug(x.schedule) in candidates.names()]
+            rivals = [x for _, x in rows if kernel_name(x.schedule, x.spec) in candidates.names()]
             if len(rows) > 1 and rivals:
                 _, named = min(rows, key=lambda row: row[0])
                 best = min(rivals, key=lambda x: x.us)
-                what = f"{'x'.join(map(str, problem[1]))} {slug(named.schedule)} {named.us:.2f} us,"
-                ratios.append((min(1.0, best.us / named.us), f"{what} best {slug(best.schedule)} {best.us:.2f} us"))
+                what = f"{'x'.join(map(str, problem[1]))} {kernel_name(named.schedule, named.spec)} {named.us:.2f} us,"
+                ratios.append(
+                    (
+                        min(1.0, best.us / named.us),
+                        f"{what} best {kernel_name(best.schedule, best.spec)} {best.us:.2f} us",
+                    )
+                )
         values = [ratio for ratio, _ in ratios] or [1.0]
         within = f"within 3 % at {sum(x > 0.97 for x in values)} of {len(values)} shapes"
         print(f"{dtype}: {within}, mean {mean(values):.3f}, worst {min(values):.3f}", file=sys.stderr)

@@ -23,7 +23,7 @@ from gemmgen.bench.opencl import OpenclKernel
 from gemmgen.bench.records import Size
 from gemmgen.bench.session import Contender, measure
 from gemmgen.choose import choose
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.selection import pick
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.device import key_of
@@ -83,7 +83,9 @@ def main() -> None:
             for name, ratio in zip(ratios, (ours / best, mkl / best, mkl / ours), strict=True):
                 ratios[name].append(ratio)
             figures = [f"{x:.4g}" for x in times]
-            rows.writerow([f"{m}x{n}x{k}", progress.trials, *figures, slug(untuned), slug(tuned)])
+            rows.writerow(
+                [f"{m}x{n}x{k}", progress.trials, *figures, kernel_name(untuned, spec), kernel_name(tuned, spec)]
+            )
             file.flush()
             sys.stdout.write(f"{m}x{n}x{k}: {progress.trials} trials, {' '.join(figures)}\n")
             sys.stdout.flush()

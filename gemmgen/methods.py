@@ -1,4 +1,4 @@
-"""The methods: what each makes of a tile and a group, and how a schedule that departs from it is named.
+"""The methods: what each makes of a tile and a group, and in what a schedule departs from it.
 
 A schedule is also seen flat here, as `field -> value` with the operands' fields as `a.width` and so on: the
 command line, TOML and names all speak of single fields (`gemmgen.schedule.flat`).
@@ -6,18 +6,14 @@ command line, TOML and names all speak of single fields (`gemmgen.schedule.flat`
 
 from __future__ import annotations
 
-import re
-from base64 import b32encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from typing import get_args
 
-from gemmgen.ir.dtypes import DType
 from gemmgen.schedule import PLAIN, Flat, Method, Operand, Pair, Schedule, Value, text_of
 from gemmgen.schedule.dpas import MOST_LANES
-from gemmgen.schedule.fields import RENAMED_FIELDS, RENAMED_OF_OPERANDS, WarpAtom, WarpgroupAtom
+from gemmgen.schedule.fields import WarpAtom, WarpgroupAtom
 from gemmgen.schedule.mainloop import ELEMENT_BYTES
 from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma, is_swapped
@@ -256,30 +252,7 @@ def _follows(method: str, flat: Flat, key: str) -> bool:
     return flatten(_shaped(method, {k: v for k, v in flat.items() if k != key}))[key] == flat[key]
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-#: What lists call fields: most as before they were renamed, which is shorter.
-_SHORT = {
-    **{new: old for old, new in {**RENAMED_FIELDS, **RENAMED_OF_OPERANDS}.items()},
-    "block_k": "k",
-    "sub_group": "sg",
-    "register_stages": "regstages",
-    "width": "w",
-}
-
-
-def slug(schedule: Schedule) -> str:
-    """A schedule in lists: its name, or METHOD_RxC_hxw and a suffix for each field that is not as the method puts it.
-
-    Different schedules without names have different slugs: the method, the tile and the group are read off the front,
-    depth and lanes are said or follow from those, and the rest is said or follows from all of them.
-    """
-    if schedule.name:
-        return schedule.name
-    suffixes = (_suffix(key, value) for key, value in departures(schedule).items())
-    parts = [schedule.method, text_of(schedule.tile), text_of(schedule.group), *suffixes]
-    # Sizes below zero never reach a kernel, but a message about them may want the name.
-    return "_".join(parts).replace("-", "minus")
+# --- what a schedule says beside its method ------------------------------------------------------
 
 
 def departures(schedule: Schedule) -> Flat:
@@ -298,76 +271,3 @@ def options_of(schedule: Schedule) -> str:
     """The options of `gemmgen emit` that say all of a schedule."""
     head = f"--method {schedule.method} --tile {text_of(schedule.tile)} --group {text_of(schedule.group)}"
     return " ".join([head, *(f"--set {key}={text_of(value)}" for key, value in departures(schedule).items())])
-
-
-#: What kernels' names say of a schedule, the most telling first.
-_SAID: Mapping[str, str] = {
-    "kc": "kc{}",
-    "stages": "s{}",
-    "split_k": "split{}",
-    "stream_k": "stream",
-    "persistent": "persistent",
-    "sliced_k": "sliced{}",
-    "cluster": "cluster{}",
-    "block_k": "k{}",
-    "vector": "v{}",
-}
-#: How many of those a name says.
-_SAID_AT_MOST = 2
-#: What the sizes of a CPU's caches decide beside the tile and KC.
-_BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple"})
-#: Methods whose blocks, not the tiles of their threads, are what one talks of.
-_BY_BLOCKS = ("slm", "mma", "wgmma")
-_TYPES: Mapping[str, str] = {
-    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
-    **{f"int{bits}": f"s{bits}" for bits in (8, 16, 32, 64)},
-    "bfloat16": "bf16",
-    "complex64": "c64",
-    "complex128": "c128",
-    "float8_e4m3fn": "e4m3",
-    "float8_e5m2": "e5m2",
-}
-
-
-def kernel_name(schedule: Schedule, types: Sequence[DType]) -> str:
-    """What a kernel is called: as its schedule, or `gemm_f32_6x64_kc1024`.
-
-    That is the types of A and B, the method, the tile, the group where it is not the method's, and the most telling
-    fields that are not as the method puts them. A short digest stands for all others.
-    """
-    if schedule.name:
-        return schedule.name
-    other = departures(schedule)
-    said = {key: text for key, text in _SAID.items() if key in other}
-    words = [text.format(text_of(other[key])) for key, text in [*said.items()][:_SAID_AT_MOST]]
-    # Both operands' types in an order that does not change where the operands are swapped.
-    parts = ["gemm", *sorted({_TYPES[dtype.name] for dtype in types}), *_shape(schedule), *words]
-    unsaid = {key: text_of(value) for key, value in other.items() if key not in [*said][:_SAID_AT_MOST]}
-    if unsaid.keys() - (_BY_CACHES if schedule.method == "vector" else frozenset()):
-        digest = sha256(repr(sorted(unsaid.items())).encode()).digest()
-        parts.append(b32encode(digest)[:4].decode().lower())
-    return "_".join(parts).replace("-", "minus")
-
-
-def _shape(schedule: Schedule) -> list[str]:
-    """The tile that one talks of, and the group where it is not the method's."""
-    method, (rows, cols), (down, across) = schedule.method, schedule.tile, schedule.group
-    usual = defaults(method, schedule.tile).group
-    by = [] if (down, across) == usual else [f"by{down}x{across}"]
-    if not method.startswith(_BY_BLOCKS):
-        return [*([] if method == "vector" else [method]), f"{rows}x{cols}", *by]
-    # The types say which of the instructions it is.
-    word = re.sub(r"_(s8|f8|f64)$", "", method)
-    return [word, f"{rows * down}x{cols * across}", *by]
-
-
-def _suffix(key: str, value: Value) -> str:
-    operand, _, field = key.rpartition(".")
-    word = _SHORT.get(field, field)
-    if isinstance(value, bool):
-        text = word if value else f"no{word}"
-    elif field in ("memory", "atom"):
-        text = str(value)
-    else:
-        text = f"{word}{text_of(value)}"
-    return f"{operand}_{text}" if operand else text

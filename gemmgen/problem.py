@@ -19,7 +19,7 @@ from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.ir.workspace import Workspace
-from gemmgen.methods import kernel_name
+from gemmgen.kernel_names import kernel_name
 from gemmgen.positions import BATCH, BATCH_COUNT, WHOLE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import MATRICES, GemmSpec
@@ -50,7 +50,7 @@ class Problem:
     @property
     def name(self) -> str:
         """The main kernel's."""
-        return kernel_name(self.named_for or self.schedule, [self.spec.element(x) for x in "ab"])
+        return kernel_name(self.named_for or self.schedule, self.spec)
 
     @property
     def rows_are_columns(self) -> bool:

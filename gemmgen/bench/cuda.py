@@ -16,7 +16,7 @@ from gemmgen.bench.records import Accuracy, Size, check_measurable, launches, va
 from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F32, F64, FLOAT8, I8, MATRIX_DTYPES, accumulator
 from gemmgen.ir.instructions import cut_sums, product_error
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.oracle import gamma
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_arrays import translated
@@ -255,7 +255,8 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
     """
     from gemmgen.api.compile import cuda_kernel
 
-    check_measurable(spec, slug(schedule))
+    name = kernel_name(schedule, spec)
+    check_measurable(spec, name)
     spec = replace(spec, batched=problem.size.batch > 0)
     kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = stored(problem.a, spec.a_order), stored(problem.b, spec.b_order)
@@ -267,7 +268,7 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     error = product_error(schedule.atom, spec.dtype) + _cut(schedule.atom, problem)
     promised = kernel.source_for(a, b, c).spec
-    return Graphed(slug(schedule), problem, launch, c, _cupy_capture(problem), variant(promised), error)
+    return Graphed(name, problem, launch, c, _cupy_capture(problem), variant(promised), error)
 
 
 def _cut(atom: str, problem: GpuProblem) -> float:

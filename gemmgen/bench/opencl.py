@@ -12,7 +12,7 @@ import numpy as np
 from gemmgen.bench.libraries import Matrix, accuracy, random_matrices
 from gemmgen.bench.records import HOST_WARM_UP, Size, check_measurable, launches, variant
 from gemmgen.errors import SpecError
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.device import Device
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -33,18 +33,19 @@ class OpenclKernel:
         from gemmgen.runtime.opencl_arrays import way_of
         from gemmgen.runtime.opencl_devices import DeviceInfo
 
-        check_measurable(spec, slug(schedule))
+        self.name = kernel_name(schedule, spec)
+        check_measurable(spec, self.name)
         assert isinstance(device, DeviceInfo)
         spec = replace(spec, batched=size.batch > 0)
         source = emit(spec, schedule, "opencl", device.target)
-        self.name, self.variant = slug(schedule), variant(spec)
+        self.variant = variant(spec)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)
         poison = np.full(size.shape(size.m, size.n), np.nan, spec.dtype.name)
         orders = (a, spec.a_order), (b, spec.b_order), (poison, spec.c_order)
         if size.batch and any(order == "col" for _, order in orders):
-            raise SpecError(f"{slug(schedule)}: batches of column-major matrices are not measured on OpenCL")
+            raise SpecError(f"{self.name}: batches of column-major matrices are not measured on OpenCL")
         matrices = [np.array(x, order="C" if o == "row" else "F") for x, o in orders]
         in_place = way_of(queue.device) == "address"
         arrays = matrices if in_place else [cl_array.to_device(queue, x) for x in matrices]

@@ -17,7 +17,7 @@ from gemmgen.bench.records import ROUNDS, Accuracy, Row, Size, Timing
 from gemmgen.errors import SpecError, UserError
 from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
 from gemmgen.ir.instructions import product_error
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -108,8 +108,9 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
     maker = Makers(plan, size)
     kernels: list[Kernel] = []
     for spec, schedule in plan.jobs or _chosen(plan, size):
-        plan.tick(f"{size}: {slug(schedule)}")
-        with _tolerated(plan, size, schedule):
+        name = kernel_name(schedule, spec)
+        plan.tick(f"{size}: {name}")
+        with _tolerated(plan, size, name):
             kernel = maker.kernel(spec, schedule)
             stack.callback(kernel.close)
             kernels.append(kernel)
@@ -157,13 +158,13 @@ def _finalists(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 @contextmanager
-def _tolerated(plan: Plan, size: Size, schedule: Schedule) -> Iterator[None]:
+def _tolerated(plan: Plan, size: Size, name: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
         if not plan.best:
-            raise type(error)(f"{slug(schedule)} at {size}: {problem}" for problem in error.problems) from error
-        plan.warn(f"{size}: {slug(schedule)} is left out: {error.problems[0]}")
+            raise type(error)(f"{name} at {size}: {problem}" for problem in error.problems) from error
+        plan.warn(f"{size}: {name} is left out: {error.problems[0]}")
 
 
 class Makers:

@@ -152,7 +152,7 @@ def _look(search: Search) -> list[Found]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gemmgen.methods import slug
+    from gemmgen.kernel_names import kernel_name
 
     say(f"{', '.join(place.label for place in search.places)}\n")
     columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))
@@ -161,7 +161,8 @@ def _look(search: Search) -> list[Found]:
         task = progress.add_task("", total=search.seconds, tried=0)
 
         def report(case: Case) -> None:
-            progress.update(task, completed=search.elapsed, tried=search.tried, description=slug(case.schedule)[:60])
+            name = kernel_name(case.schedule, case.spec)
+            progress.update(task, completed=search.elapsed, tried=search.tried, description=name)
 
         search.report = report
         failures = search.failures()

@@ -124,7 +124,7 @@ def _kernels(
 ) -> list[tuple[str, Sequence[Job | Failure]]]:
     """Each kernel's name, and the job for all targets. Raises: UserError with every problem."""
     from gemmgen.inspect.jobs import file_jobs, jobs
-    from gemmgen.methods import slug
+    from gemmgen.kernel_names import kernel_name
 
     if file is not None:
         return [(file.name, file_jobs(file, kernel, machines))]
@@ -132,7 +132,7 @@ def _kernels(
     out: list[tuple[str, Sequence[Job | Failure]]] = []
     for name in names:
         spec, schedule, _ = replace(request, preset=name).resolve()
-        out.append((slug(schedule), jobs(spec, schedule, machines)))
+        out.append((kernel_name(schedule, spec), jobs(spec, schedule, machines)))
     return out
 
 

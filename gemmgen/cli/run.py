@@ -285,10 +285,10 @@ def _whole(name: str, text: str, problems: list[str]) -> int:
 def _refusals(plan: Plan, engine: Engine) -> list[str]:
     """Why the device can't run the kernels that were named; checked before anything runs."""
     from gemmgen.driver import refusals_of
-    from gemmgen.methods import slug
+    from gemmgen.kernel_names import kernel_name
 
     return [
-        f"{slug(schedule)}: {problem}"
+        f"{kernel_name(schedule, spec)}: {problem}"
         for spec, schedule in (() if plan.tolerant else plan.jobs)
         for problem in refusals_of(spec, schedule, engine.backend, engine.device.target)
     ]
@@ -299,10 +299,10 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
 
     Raises: UserError if the device can't run it and it was named.
     """
-    from gemmgen.methods import kernel_name
+    from gemmgen.kernel_names import kernel_name
 
     # As emit calls it, and explain.
-    name = kernel_name(schedule, [spec.element(x) for x in "ab"])
+    name = kernel_name(schedule, spec)
     plan.tell(f"\n{name}\n")
     try:
         once = engine.compile(spec, schedule, plan.exact)

@@ -362,7 +362,7 @@ def _so_far(progress: Progress) -> str:
 
 
 def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
-    from gemmgen.methods import slug
+    from gemmgen.kernel_names import kernel_name
 
     rows = [
         {
@@ -371,7 +371,7 @@ def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
             "failed": progress.failed,
             "untuned_ms": progress.untuned * 1e3,
             "best_ms": progress.best * 1e3,
-            "schedule": None if progress.schedule is None else slug(progress.schedule),
+            "schedule": None if progress.schedule is None else kernel_name(progress.schedule, progress.product.spec),
         }
         for progress in found
     ]
@@ -387,7 +387,7 @@ def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
     for progress in found:
         gain = f"{progress.untuned / progress.best:.2f}" if progress.untuned and progress.best else "-"
         times = [f"{x * 1e3:.4g}" if x else "-" for x in (progress.untuned, progress.best)]
-        name = "-" if progress.schedule is None else slug(progress.schedule)
+        name = "-" if progress.schedule is None else kernel_name(progress.schedule, progress.product.spec)
         table.add_row(str(progress.product), str(progress.trials), *times, gain, name)
     console = Console()
     (console if console.is_terminal else Console(width=160)).print(table, highlight=False)

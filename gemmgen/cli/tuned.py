@@ -122,7 +122,7 @@ def _best(records: Records) -> list[tuple[Line, int]]:
 
 
 def _show(records: Records, as_json: bool) -> None:
-    from gemmgen.methods import slug
+    from gemmgen.kernel_names import kernel_name
 
     best = [(line.measurement(), count) for line, count in _best(records)]
     if as_json:
@@ -134,7 +134,7 @@ def _show(records: Records, as_json: bool) -> None:
                 "milliseconds": x.seconds * 1e3,
                 "spread": x.spread,
                 "gflops": x.gflops,
-                "schedule": slug(x.schedule),
+                "schedule": kernel_name(x.schedule, x.spec),
                 "checked": x.checked,
                 "configurations": count,
             }
@@ -151,7 +151,7 @@ def _show(records: Records, as_json: bool) -> None:
     for x, count in best:
         product = "x".join(map(str, x.shape)) + (f" x{x.products}" if x.products > 1 else "") + f" {x.spec.label()}"
         figures = f"{x.seconds * 1e3:.4g}", f"{x.spread:.0%}", f"{x.gflops:.1f}", str(count)
-        table.add_row(product, *figures, "yes" if x.checked else "before use", slug(x.schedule))
+        table.add_row(product, *figures, "yes" if x.checked else "before use", kernel_name(x.schedule, x.spec))
     console = Console()
     (console if console.is_terminal else Console(width=160)).print(table, highlight=False)
 

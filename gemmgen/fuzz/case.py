@@ -12,7 +12,7 @@ from zlib import crc32
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.options import read_document, schedule_to_toml
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -58,7 +58,8 @@ class Case:
 
     def __str__(self) -> str:
         size = "x".join(map(str, self.size)) + (f", {self.count} of them" if self.spec.batched else "")
-        return f"{slug(self.schedule)} for {self.target}: {self.spec.label()}, {size}, {self.data} numbers"
+        name = kernel_name(self.schedule, self.spec)
+        return f"{name} for {self.target}: {self.spec.label()}, {size}, {self.data} numbers"
 
     @property
     def multiplies(self) -> bool:

@@ -65,7 +65,7 @@ class Schedule:
     is the value that says so. `Schedule.of` makes a schedule from such fields, and `but` one with others.
 
     Attributes:
-        name: of the kernel; None derives one (`methods.slug`).
+        name: of the kernel; None derives one (`kernel_names.kernel_name`).
     """
 
     tiling: Tiling = field(default_factory=ThreadTiling)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gemmgen.errors import DeviceError, ScheduleError, UserError
 from gemmgen.ir.target import Target
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.cache import digest, own_folder
 from gemmgen.schedule import Schedule, Value, text_of
 from gemmgen.schedule.cpu_panel import CpuPanel
@@ -278,7 +278,7 @@ class Search:
         if outcome.problem is not None:
             progress.failed += 1
             if outcome.problem.startswith("wrong result"):
-                progress.wrong.append(f"{slug(job.schedule)}: {outcome.problem}")
+                progress.wrong.append(f"{kernel_name(job.schedule, job.spec)}: {outcome.problem}")
         else:
             self.times[job.schedule] = outcome.seconds
             self._unsaved.append(outcome.measurement(job))

@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 SWIZZLED = [(spec, schedule) for spec, schedule, _ in LINES if spec.dtype.is_float]
 
 
-@pytest.mark.parametrize(("spec", "schedule"), SWIZZLED, ids=lambda x: slug(x) if isinstance(x, Schedule) else "")
+@pytest.mark.parametrize(
+    ("spec", "schedule"), SWIZZLED, ids=lambda x: kernel_name(x, SPEC) if isinstance(x, Schedule) else ""
+)
 def test_lines_as_the_interpreter_has_them(spec: GemmSpec, schedule: Schedule) -> None:
     """Every element has a number of its own: one out of place shows, and a descriptor that is not the hardware's."""
     rng = np.random.default_rng(3)

@@ -13,7 +13,8 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.ir.dtypes import BF16
-from gemmgen.methods import defaults, slug
+from gemmgen.kernel_names import kernel_name
+from gemmgen.methods import defaults
 from gemmgen.runtime.cuda_devices import pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -42,7 +43,7 @@ LARGE = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
         LARGE.but(tile=(4, 48), stages=3, cluster=(1, 2), c_width=1, epilogue_stages=3),
         SMALL.but(stages=4, cluster=(2, 1)),
     ],
-    ids=slug,
+    ids=lambda x: kernel_name(x, SPEC),
 )
 def test_blocks_one_after_the_other(schedule: Schedule) -> None:
     """Ragged sizes; then more blocks than run at once, of fewer steps of K than the ring has slots, as many, more."""
@@ -82,7 +83,7 @@ def test_nothing_to_add_up(name: str) -> None:
         LARGE.but(persistent=False, tile=(2, 48), cluster=(1, 2), c_width=1, epilogue_stages=2),
         SMALL.but(persistent=False, stages=8, cluster=(2, 1), c_width=1, epilogue_stages=1),
     ],
-    ids=slug,
+    ids=lambda x: kernel_name(x, SPEC),
 )
 @pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")], ids=str)
 def test_clusters(schedule: Schedule, orders: tuple[Order, Order]) -> None:
@@ -99,7 +100,7 @@ CHAINED = [
 ]
 
 
-@pytest.mark.parametrize("schedule", CHAINED, ids=slug)
+@pytest.mark.parametrize("schedule", CHAINED, ids=lambda x: kernel_name(x, SPEC))
 @pytest.mark.parametrize("graphed", [False, True], ids=["queued", "a graph"])
 def test_each_product_is_of_the_one_before(schedule: Schedule, graphed: bool) -> None:
     """Two matrices in turn, each the other times a permutation, so that what is read or written too early shows."""

@@ -12,7 +12,7 @@ from gemmgen.choose import choose
 from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F32, F64, I8
 from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.target import TARGETS
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.oracle import answer
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
@@ -40,7 +40,7 @@ def test_it_is_right(
 ) -> None:
     few = replace(TARGETS[target], cores=8)
     schedule = choose(spec, shape, few)
-    assert slug(schedule) == name
+    assert kernel_name(schedule, spec) == name
     whole = not spec.accumulator.is_float
     problem = Problem.of(rng, spec, *shape, 2 if whole else -1.5, 1 if whole else 0.5)
     found = interpret(driver.lower_program(spec, schedule, few), spec, problem, spec.ld_multiple)

@@ -14,7 +14,8 @@ from gemmgen.ir.dtypes import BF16, F32, I8
 from gemmgen.ir.stmt import TmaCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.methods import defaults, slug
+from gemmgen.kernel_names import kernel_name
+from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
@@ -55,7 +56,9 @@ LINES: tuple[tuple[GemmSpec, Schedule, tuple[int, int, int]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("spec", "schedule", "wide"), LINES, ids=lambda x: slug(x) if isinstance(x, Schedule) else "")
+@pytest.mark.parametrize(
+    ("spec", "schedule", "wide"), LINES, ids=lambda x: kernel_name(x, SPEC) if isinstance(x, Schedule) else ""
+)
 def test_lines_as_wide_as_a_step_or_a_block(
     spec: GemmSpec, schedule: Schedule, wide: tuple[int, int, int], rng: np.random.Generator
 ) -> None:

@@ -13,7 +13,7 @@ from gemmgen.choose import MENU, SMALL_PRESET, choose
 from gemmgen.few_rows import FEW
 from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8, I8, I32, MATRIX_DTYPES, DType
 from gemmgen.ir.target import FEATURES, TARGETS
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import validate
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.gemv import Gemv
@@ -90,7 +90,7 @@ def test_a_long_side_gets_tensor_cores(dtype: DType) -> None:
         spec = replace(spec, ld_multiple=rng.choice((1, 16)), batched=rng.random() < 0.1)
         found = choose(spec, (shape[0], shape[1], shape[2]), TARGETS[target], rng.randint(1, 64) if spec.batched else 1)
         few = min(shape[:2]) <= FEW and isinstance(found.mainloop, Direct | Gemv)
-        assert found.by_warps or found.by_warpgroups or few, (spec.label(), shape, slug(found))
+        assert found.by_warps or found.by_warpgroups or few, (spec.label(), shape, kernel_name(found, spec))
 
 
 @pytest.mark.parametrize("target", ["intel", "xe_hpc", "khr", "portable", "sm_75"])
@@ -101,7 +101,7 @@ def test_without_a_model_small_is_small_along_each_side(target: str) -> None:
     for _ in range(300):
         shape = extent(rng, 1 << 11), extent(rng, 1 << 11), extent(rng)
         found = choose(GemmSpec(dtype=rng.choice(types)), shape, device)
-        assert (slug(found) == SMALL_PRESET) == (max(shape) <= 32), (shape, slug(found))
+        assert (found.name == SMALL_PRESET) == (max(shape) <= 32), (shape, found)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_a_model_small_is_small_along_each_side(target: str) -> None:
 )
 def test_thin_products_go_by_parts_of_k(dtype: DType, shape: tuple[int, int, int], name: str) -> None:
     spec = GemmSpec(dtype=dtype, b_order="col", ld_multiple=max(1, 16 // dtype.size))
-    assert slug(choose(spec, shape, TARGETS["sm_90a"])) == name
+    assert kernel_name(choose(spec, shape, TARGETS["sm_90a"]), spec) == name
 
 
 def test_sums_of_float32_are_short() -> None:
@@ -137,7 +137,7 @@ def test_sums_of_float32_are_short() -> None:
         for target in ("sm_80", "sm_90a"):
             found = choose(GemmSpec(), shape, TARGETS[target])
             parts = found.split_k * found.sliced_k * found.lanes_along_k
-            assert shape[2] <= 8192 * parts, (shape, slug(found))
+            assert shape[2] <= 8192 * parts, (shape, found)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -145,7 +145,7 @@ def test_a_column_major_c_costs_little(target: str) -> None:
     """float32 had nothing but single work-items for it (400 us at 1000 cubed by the model, 51 by rows)."""
     for dtype in (F32, BF16, I8):
         found = choose(GemmSpec(dtype=dtype, c_order="col"), (1000, 1000, 1000), TARGETS[target])
-        assert slug(found) != SMALL_PRESET
+        assert found.name != SMALL_PRESET
 
 
 PACKED = "(b - b_shift) * b_scale"
@@ -181,7 +181,7 @@ PACKED = "(b - b_shift) * b_scale"
 )
 def test_sizes_that_are_not_known(spec: GemmSpec, target: str, name: str) -> None:
     found = choose(spec, None, TARGETS[target])
-    assert slug(found) == name
+    assert kernel_name(found, spec) == name
     assert not driver.refusals(spec, found, "cuda" if target.startswith("sm_") else "opencl", TARGETS[target])
 
 
@@ -206,7 +206,8 @@ def test_the_menu_names_what_there_is() -> None:
         assert offer.needs <= FEATURES.keys()
         assert set(offer.dtypes) <= set(MATRIX_DTYPES.values())
     assert not MENU[-1].needs and not MENU[-1].dtypes and not MENU[-1].largest, "the last one is for all others"
-    assert slug(choose(GemmSpec(dtype=C128), None, TARGETS["sm_90a"])).startswith("slm_4x4_16x16")
+    spec = GemmSpec(dtype=C128)
+    assert kernel_name(choose(spec, None, TARGETS["sm_90a"]), spec).startswith("gemm_c128_slm_64x64_")
 
 
 def test_the_command_line_gives_what_is_chosen() -> None:

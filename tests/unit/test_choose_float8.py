@@ -10,7 +10,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F8_E5M2
 from gemmgen.ir.target import TARGETS
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.spec import GemmSpec
 
 SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
@@ -26,7 +26,7 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
     ],
 )
 def test_presets(spec: GemmSpec, target: str, name: str) -> None:
-    assert slug(choose(spec, (64, 64, 64), TARGETS[target])) == name
+    assert kernel_name(choose(spec, (64, 64, 64), TARGETS[target]), spec) == name
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_presets(spec: GemmSpec, target: str, name: str) -> None:
 def test_tiles_by_sizes(size: int, tile: str) -> None:
     """As an H200 has them, whose 132 multiprocessors the target knows."""
     device = replace(TARGETS["sm_90a"], cores=132)
-    assert slug(choose(SPEC, (size, size, 4096), device)).removesuffix("_joined2") == f"wgmma_f8_{tile}"
-    assert slug(choose(SPEC, (4096, 4096, 64), device)) == "wgmma_f8_128x256_s4_turns"
-    assert slug(choose(SPEC, None, device)) == "wgmma_f8_128x256_s4"
+    assert kernel_name(choose(SPEC, (size, size, 4096), device), SPEC).removesuffix("_joined2") == f"wgmma_f8_{tile}"
+    assert kernel_name(choose(SPEC, (4096, 4096, 64), device), SPEC) == "wgmma_f8_128x256_s4_turns"
+    assert kernel_name(choose(SPEC, None, device), SPEC) == "wgmma_f8_128x256_s4"
 
 
 def test_who_has_none() -> None:

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from gemmgen.backends import BACKENDS
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.methods import METHODS, change, defaults, flatten, slug
+from gemmgen.kernel_names import kernel_name
+from gemmgen.methods import METHODS, change, defaults, departures, flatten, options_of
 from gemmgen.names import name_problem
 from gemmgen.options import FIELDS, build_schedule, build_spec, read_document, schedule_from_toml, schedule_to_toml
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
 from tests.support.schedules import schedules as anything
 
 pairs = st.tuples(st.integers(1, 64), st.integers(1, 64))
@@ -43,7 +45,7 @@ def test_defaults() -> None:
     schedule = build_schedule()
     a, b = Operand(width=2, block_read=True, shuffle=True), Operand(width=2, block_read=True)
     assert schedule == Schedule.of(tile=(32, 2), group=(1, 8), thread_vector=(32, 1), block_k=16, sub_group=8, a=a, b=b)
-    assert slug(schedule) == "simd_32x2_1x8"
+    assert options_of(schedule) == "--method simd --tile 32x2 --group 1x8"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -62,15 +64,15 @@ def test_sub_group_and_depth_follow_the_group_and_the_other_way_round() -> None:
     wide = build_schedule(group="4x16")
     assert (wide.sub_group, wide.block_k) == (16, 16)
     asked = build_schedule(sub_group=16)
-    assert (asked.group, asked.block_k, slug(asked)) == ((1, 16), 16, "simd_32x2_1x16")
+    assert (asked.group, asked.block_k, departures(asked)) == ((1, 16), 16, {})
     short = build_schedule(block_k=8)
-    assert (short.group, short.sub_group, slug(short)) == ((1, 8), 8, "simd_32x2_1x8_k8")
+    assert (short.group, short.sub_group, departures(short)) == ((1, 8), 8, {"block_k": 8})
     # As deep as registers allow, 8 being a sub-group's lanes.
     tiles = ("64x1", "32x2", "16x2", "16x4", "8x4")
     assert [build_schedule(tile=tile).block_k for tile in tiles] == [32, 16, 32, 8, 32]
     # Where a step of B is too long for them, it is read in parts of as many as a sub-group has lanes.
     assert [build_schedule(tile=tile).b_sub_step for tile in tiles] == [0, 0, 0, 0, 8]
-    assert slug(build_schedule(tile="8x4", block_k=32)) == "simd_8x4_1x8"
+    assert departures(build_schedule(tile="8x4", block_k=32)) == {}
     assert build_schedule(group="1x64").sub_group == 32
 
 
@@ -109,7 +111,7 @@ def test_a_base_that_is_not_changed_keeps_its_name() -> None:
 def test_lanes_can_be_taken_away() -> None:
     schedule = build_schedule(sets=["sub_group=none"])
     assert schedule.sub_group is None
-    assert slug(schedule) == "simd_32x2_1x8_sgnone"
+    assert departures(schedule) == {"sub_group": None}
 
 
 # --- what is wrong --------------------------------------------------------------------------------
@@ -236,38 +238,36 @@ def test_no_function_of_an_emitted_file_can_be_a_kernels_name(root: Path) -> Non
 @pytest.mark.parametrize("name", ["gemm", "_gemm", "x" * 64, "L3_SIMD_32x2_1x8", "kernels", "float5", "mine2"])
 def test_good_names(name: str) -> None:
     assert name_problem(name) is None
-    assert slug(build_schedule(name=name)) == name
+    assert kernel_name(build_schedule(name=name), GemmSpec()) == name
 
 
 # --- names of schedules ---------------------------------------------------------------------------
 
 
 @given(schedules, schedules)
-def test_slugs_tell_schedules_apart(one: Schedule, other: Schedule) -> None:
-    assert (one == other) == (slug(one) == slug(other))
+def test_options_tell_schedules_apart(one: Schedule, other: Schedule) -> None:
+    assert (one == other) == (options_of(one) == options_of(other))
 
 
 @given(schedules, st.data())
-def test_slugs_tell_neighbours_apart(one: Schedule, data: st.DataObject) -> None:
+def test_options_tell_neighbours_apart(one: Schedule, data: st.DataObject) -> None:
     flat, other = flatten(one), flatten(data.draw(schedules))
     key = data.draw(st.sampled_from(sorted(flat)))
     try:
         neighbour = one.but(**{key: other[key]})
     except ScheduleError:
         reject()
-    assert (one == neighbour) == (slug(one) == slug(neighbour))
+    assert (one == neighbour) == (options_of(one) == options_of(neighbour))
 
 
 @given(schedules)
-def test_slugs_are_identifiers(schedule: Schedule) -> None:
-    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", slug(schedule))
-    assert slug(schedule).startswith(schedule.method)
+def test_kernels_names_are_identifiers(schedule: Schedule) -> None:
+    assert re.fullmatch(r"gemm_f32_[A-Za-z0-9_]*", kernel_name(schedule, GemmSpec()))
 
 
 @given(st.sampled_from(METHODS), pairs, pairs)
-def test_defaults_have_no_suffix(method: str, tile: tuple[int, int], group: tuple[int, int]) -> None:
-    expected = f"{method}_{tile[0]}x{tile[1]}_{group[0]}x{group[1]}"
-    assert slug(defaults(method, tile, group)) == expected
+def test_defaults_depart_from_nothing(method: str, tile: tuple[int, int], group: tuple[int, int]) -> None:
+    assert departures(defaults(method, tile, group)) == {}
 
 
 # --- TOML -----------------------------------------------------------------------------------------

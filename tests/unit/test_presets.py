@@ -6,7 +6,7 @@ from gemmgen import candidates, driver, presets
 from gemmgen.backends import BACKENDS
 from gemmgen.cli.request import Request
 from gemmgen.errors import ScheduleError
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.names import name_problem
 
 
@@ -26,7 +26,7 @@ def test_candidates_are_the_presets_and_others() -> None:
 @pytest.mark.parametrize("name", candidates.names())
 def test_preset(name: str) -> None:
     preset = candidates.load(name)
-    assert preset.name == slug(preset.schedule) == name
+    assert preset.name == kernel_name(preset.schedule, preset.spec) == name
     assert name_problem(name) is None
     assert preset.summary
     assert "\n" not in preset.summary

@@ -18,7 +18,7 @@ from gemmgen.ir.show import show
 from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.module import render_module
 from gemmgen.names import name_problem
 from gemmgen.options import build_spec, read_document
@@ -95,7 +95,7 @@ def test_operands_come_in_one_order_and_none_without_a_product() -> None:
         for backend in BACKENDS:
             source = driver.emit(spec, schedule, backend)
             taken = [a.name for point in source.entry_points for a in point.arguments if a.name in OPERANDS]
-            assert taken == list(spec.operands), (backend, slug(schedule))
+            assert taken == list(spec.operands), (backend, kernel_name(schedule, spec))
     assert "a_factor" not in driver.emit(replace(spec, alpha=0.0), NAIVE).text
 
 

@@ -13,7 +13,8 @@ from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, I8
 from gemmgen.ir.target import TARGETS
-from gemmgen.methods import change, defaults, flatten, slug, unflatten
+from gemmgen.kernel_names import kernel_name
+from gemmgen.methods import change, defaults, flatten, unflatten
 from gemmgen.options import FIELDS, build_schedule, schedule_from_toml, schedule_to_toml
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import AXES, KEYS, PLAIN, Flat, Operand, Schedule, Value, text_of
@@ -81,7 +82,7 @@ def test_every_mainloop_has_an_example() -> None:
     assert {type(schedule.mainloop) for schedule in EXAMPLES} == set(MAINLOOPS)
 
 
-@pytest.mark.parametrize("schedule", EXAMPLES, ids=slug)
+@pytest.mark.parametrize("schedule", EXAMPLES, ids=lambda x: kernel_name(x, GemmSpec()))
 def test_every_field_of_a_member_is_written_and_read(schedule: Schedule) -> None:
     """One by one, from the command line, from TOML and in Python."""
     found = 0
@@ -134,7 +135,7 @@ def foreign(schedule: Schedule) -> dict[str, Value]:
     return found
 
 
-@pytest.mark.parametrize("schedule", EXAMPLES, ids=slug)
+@pytest.mark.parametrize("schedule", EXAMPLES, ids=lambda x: kernel_name(x, GemmSpec()))
 def test_a_key_of_another_member_is_refused_with_a_remedy_that_works(schedule: Schedule) -> None:
     for key, value in foreign(schedule).items():
         if key == "register_stages" and isinstance(value, int) and value > 2:

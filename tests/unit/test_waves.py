@@ -15,7 +15,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
-from gemmgen.methods import slug
+from gemmgen.kernel_names import kernel_name
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tiles import choose_tiles, ranked
 from tests.support.cli import printed
@@ -105,7 +105,7 @@ def test_the_fastest_preset_comes_out_cheapest(times: Times) -> None:
 def test_tensor_cores_go_by_what_caches_are_asked_for(shape: waves.Shape, name: str) -> None:
     chosen = choose_tiles(GemmSpec(dtype=BF16, ld_multiple=8), shape, TARGETS["sm_90a"])
     assert chosen is not None
-    assert slug(chosen) == name
+    assert chosen.name == name
 
 
 def test_few_candidates_are_weighed() -> None:
@@ -145,7 +145,7 @@ def test_what_was_the_fastest_is_chosen(shape: waves.Shape, tile: str) -> None:
 def test_blocks_beside_one_another(shape: waves.Shape, tile: str) -> None:
     chosen = choose_tiles(GemmSpec(), shape, SM_90)
     assert chosen is not None
-    assert slug(chosen) == tile
+    assert chosen.name == tile
 
 
 def test_lines_that_begin_inside_of_a_sector_cost_more() -> None:
@@ -184,14 +184,17 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     for shape, named in (((1, 4096, 4096), "16x64"), ((16, 4096, 4096), "16x64"), ((24, 4096, 4096), "32x64")):
         chosen = choose_tiles(spec, shape, target)
         assert chosen is not None
-        assert slug(chosen).startswith(f"wgmma_{named}_s8_")
+        assert kernel_name(chosen, spec).startswith(f"wgmma_{named}_s8_")
         assert chosen.split_k > 1
     low = choose_tiles(spec, (64, 4096, 14336), target)
     assert low is not None
     assert (low.block_tile, low.split_k, low.cluster_reduction) == ((64, 64), 2, 2)
     tiny = choose_tiles(spec, (64, 64, 65536), target)
     assert tiny is not None
-    assert slug(tiny) in ("wgmma_32x64_s8_split64", "wgmma_64x64_s8_split64")  # the first was 1.61 of cuBLAS
+    assert kernel_name(tiny, spec) in (
+        "wgmma_32x64_s8_split64",
+        "wgmma_64x64_s8_split64",
+    )  # the first was 1.61 of cuBLAS
 
 
 def test_lines_of_few_bytes_are_packed() -> None:
@@ -262,7 +265,7 @@ def test_more_products_want_other_tiles() -> None:
         many, alone = (choose_tiles(spec, (size,) * 3, SM_90, count) for count in (products, 1))
         assert many is not None
         assert alone is not None
-        assert slug(many) == name
+        assert many.name == name
         assert alone.block_tile < many.block_tile
 
 

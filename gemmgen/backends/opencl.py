@@ -186,6 +186,7 @@ class OpenCL(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("static inline"),
+            *self.nibbles("static inline"),
             *rendered(
                 "opencl/functions.cl.j2",
                 used=used,

@@ -79,6 +79,8 @@ class Simt(CLike):
     static_bytes: ClassVar[int]
     #: The function for dot products of fours of int8; None where compilers make it of their sum.
     dot_instruction: ClassVar[str | None] = None
+    #: What takes an integer's bits for a float32, where that costs less than a conversion.
+    float_of_bits: ClassVar[str | None] = None
     #: Templates, under `templates/`: of a file, of the function that launches its kernels, and of one launch.
     file_template: ClassVar[str] = "simt/kernel.j2"
     launcher_template: ClassVar[str] = "simt/launcher.j2"
@@ -129,7 +131,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *moves]
+        halves = self.nibbles("__device__ __forceinline__", self.float_of_bits)
+        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *halves, *moves]
 
     def block_threads(self) -> str:
         """How many threads a block has, by the names of constants."""

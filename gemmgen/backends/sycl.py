@@ -209,6 +209,7 @@ class Sycl(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
+            *self.nibbles("inline"),
             *rendered(
                 "sycl/functions.hpp.j2",
                 used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},

@@ -167,6 +167,7 @@ FUNCTIONS: dict[str, str] = {
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
+    "nibble": "half number `args[1]` of a byte, 0 the low one, two's complement, as a float32",
     "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
     "tf32_head": "a value cut to 10 bits after the point",
     "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",

@@ -7,18 +7,20 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.ir.dtypes import ALL_DTYPES, BF16, FLOAT8, DType, type_name
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, FLOAT8, I4, DType, type_name
 
 _OF_ML_DTYPES = frozenset(map(str, (BF16, *FLOAT8)))
 
 
 def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
-    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of."""
+    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of; of
+    int4 bytes, each of two elements.
+    """
     if str(dtype) in _OF_ML_DTYPES:
         import ml_dtypes
 
         return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, str(dtype))))
-    return np.dtype(str(dtype))
+    return np.dtype(np.uint8 if str(dtype) == I4.name else str(dtype))
 
 
 def element_type(value: object) -> np.dtype[np.generic]:

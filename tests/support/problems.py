@@ -79,6 +79,8 @@ class Problem:
             if dtype.real is not None:
                 real, imaginary = rng.standard_normal((2, rows, cols))
                 return cast("Matrix", (real + 1j * imaginary).astype(numpy_dtype(dtype)))
+            if dtype.pairs:
+                return cast("Matrix", rng.integers(-8, 8, (rows, cols)).astype(np.int8))
             if spec.accumulator.is_float:
                 return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
             return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
@@ -117,6 +119,14 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
+def in_pairs(matrix: Matrix, order: Order) -> NDArray[np.uint8]:
+    """int4 as bytes of two neighbours of a line, the first in the low half."""
+    lines = matrix if order == "row" else matrix.T
+    halves = np.pad(lines, ((0, 0), (0, lines.shape[1] % 2))).astype(np.uint8) & 15
+    pairs: NDArray[np.uint8] = halves[:, ::2] | halves[:, 1::2] << 4
+    return pairs if order == "row" else pairs.T
+
+
 def padding(matrix: Matrix, order: Order, pad: int, spec: GemmSpec) -> int:
     """By how much lines are longer than they need be, so that the spec's promise is kept."""
     length = int(matrix.shape[1 if order == "row" else 0])
@@ -145,6 +155,8 @@ def interpret(
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
+        pairs = name != "c" and spec.element(name).pairs
+        matrix = in_pairs(matrix, order).view(np.int8) if pairs else matrix
         memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)

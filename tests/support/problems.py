@@ -15,7 +15,7 @@ from gemmgen import driver
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.numeric import in_pairs, numpy_dtype, poison
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import evaluate
@@ -119,14 +119,6 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
-def in_pairs(matrix: Matrix, order: Order) -> NDArray[np.uint8]:
-    """int4 as bytes of two neighbours of a line, the first in the low half."""
-    lines = matrix if order == "row" else matrix.T
-    halves = np.pad(lines, ((0, 0), (0, lines.shape[1] % 2))).astype(np.uint8) & 15
-    pairs: NDArray[np.uint8] = halves[:, ::2] | halves[:, 1::2] << 4
-    return pairs if order == "row" else pairs.T
-
-
 def padding(matrix: Matrix, order: Order, pad: int, spec: GemmSpec) -> int:
     """By how much lines are longer than they need be, so that the spec's promise is kept."""
     length = int(matrix.shape[1 if order == "row" else 0])
@@ -156,7 +148,7 @@ def interpret(
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
         pairs = name != "c" and spec.element(name).pairs
-        matrix = in_pairs(matrix, order).view(np.int8) if pairs else matrix
+        matrix = cast("Matrix", in_pairs(matrix, int(order == "row")).view(np.int8)) if pairs else matrix
         memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)

@@ -263,7 +263,9 @@ class GemmSpec:
             if x in others and others[x].pairs and self.listed:
                 problems.append(f"{x}_dtype {others[x]} in a batch by addresses: use a constant stride")
         if all(stored.pairs for stored in others.values()) and len(others) > 1:
-            problems.append("a_dtype and b_dtype int4 leave nothing that says how large K is: store one of them in int8")
+            problems.append(
+                "a_dtype and b_dtype int4 leave nothing that says how large K is: store one of them in int8"
+            )
         if not problems and len(set(others.values())) > 1:
             problems.append(f"a_dtype {self.a_dtype} and b_dtype {self.b_dtype} are two other types: store both in one")
         return problems

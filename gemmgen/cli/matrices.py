@@ -212,7 +212,9 @@ def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool
         return None
     option, stored = f"--{name}", spec.element(name)
     if stored.pairs:
-        raise UserError(f"{option} {path} is no file of {stored}, of which NumPy has none: leave it out, for random ones")
+        raise UserError(
+            f"{option} {path} is no file of {stored}, of which NumPy has none: leave it out, for random ones"
+        )
     dtype, content = numpy_dtype(stored), _read(name, path, str(stored))
     problems = []
     if content.dtype.kind == dtype.kind == "V" and content.dtype.itemsize == dtype.itemsize:

@@ -335,7 +335,11 @@ def types(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
         else base.dtype
     )
     result = draw(st.sampled_from(RESULTS[dtype])) if base.dtype == F32 else base.c_dtype
-    stored = draw(st.sampled_from([None, None, None, *(x for x in STORED.get(dtype, ()) if not x.pairs)])) if base.dtype == F32 else None
+    stored = (
+        draw(st.sampled_from([None, None, None, *(x for x in STORED.get(dtype, ()) if not x.pairs)]))
+        if base.dtype == F32
+        else None
+    )
     return replace(
         base,
         dtype=dtype,

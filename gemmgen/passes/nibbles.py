@@ -99,5 +99,7 @@ def _replaced(node: object) -> object:
         return tuple(map(_replaced, node))
     if not is_dataclass(node) or isinstance(node, type):
         return node
-    changed = {x.name: new for x in fields(node) if (new := _replaced(getattr(node, x.name))) is not getattr(node, x.name)}
+    changed = {
+        x.name: new for x in fields(node) if (new := _replaced(getattr(node, x.name))) is not getattr(node, x.name)
+    }
     return replace(node, **changed) if changed else node

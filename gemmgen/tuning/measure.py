@@ -125,7 +125,8 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
         operands[name] = np.abs(draw(spec.operand(name), *many, *extents))
     right = _right(spec, (a, b, c if reads else None), operands, exact)
     a, b = (
-        cast("Matrix", in_pairs(x, axis)) if spec.element(name).pairs else x for name, x, axis in (("a", a, -1), ("b", b, -2))
+        cast("Matrix", in_pairs(x, axis)) if spec.element(name).pairs else x
+        for name, x, axis in (("a", a, -1), ("b", b, -2))
     )
     orders = zip((a, b, c), (spec.a_order, spec.b_order, spec.c_order), strict=True)
     a, b, c = (np.asarray(x, order="C" if order == "row" else "F") if x.ndim == 2 else x for x, order in orders)

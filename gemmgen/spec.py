@@ -393,11 +393,15 @@ class GemmSpec:
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""
-        stored = "".join(f", {x.upper()} stored in {t}" for x in "ab" if (t := self.element(x)) != self.dtype)
+        stored = "".join(
+            f", {x.upper()} stored in {t}{', two elements a byte along K, ld{} in bytes'.format(x) if t.pairs else ''}"
+            for x in "ab"
+            if (t := self.element(x)) != self.dtype
+        )
         if self.accumulator == self.dtype:
             return f"{self.dtype}{stored}"
         with_c = " and C" if self.result == self.accumulator else ""
-        return f"{self.dtype}, sums{with_c} in {self.accumulator}"
+        return f"{self.dtype}{stored}, sums{with_c} in {self.accumulator}"
 
 
 def _times(name: str, folded: complex | None) -> str | None:

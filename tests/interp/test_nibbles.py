@@ -71,7 +71,7 @@ def test_gemv_in_each_type(dtype: DType, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("way", ["naive", "local", "packed"])
 def test_a_and_columns(way: str, rng: np.random.Generator) -> None:
-    """A in int4, by rows; and C by columns, which the transposes compute. Without a formula elements are as they are."""
+    """A in int4, by rows; and C by columns, which the transposes compute. No formula leaves elements as they are."""
     spec = GemmSpec(a_dtype=I4, epilogue=("bias",))
     assert spec.prologue_a == "a"
     for made in (spec, replace(SPEC, c_order="col"), replace(spec, b_order="col", c_order="col")):

@@ -285,6 +285,11 @@ class Problem:
         extent = {"m": self.m, "n": self.n, "k": self.k, "g": groups, "": one}[operand.axes]
         return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
 
+    def is_made_in_registers(self, name: str) -> bool:
+        """Whether an operand that asynchronous copies would bring goes through registers, which a prologue asks for."""
+        is_copied = self.schedule.by_warps and self.operand(name).async_copy and name not in self.packed
+        return is_copied and self.spec.prologue(name) is not None
+
     def prologue(self, name: str, in_registers: bool = False) -> Step | None:
         """The function on an element of A or B, its arrays read from memory.
 

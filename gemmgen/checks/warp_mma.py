@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.types import as_they_are
-from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
     MATRIX_LINE_BYTES,
     MMA_HIGH,
@@ -18,6 +18,8 @@ from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Types of elements that prologues make in registers, on the way to shared memory.
+MADE = (F16, BF16)
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
 _C_WIDTHS = (1, 2, 4, 8)
 
@@ -36,7 +38,8 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if lacking := sorted(atom.needs - target.features):
         remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
-    yield from as_they_are(spec, s)
+    made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in MADE]
+    yield from as_they_are(spec, s, but=made)
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
 

@@ -1,9 +1,9 @@
-// gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5: C = alpha * A * prologue(B) + beta * C; float16, B
+// gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5: C = alpha * A * prologue(B) + beta * C; float16, B
 // stored in int4, two elements a byte along K, ldb in bytes, sums in float32; B col-major
 //
-// Schedule   --method gemv --tile 1x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
+// Schedule   --method gemv --tile 2x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
 //            b.width=32 --set sliced_k=4
-// Tile       1x4 of C per group, 1x4 per work-item, 4096 along K per step
+// Tile       2x4 of C per group, 2x4 per work-item, 4096 along K per step
 // Work-items 128 per group, 128 slices of each step along K (sliced-K), sub-groups of 32
 // A          buffer, loads of 8 elements
 // B          buffer, loads of 32 elements
@@ -14,26 +14,28 @@
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     local size {32, 4}, global size {(n + 3) / 4 * 32, m * 4}
-// Needs      64 bytes of local memory
+// Launch     local size {32, 4}, global size {(n + 3) / 4 * 32, (m + 1) / 2 * 4}
+// Needs      128 bytes of local memory
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
 // Names of this file alone, so that a program can hold others, too.
-#define nibble gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_nibble
-#define float_to_half gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_float_to_half
-#define half_to_float gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_half_to_float
-#define half_to_float8 gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_half_to_float8
+#define nibble gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_nibble
+#define float_to_half gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_float_to_half
+#define half_to_float gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_half_to_float
+#define half_to_float8 gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_half_to_float8
 
-// Block tile: columns of C.
+// Block tile of C.
+#define BM 2
 #define BN 4
 // Parts of a block's K (sliced-K).
 #define SLICES 4
-// Columns of C of a work-item.
+// Tile of C of a work-item.
+#define TM BM
 #define TN BN
 
-#if BN != 4
-#error "BN cannot change here: emit it again with --set tile=2x4"
+#if BM != 2 || BN != 4
+#error "BM and BN cannot change here: emit it again with --set tile=4x4"
 #endif
 #if SLICES != 4
 #error "SLICES cannot change here: emit it again with --set sliced_k=2"
@@ -75,7 +77,7 @@ static inline float8 half_to_float8(ushort8 bits)
 
 __attribute__((reqd_work_group_size(32, 4, 1)))
 __attribute__((intel_reqd_sub_group_size(32))) __kernel void
-gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
+gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
                                         __global const ushort *restrict a, int lda,
                                         __global const char *restrict b, int ldb, float beta,
                                         __global ushort *restrict c, int ldc,
@@ -83,23 +85,29 @@ gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
 {
     const int slice = (int)get_local_id(1);
     const int lane_k = (int)get_local_id(0) % 32;
-    const int row0 = (int)get_group_id(1);
+    const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
     const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
 
-    float acc[TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int j = 0; j < TN; ++j) {
-        acc[j] = 0.0f;
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
     }
 
     // Each lane goes along K by 32 elements at a time.
     for (int k0 = (slice * 32 + lane_k) * 32; k0 < k - 31; k0 += SLICES * 1024) {
-        float a_frag[32];
+        float a_frag[TM][32];
         float b_frag[TN][32];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            LOAD8(&a_frag[j * 8], &a[row0 * lda + k0 + j * 8]);
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                LOAD8(&a_frag[i][j * 8], &a[min(row0 + i, m - 1) * lda + k0 + j * 8]);
+            }
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
@@ -120,8 +128,11 @@ gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         #pragma unroll
         for (int p = 0; p < 32; ++p) {
             #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                acc[j] = fma(a_frag[p], b_frag[j][p], acc[j]);
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fma(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                }
             }
         }
     }
@@ -130,8 +141,12 @@ gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
     const int k_left = k - k % 32 + slice * 32 + lane_k;
 
     if (k_left < k) {
+        float a_frag[TM];
         float b_frag[TN];
-        const float a_frag = half_to_float(a[row0 * lda + k_left]);
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = half_to_float(a[min(row0 + i, m - 1) * lda + k_left]);
+        }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
             const int b_element_col = min(col0 + j, n - 1);
@@ -141,8 +156,11 @@ gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
             b_frag[j] = half_to_float(b_frag_value);
         }
         #pragma unroll
-        for (int j = 0; j < TN; ++j) {
-            acc[j] = fma(a_frag, b_frag[j], acc[j]);
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+            }
         }
     }
 
@@ -150,49 +168,62 @@ gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll
-    for (int j = 0; j < TN / 2; ++j) {
+    for (int j = 0; j < TN; ++j) {
         const float received =
-            intel_sub_group_shuffle_xor(is_low_16 ? acc[j + TN / 2] : acc[j], 16);
-        acc[j] = (is_low_16 ? acc[j] : acc[j + TN / 2]) + received;
+            intel_sub_group_shuffle_xor(is_low_16 ? acc[TM / 2][j] : acc[0][j], 16);
+        acc[0][j] = (is_low_16 ? acc[0][j] : acc[TM / 2][j]) + received;
     }
 
     const bool is_low_8 = lane_k / 8 % 2 == 0;
-    const float received = intel_sub_group_shuffle_xor(is_low_8 ? acc[TN / 4] : acc[0], 8);
 
-    acc[0] = (is_low_8 ? acc[0] : acc[TN / 4]) + received;
-    acc[0] += intel_sub_group_shuffle_xor(acc[0], 4);
-    acc[0] += intel_sub_group_shuffle_xor(acc[0], 2);
-    acc[0] += intel_sub_group_shuffle_xor(acc[0], 1);
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const float received =
+            intel_sub_group_shuffle_xor(is_low_8 ? acc[0][j + TN / 2] : acc[0][j], 8);
+        acc[0][j] = (is_low_8 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+    const float received = intel_sub_group_shuffle_xor(is_low_4 ? acc[0][TN / 4] : acc[0][0], 4);
+
+    acc[0][0] = (is_low_4 ? acc[0][0] : acc[0][TN / 4]) + received;
+    acc[0][0] += intel_sub_group_shuffle_xor(acc[0][0], 2);
+    acc[0][0] += intel_sub_group_shuffle_xor(acc[0][0], 1);
 
     // Every slice writes its partial sums; then they are added up.
-    __local float partial[SLICES][BN];
-    if (lane_k % (32 / TN) == 0) {
-        partial[slice][lane_k / (32 / TN) % TN] = alpha * acc[0];
+    __local float partial[SLICES][BM][BN];
+    if (lane_k % (32 / (TM * TN)) == 0) {
+        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+            alpha * acc[0][0];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
+    const int sum_row = local_index / BN;
     const int sum_col = local_index % BN;
     const int first_col = col0 + sum_col;
 
-    if (local_index < BN) {
-        float total = partial[0][sum_col];
+    if (local_index < BM * BN) {
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 
         // C = alpha * A * prologue(B) + beta * C; C is not read where beta is zero.
-        if (first_col < n) {
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
             const float c_value =
-                beta == 0.0f ? total : fma(beta, half_to_float(c[row0 * ldc + first_col]), total);
-            c[row0 * ldc + first_col] = float_to_half(c_value);
+                beta == 0.0f ? total : fma(beta, half_to_float(c[c_row * ldc + first_col]), total);
+            c[c_row * ldc + first_col] = float_to_half(c_value);
         }
     }
 }
 
+#undef BM
 #undef BN
 #undef SLICES
+#undef TM
 #undef TN
 
 #undef nibble

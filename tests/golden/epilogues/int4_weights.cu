@@ -1,9 +1,9 @@
-// gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5: C = alpha * A * prologue(B) + beta * C; float16, B
+// gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5: C = alpha * A * prologue(B) + beta * C; float16, B
 // stored in int4, two elements a byte along K, ldb in bytes, sums in float32; B col-major
 //
-// Schedule   --method gemv --tile 1x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
+// Schedule   --method gemv --tile 2x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
 //            b.width=32 --set sliced_k=4
-// Tile       1x4 of C per block, 1x4 per thread, 4096 along K per step
+// Tile       2x4 of C per block, 2x4 per thread, 4096 along K per step
 // Threads    128 per block, 128 slices of each step along K (sliced-K)
 // A          global memory, loads of 8 elements
 // B          global memory, loads of 32 elements
@@ -14,23 +14,24 @@
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (32, 4), grid ((n + 3) / 4, m)
-// Needs      64 bytes of shared memory
+// Launch     block (32, 4), grid ((n + 3) / 4, (m + 1) / 2)
+// Needs      128 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c
-//                gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5.cu
+//                gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 #endif
 #include <cuda_fp16.h>
 
-namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail {
+namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail {
 
-constexpr int BN = 4; // block tile: columns of C
+constexpr int BM = 2, BN = 4; // block tile of C
 constexpr int SLICES = 4; // parts of a block's K (sliced-K)
-constexpr int TN = BN; // columns of C of a thread
-static_assert(BN == 4, "BN cannot change here: emit it again with --set tile=2x4");
+constexpr int TM = BM, TN = BN; // tile of C of a thread
+static_assert(BM == 2 && BN == 4,
+              "BM and BN cannot change here: emit it again with --set tile=4x4");
 static_assert(SLICES == 4, "SLICES cannot change here: emit it again with --set sliced_k=2");
 
 constexpr int BLOCK_THREADS = SLICES * 32;
@@ -68,41 +69,47 @@ __device__ __forceinline__ void copy8(float *to, const __half *from)
 
 // Shared memory of a block.
 struct Shared {
-    float partial[SLICES][BN];
+    float partial[SLICES][BM][BN];
 };
 
-} // namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail
+} // namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail
 
 extern "C" __global__ void
-    __launch_bounds__(gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail::BLOCK_THREADS)
-    gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
+    __launch_bounds__(gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail::BLOCK_THREADS)
+    gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
                                             const __half *__restrict__ a, int lda,
                                             const signed char *__restrict__ b, int ldb, float beta,
                                             __half *__restrict__ c, int ldc,
                                             const float *__restrict__ b_scale_128)
 {
-    using namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail;
+    using namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail;
     __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
     const int lane_k = int(threadIdx.x) % 32;
-    const int row0 = int(blockIdx.y);
+    const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
 
-    float acc[TN];
+    float acc[TM][TN];
     #pragma unroll
-    for (int j = 0; j < TN; ++j) {
-        acc[j] = 0.0f;
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
     }
 
     // Each lane goes along K by 32 elements at a time.
     for (int k0 = (slice * 32 + lane_k) * 32; k0 < k - 31; k0 += SLICES * 1024) {
-        __align__(16) float a_frag[32];
+        __align__(16) float a_frag[TM][32];
         float b_frag[TN][32];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            copy8(&a_frag[j * 8], &a[row0 * lda + k0 + j * 8]);
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                copy8(&a_frag[i][j * 8], &a[min(row0 + i, m - 1) * lda + k0 + j * 8]);
+            }
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
@@ -123,8 +130,11 @@ extern "C" __global__ void
         #pragma unroll
         for (int p = 0; p < 32; ++p) {
             #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                acc[j] = fmaf(a_frag[p], b_frag[j][p], acc[j]);
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                }
             }
         }
     }
@@ -133,8 +143,12 @@ extern "C" __global__ void
     const int k_left = k - k % 32 + slice * 32 + lane_k;
 
     if (k_left < k) {
+        float a_frag[TM];
         float b_frag[TN];
-        const float a_frag = float(a[row0 * lda + k_left]);
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            a_frag[i] = float(a[min(row0 + i, m - 1) * lda + k_left]);
+        }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
             const int b_element_col = min(col0 + j, n - 1);
@@ -144,8 +158,11 @@ extern "C" __global__ void
             b_frag[j] = float(b_frag_value);
         }
         #pragma unroll
-        for (int j = 0; j < TN; ++j) {
-            acc[j] = fmaf(a_frag, b_frag[j], acc[j]);
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+            }
         }
     }
 
@@ -153,48 +170,60 @@ extern "C" __global__ void
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll
-    for (int j = 0; j < TN / 2; ++j) {
+    for (int j = 0; j < TN; ++j) {
         const float received =
-            __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[j + TN / 2] : acc[j], 16, 32);
-        acc[j] = (is_low_16 ? acc[j] : acc[j + TN / 2]) + received;
+            __shfl_xor_sync(0xffffffffu, is_low_16 ? acc[TM / 2][j] : acc[0][j], 16, 32);
+        acc[0][j] = (is_low_16 ? acc[0][j] : acc[TM / 2][j]) + received;
     }
 
     const bool is_low_8 = lane_k / 8 % 2 == 0;
-    const float received = __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[TN / 4] : acc[0], 8, 32);
 
-    acc[0] = (is_low_8 ? acc[0] : acc[TN / 4]) + received;
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 4, 32);
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 2, 32);
-    acc[0] += __shfl_xor_sync(0xffffffffu, acc[0], 1, 32);
+    #pragma unroll
+    for (int j = 0; j < TN / 2; ++j) {
+        const float received =
+            __shfl_xor_sync(0xffffffffu, is_low_8 ? acc[0][j + TN / 2] : acc[0][j], 8, 32);
+        acc[0][j] = (is_low_8 ? acc[0][j] : acc[0][j + TN / 2]) + received;
+    }
+
+    const bool is_low_4 = lane_k / 4 % 2 == 0;
+    const float received =
+        __shfl_xor_sync(0xffffffffu, is_low_4 ? acc[0][TN / 4] : acc[0][0], 4, 32);
+
+    acc[0][0] = (is_low_4 ? acc[0][0] : acc[0][TN / 4]) + received;
+    acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 2, 32);
+    acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / TN) == 0) {
-        shared.partial[slice][lane_k / (32 / TN) % TN] = alpha * acc[0];
+    if (lane_k % (32 / (TM * TN)) == 0) {
+        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+            alpha * acc[0][0];
     }
     __syncthreads();
 
+    const int sum_row = local_index / BN;
     const int sum_col = local_index % BN;
     const int first_col = col0 + sum_col;
 
-    if (local_index < BN) {
-        float total = shared.partial[0][sum_col];
+    if (local_index < BM * BN) {
+        float total = shared.partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_col];
+            const float term = shared.partial[s][sum_row][sum_col];
             total += term;
         }
 
         // C = alpha * A * prologue(B) + beta * C; C is not read where beta is zero.
-        if (first_col < n) {
+        const int c_row = row0 + sum_row;
+        if (c_row < m && first_col < n) {
             const float c_value =
-                beta == 0.0f ? total : fmaf(beta, float(c[row0 * ldc + first_col]), total);
-            c[row0 * ldc + first_col] = __half(c_value);
+                beta == 0.0f ? total : fmaf(beta, float(c[c_row * ldc + first_col]), total);
+            c[c_row * ldc + first_col] = __half(c_value);
         }
     }
 }
 
 #ifndef __CUDACC_RTC__
-namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail {
+namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail {
 
 // Whether a matrix is aligned to `bytes` bytes.
 static bool is_aligned(const void *matrix, size_t bytes)
@@ -212,15 +241,15 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
 }
 
-} // namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail
+} // namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
 // It returns an error, and launches nothing, if the arguments break the requirements above.
-extern "C" cudaError_t gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_launch(
+extern "C" cudaError_t gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_launch(
     int m, int n, int k, float alpha, const __half *a, int lda, const signed char *b, int ldb,
     float beta, __half *c, int ldc, const float *b_scale_128, cudaStream_t stream)
 {
-    using namespace gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_detail;
+    using namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail;
 
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -236,9 +265,9 @@ extern "C" cudaError_t gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5_launch(
         !is_in_reach(n, (k + 1) / 2, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
-    const dim3 grid((n + BN - 1) / BN, m);
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
     const dim3 block(32, SLICES);
-    gemm_f16_s4_gemv_1x4_sliced4_k4096_3rp5<<<grid, block, 0, stream>>>(
+    gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5<<<grid, block, 0, stream>>>(
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, b_scale_128);
     return cudaGetLastError();
 }

@@ -394,7 +394,7 @@ class GemmSpec:
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""
         stored = "".join(
-            f", {x.upper()} stored in {t}{', two elements a byte along K, ld{} in bytes'.format(x) if t.pairs else ''}"
+            f", {x.upper()} stored in {t}{f', two elements a byte along K, ld{x} in bytes' if t.pairs else ''}"
             for x in "ab"
             if (t := self.element(x)) != self.dtype
         )

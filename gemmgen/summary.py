@@ -334,8 +334,13 @@ class _Reader:
             return [f"a full and an empty mbarrier for {each}"]
         through = "is loaded into registers before the arithmetic, and stored after it"
         if ring.sync == "async_group":
-            made = [s.src.buffer.name.upper() for s in self._main_loop() if isinstance(s, CooperativeCopy) and s.prologue]
-            return ["cp.async groups, then a barrier", *([f"the next stage of {' and '.join(made)} {through}"] * bool(made))]
+            made = [
+                s.src.buffer.name.upper() for s in self._main_loop() if isinstance(s, CooperativeCopy) and s.prologue
+            ]
+            return [
+                "cp.async groups, then a barrier",
+                *([f"the next stage of {' and '.join(made)} {through}"] * bool(made)),
+            ]
         if ring.through_registers:
             return [f"the next stage {through}"]
         return [f"a barrier for each stage of {words.local_memory}"]

@@ -43,7 +43,7 @@ from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
 from gemmgen.ir.functions import MATH
 from gemmgen.ir.instructions import DP4A
-from gemmgen.ir.kernel import Kernel, idle_without, uses_calls, uses_features
+from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
@@ -224,14 +224,6 @@ class CLike(ABC):
             raise LoweringError(f"{self.name} has no {stmt.atom.name}")
         places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
         return f"dp4a({', '.join(self.address(buffer, index) for buffer, index in places)});"
-
-    def nibbles(self, qualifier: str, as_float: str | None = None) -> list[str]:
-        """The function for elements of a byte, if the kernel calls it; by the bits of a float32 where the language has
-        a function that takes these for one.
-        """
-        if not uses_calls(self.kernel, {"nibble"}):
-            return []
-        return rendered("nibble.j2", qualifier=qualifier, as_float=as_float, element=self.types[I8.name])
 
     def dot_products(self, qualifier: str, instruction: str | None = None) -> list[str]:
         """The function for those, if the kernel calls it: by what the language calls the instruction, or by the sum

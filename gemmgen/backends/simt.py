@@ -10,13 +10,14 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.shared_struct import Member, SharedStruct, member_of
 from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
-from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I32, I64, DType
+from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
@@ -131,7 +132,7 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        halves = self.nibbles("__device__ __forceinline__", self.float_of_bits)
+        halves = nibbles(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
         return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *halves, *moves]
 
     def block_threads(self) -> str:

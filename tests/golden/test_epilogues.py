@@ -31,9 +31,7 @@ def emit(name: str, backend: str) -> Source:
     return driver.emit(document.spec, document.schedule, backend)
 
 
-@pytest.mark.parametrize(
-    ("name", "backend"), [(name, x) for name in NAMES for x in LANGUAGES if name not in NOT_IN[x]]
-)
+@pytest.mark.parametrize(("name", "backend"), [(name, x) for name in NAMES for x in LANGUAGES if name not in NOT_IN[x]])
 def test_emitted_file(name: str, backend: str, golden: Golden) -> None:
     golden.check(FOLDER / f"{name}{LANGUAGES[backend]}", emit(name, backend).text)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from gemmgen.ir.constants import is_free
+from gemmgen.ir.constants import divides, is_free
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def div(a: Expr | int, b: Expr | int) -> Expr:
         return Const(x // y)
     if _always(y, 1) or _always(x, 0):
         return a
-    if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and inner % y == 0:
+    if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and divides(inner, y):
         return mul(a.a, inner // y) if a.op == "*" else add(div(a.a, y), inner // y)
     if y is not None and isinstance(a, Bin) and a.op == "+" and isinstance(a.a, Bin) and a.a.op == "*":
         inner, more = as_int(a.a.b), as_int(a.b)

@@ -46,7 +46,7 @@ def _loaded(move: VectorCopy) -> Body:
     pairs, first = _bytes(move.src), (*move.src_index[:-1], in_pairs(move.src_index[-1]))
     count = move.width // PAIR
     loaded = Buffer(f"{move.src.name}_pairs", I8, Space.PRIVATE, Layout.packed(count))
-    load = Store(loaded, (Const(0),), Load(pairs, first))
+    load: Stmt = Store(loaded, (Const(0),), Load(pairs, first))
     if count > 1:
         load = replace(move, dst=loaded, dst_index=(Const(0),), src=pairs, src_index=first, width=count)
     value = _half(Load(loaded, (in_pairs(_ELEMENT),)), _ELEMENT)

@@ -71,6 +71,8 @@ def test_what_is_refused() -> None:
     """A type without a formula, and types of other instructions."""
     without = driver.refusals(replace(SPEC, prologue_b=None), WAYS["ring"], "cuda", SM_80)
     assert any("atom mma takes A and B as they are" in problem for problem in without)
+    high = driver.refusals(SPEC, WAYS["ring"].but(tile=(8, 16)), "cuda", SM_80)
+    assert any("tile 8x16 has 128 sums > 64, which leave no registers for prologue_b" in problem for problem in high)
     tf32 = candidates.load("mma_tf32_8x16_16x8").schedule
     others = driver.refusals(GemmSpec(b_dtype=I8, prologue_b="b"), tf32, "cuda", SM_80)
     assert any("async_copy" in problem for problem in others)

@@ -56,8 +56,8 @@ def _registers(s: Schedule, made: list[str]) -> Iterator[str]:
         packed = " ".join(f"--set {name}.prepacked=true" for name in made)
         yield (
             f"tile {rows}x{cols} has {rows * cols} sums > {MOST_SUMS}, which leave no registers for "
-            f"{' and '.join(f'prologue_{name}' for name in made)}: use --tile 8x8 --group 16x16, or let a kernel before "
-            f"apply it ({packed})"
+            f"{' and '.join(f'prologue_{name}' for name in made)}: use --tile 8x8 --group 16x16, or let a kernel "
+            f"before apply it ({packed})"
         )
 
 

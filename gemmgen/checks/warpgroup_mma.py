@@ -75,8 +75,8 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             )
         elif spec.element(name).pairs:
             yield (
-                f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: let a kernel before take "
-                f"pairs apart (--set {name}.prepacked=true)"
+                f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: let a kernel before "
+                f"take pairs apart (--set {name}.prepacked=true)"
             )
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)

@@ -53,8 +53,8 @@ static_assert(TM % 2 == 0, "TM must be a multiple of 2");
 static_assert(TN % 4 == 0, "TN must be a multiple of 4");
 static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
-static_assert(TM > 2, "TM must exceed 2 here: emit it again with --set tile=16x8");
-static_assert(TN > 4, "TN must exceed 4 here: emit it again with --set tile=16x8");
+static_assert(TM > 2, "TM must exceed 2 here: emit it again with --set tile=4x8");
+static_assert(TN > 4, "TN must exceed 4 here: emit it again with --set tile=4x8");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 8 neighbouring elements; both addresses are multiples of 16 bytes.

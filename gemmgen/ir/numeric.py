@@ -29,8 +29,9 @@ def in_pairs(elements: NDArray[np.generic], axis: int) -> NDArray[np.uint8]:
     number of them stands a zero.
     """
     lines = np.moveaxis(elements, axis, -1)
-    halves = np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(0, lines.shape[-1] % 2)]).astype(np.int8).view(np.uint8) & 15
-    return np.moveaxis(halves[..., ::2] | halves[..., 1::2] << 4, -1, axis)
+    whole = np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(0, lines.shape[-1] % 2)])
+    halves = whole.astype(np.int8).view(np.uint8) & np.uint8(15)
+    return np.moveaxis(halves[..., ::2] | halves[..., 1::2] << np.uint8(4), -1, axis)
 
 
 def of_pairs(pairs: NDArray[np.generic], axis: int, count: int) -> NDArray[np.int8]:

@@ -258,7 +258,7 @@ class GemmSpec:
             if x in others and others[x].pairs and order != needed:
                 problems.append(
                     f"{x}_dtype {others[x]} has two elements a byte along K, but {x} is {order}-major: store it "
-                    f"{needed}-major, and give {x}_order {needed!r}, as gemmgen.prepack does"
+                    f"{needed}-major, and give {x}_order {needed!r} (--layout), as gemmgen.prepack does"
                 )
             if x in others and others[x].pairs and self.listed:
                 problems.append(f"{x}_dtype {others[x]} in a batch by addresses: use a constant stride")

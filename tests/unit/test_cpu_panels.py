@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 import pytest
+from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
 
 from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
@@ -16,7 +17,6 @@ from gemmgen.passes.validate import validate
 from gemmgen.runtime import limits
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
 from tests.support.cli import printed
 
 #: Two cores, as `target_of` describes them.

@@ -14,7 +14,7 @@ from functools import cache
 from gemmgen.ir.target import Target
 
 #: What is measured; each is said below.
-MEASURED: tuple[str, ...] = ("threads", "third_line", "memory_line")
+MEASURED: tuple[str, ...] = ("threads", "third_line", "memory_line", "several_line")
 #: Bytes of the caches of a CPU that says nothing of them: first and second level of a core, third level of all.
 CACHES = (32 << 10, 1 << 20, 32 << 20)
 #: The rows of a tile whose pointers Intel's compiler keeps, which has sub-groups on CPUs; others are taken to be LLVM.
@@ -31,8 +31,10 @@ class Machine:
         pointers, pointers_beside_copy: rows of A whose pointers the compiler keeps in registers, where B is in place
             and beside a copy. Those of taller tiles are loaded again in each step.
         second_line, third_line, memory_line: cycles of a line from the second level, the third, and memory.
+        several_line: the same of A, where vectors lie along K and a tile reads several rows at a time.
         threads: cycles until other threads take work-items.
         fma, load: vectors that are multiplied and loaded in a cycle.
+        latency: cycles of a multiply-add, until the next one to the same sum can begin.
         page: cycles of a step whose line of B is on a page of its own.
         copy: cycles of a line that is copied, beside its way to the core; `transposed` where its elements are.
         move: cycles of another vector of such a line.
@@ -54,9 +56,11 @@ class Machine:
     second_line: float = 1.0
     third_line: float = 4.0
     memory_line: float = 8.0
+    several_line: float = 10.0
     threads: float = 20000.0
     fma: float = 2.0
     load: float = 2.0
+    latency: float = 4.0
     page: float = 1.0
     copy: float = 3.0
     transposed: float = 30.0

@@ -172,7 +172,7 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     rest = p.dot * (work.block % p.vector) / work.block
     width = np.where(p.dot > 0, 1.0, p.vector)
     lanes = np.where(p.dot > 0, p.vector, 1.0)
-    fma = steps * p.rows * (p.cols / width) / lanes / machine.fma
+    fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loads = p.rows * (1 + (p.rows > known)) + p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
@@ -181,7 +181,7 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
     # In place, a step's line of B may lie on a page of its own; from memory hardware follows few lines at a time.
     page = steps * in_place * machine.page * min(1.0, n * size / PAGE)
-    if n * k * size > machine.third:
+    if n * k * size > HELD * machine.third:
         run = p.across * p.cols * size >= PAGE
         apart = np.where(run, np.minimum(1.0, work.block / FOLLOWED), 1.0) * in_place
         page += apart * steps * (p.cols * size / LINE) * machine.apart
@@ -211,11 +211,14 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         beyond = distance > HELD * machine.second * part
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
-    first = (work.down * rows + work.across * panel) * work.depth / work.block
     c = work.down * work.across * p.rows * p.cols * size * (2 * work.blocks - 1)
-    far = machine.third_line if (m + n) * k * size <= machine.third else machine.memory_line
+    a_line, b_line = machine.third_line, machine.third_line
+    if (m + n) * k * size > HELD * machine.third:
+        several = (p.dot > 0) & (p.rows > 1)
+        a_line, b_line = np.where(several, machine.several_line, machine.memory_line), machine.memory_line
     scale = work.depth / work.block / LINE
-    return second * scale, third * scale, (first * far + c * machine.third_line) / LINE
+    home = (work.down * rows * a_line + work.across * panel * b_line) * scale + c * machine.third_line / LINE
+    return second * scale, third * scale, home
 
 
 def _beside(*times: Numbers) -> Numbers:

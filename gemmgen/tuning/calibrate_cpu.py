@@ -5,6 +5,7 @@
 | cycles in a microsecond | a product whose matrices fit the caches |
 | `threads` | a small product of several work-items |
 | `third_line`, `memory_line` | products of one row, whose B is read once: from the third level, and from memory |
+| `several_line` | a product of one column, whose A is read once from memory, eight rows at a time |
 
 A constant is the one by which the prior says the time that was measured.
 """
@@ -32,6 +33,8 @@ Product: TypeAlias = tuple[str, GemmSpec, Shape, Schedule]
 LOOK, ROUNDS = 0.4, 5
 #: Sizes of the product that says how long a cycle is, and of the one that wakes threads.
 IN_CACHES, SMALL = (480, 512, 512), (64, 64, 64)
+#: Rows that a tile reads at a time.
+SEVERAL = 8
 #: Parts of the third level that B takes to be read from there, and from memory; bytes of it at most.
 PART, TIMES, MOST = 0.25, 4, 1 << 30
 #: Times a constant's usual value that it is looked for in, and halvings of that.
@@ -81,13 +84,18 @@ def _cycles(
 def _products(place: Place) -> Iterator[Product]:
     target, machine = place.target, machine_of(place.target)
     sides = (math.isqrt(int(min(MOST, part * machine.third)) // 4) // 64 * 64 for part in (PART, TIMES))
-    third, memory = ((1, side, side) for side in sides)
-    for name, shape in (("clock", IN_CACHES), ("threads", SMALL), ("third_line", third), ("memory_line", memory)):
+    third, memory = sides
+    for name, shape in (
+        *(("clock", IN_CACHES), ("threads", SMALL), ("third_line", (1, third, third))),
+        *(("memory_line", (1, memory, memory)), ("several_line", (memory, 1, memory))),
+    ):
         schedule = choose_panels(GemmSpec(), shape, target)
         if schedule is None or (name == "threads" and target.cores == 1):
             continue
         if name == "threads":
             schedule = schedule.but(macro_kernel=(1, 1), grid_multiple=(target.cores, 1))
+        if name == "several_line":
+            schedule = schedule.but(tile=(SEVERAL, 1), macro_kernel=(1 + memory // SEVERAL // target.cores, 1))
         yield name, promised(GemmSpec(), shape), shape, schedule
 
 

@@ -57,12 +57,11 @@ def drawn(count: int, seed: int) -> list[Shape]:
 def chosen(checkout: Path, platform: str, shapes: list[Shape]) -> list[Schedule]:
     """What a checkout chooses."""
     command = [sys.executable, "-W", "ignore", "-c", ASK, platform, json.dumps(shapes)]
-    environment = os.environ | {"PYTHONPATH": str(checkout.resolve())}
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    spec = spec_text(GemmSpec())
-    return [
-        Line(spec, (1, 1, 1), 1, text, 1.0, 0.0, 1, False, True).measurement().schedule for text in json.loads(answer)
-    ]
+    where = checkout.resolve()
+    environment = os.environ | {"PYTHONPATH": str(where)}
+    answer = subprocess.run(command, env=environment, cwd=where, capture_output=True, text=True, check=True).stdout
+    lines = (Line(spec_text(GemmSpec()), (1, 1, 1), 1, text, 1.0, 0.0, 1, False, True) for text in json.loads(answer))
+    return [line.measurement().schedule for line in lines]
 
 
 def least(kernels: list[CompiledKernel], shape: Shape, clock: Callable[[], float]) -> list[float]:
@@ -97,9 +96,8 @@ def main() -> None:
         wall, busy = (least(kernels, shape, clock) for clock in (time.perf_counter, time.process_time))
         ratios.append((wall[0] / wall[1], busy[0] / busy[1]))
         names = " -> ".join(f"{kernel.source.name} {us * 1e6:.0f} us" for kernel, us in zip(kernels, wall, strict=True))
-        print(
-            f"{'x'.join(map(str, shape)):16} {ratios[-1][0]:.2f} of the clock, {ratios[-1][1]:.2f}: {names}", flush=True
-        )
+        size, (by_clock, by_processors) = "x".join(map(str, shape)), ratios[-1]
+        print(f"{size:16} {by_clock:.2f} by the clock, {by_processors:.2f} by processors: {names}", flush=True)
     geomean = np.exp(np.log(ratios).mean(0))
     print(f"{device}: {geomean[0]:.3f} times as fast by the clock, {geomean[1]:.3f} by processor time")
 

@@ -39,7 +39,6 @@ class Machine:
         copy: cycles of a line that is copied, beside its way to the core; `transposed` where its elements are.
         move: cycles of another vector of such a line.
         apart: cycles of a line in place from memory, of more lines at a time than hardware follows.
-        crowded: cycles of an element of A where the rows of a tile drive each other out of the first level.
         tile: cycles of a tile beside its steps.
         element: cycles of an element of C whose vector is added up at the end.
         single: cycles of an element of C that is stored by itself.
@@ -62,11 +61,10 @@ class Machine:
     load: float = 2.0
     latency: float = 4.0
     page: float = 1.0
-    copy: float = 3.0
+    copy: float = 4.5
     transposed: float = 30.0
     move: float = 2.0
     apart: float = 4.0
-    crowded: float = 0.06
     tile: float = 200.0
     element: float = 6.0
     single: float = 2.0

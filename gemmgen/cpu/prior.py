@@ -185,8 +185,6 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         run = p.across * p.cols * size >= PAGE
         apart = np.where(run, np.minimum(1.0, work.block / FOLLOWED), 1.0) * in_place
         page += apart * steps * (p.cols * size / LINE) * machine.apart
-    if spec.a_order == "row":
-        page += steps * p.rows * machine.crowded * (p.rows * gcd(k * size, PAGE) > machine.first)
     return multiply, together + page + steps * p.rows * p.cols * rest * machine.rest
 
 

@@ -90,15 +90,13 @@ def test_nothing_narrower_than_a_tile_is_read_in_place(n: int) -> None:
 
 
 def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
-    """B in place with lines whole pages apart, and more rows of A like that than the first level has places for."""
+    """B in place with lines whole pages apart."""
     for n in (512, 640, 1024, 1032, 2048):
         for k in (512, 520, 1024, 1032):
             chosen = choose_panels(GemmSpec(), (1000, n, k), CPU)
             assert chosen is not None
             if n * 4 % 4096 == 0 and k > 640:
                 assert chosen.b.memory == "private"
-            if k * 4 % 4096 == 0:
-                assert chosen.tile[0] <= machine_of(CPU).first // 4096
 
 
 def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits() -> None:

@@ -70,9 +70,9 @@ class _Form(NamedTuple):
 
     def schedule(self, **more: object) -> Schedule:
         """With some fields more."""
-        plain = {"tile": self.tile, "group": (1, 1), "vector": self.vector, "split_k": self.split}
-        own = {"dot_product": self.dot, "kc": self.vector if self.dot else 1, "b": COPIED if self.copied else IN_PLACE}
-        return Schedule.of(**{**plain, **own, **more})
+        own = {"tile": self.tile, "vector": self.vector, "split_k": self.split, "dot_product": self.dot}
+        given: dict[str, object] = {"kc": self.vector if self.dot else 1, **own, **more}
+        return Schedule.of(name=None, group=(1, 1), b=COPIED if self.copied else IN_PLACE, **given)
 
 
 class _Sizes(NamedTuple):
@@ -136,7 +136,7 @@ class _Candidates:
     def schedule(self, at: int, spec: GemmSpec, depth: int, target: Target) -> Schedule:
         """One of them, for a K."""
         p = self.panels
-        form, kc = self.forms[self.form[at]], int(p.kc[at])
+        form, kc = self.forms[int(self.form[at])], int(p.kc[at])
         return form.schedule(
             macro_kernel=(int(p.down[at]), int(p.across[at])),
             grid_multiple=(int(p.even_down[at]), int(p.even_across[at])),

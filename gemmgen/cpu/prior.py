@@ -66,7 +66,7 @@ class Panels:
     cores: Numbers
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[float]]) -> Panels:
+    def of(cls, rows: Sequence[Sequence[float]] | Numbers) -> Panels:
         """From a row each."""
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, len(fields(cls))).T.copy())
 
@@ -210,7 +210,7 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
     c = work.down * work.across * p.rows * p.cols * size * (2 * work.blocks - 1)
-    a_line, b_line = machine.third_line, machine.third_line
+    a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:
         several = (p.dot > 0) & (p.rows > 1)
         a_line, b_line = np.where(several, machine.several_line, machine.memory_line), machine.memory_line
@@ -221,5 +221,6 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
 
 def _beside(*times: Numbers) -> Numbers:
     """Of things done at the same time the longest, and a little more where others are as long."""
-    most = np.maximum.reduce(times)
-    return most * sum(((time / np.maximum(most, 1e-9)) ** SHARP for time in times), np.zeros_like(most)) ** (1 / SHARP)
+    most: Numbers = np.maximum.reduce(times)
+    parts = sum(((time / np.maximum(most, 1e-9)) ** SHARP for time in times), np.zeros_like(most))
+    return most * parts ** (1 / SHARP)

@@ -8,4 +8,4 @@ from gemmgen.ir.expr import Var
 #: and the host asks the device.
 GROUPS = Var("groups")
 #: Integers that must not be zero for anything to be there to do.
-EXTENTS = ("m", "n", "rows", "cols", "batch_count")
+EXTENTS = ("m", "n", "rows", "cols", "batch_count", "group_count")

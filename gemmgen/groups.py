@@ -10,13 +10,11 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, minimum, select
+from gemmgen.ir.sizes import GROUP_STEPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Return, Store
 from gemmgen.positions import GROUP, GROUP_BEGIN, GROUP_COUNT, GROUP_K, GROUP_M, ROW0
 from gemmgen.problem import Problem
 
-#: Steps of the bisection, and the groups that it tells apart.
-STEPS = 16
-MOST_GROUPS = 2**STEPS
 #: Where each group ends, in rows of A or along K.
 OFFSETS = Buffer("offsets", I32, Space.GLOBAL, Layout((GROUP_COUNT,), (Const(1),)), writable=False)
 _TOTAL_M, _N, _TOTAL_K = Var("m"), Var("n"), Var("k")
@@ -65,7 +63,7 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
         Store(_FOUND, (), Const(0)),
         Alloc(_LEFT),
         Store(_LEFT, (), GROUP_COUNT),
-        For(_STEP, Const(0), Const(STEPS), 1, halve, exact=True),
+        For(_STEP, Const(0), Const(GROUP_STEPS), 1, halve, exact=True),
         Let(GROUP, found),
         *_bounds(GROUP_M, _TOTAL_M),
         Let(begin, (block - _first_block(GROUP, GROUP_BEGIN, rows)) * rows),

@@ -21,7 +21,7 @@ _TOTAL_M, _N, _TOTAL_K = Var("m"), Var("n"), Var("k")
 #: The bisection: a group that begins no later than the block, how many from it on are left, and half of those.
 _FOUND = Buffer("found", I32, Space.PRIVATE, Layout.packed(), uniform=True)
 _LEFT = Buffer("left", I32, Space.PRIVATE, Layout.packed(), uniform=True)
-_STEP, _HALF, _MIDDLE = Var("step"), Var("half"), Var("middle")
+_STEP, _AHEAD, _MIDDLE = Var("step"), Var("ahead"), Var("middle")
 
 
 def sizes(problem: Problem) -> tuple[Expr | Buffer, ...]:
@@ -49,13 +49,13 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
     the block begins in it. The work-groups of surplus blocks return.
     """
     found, left = Load(_FOUND, ()), Load(_LEFT, ())
-    middle = found + _HALF
+    middle = found + _AHEAD
     begins = _first_block(_MIDDLE, Load(OFFSETS, (_MIDDLE - 1,)), rows)
     halve: Body = (
-        Let(_HALF, left // 2),
+        Let(_AHEAD, left // 2),
         Let(_MIDDLE, middle),
-        If(compare("<", 0, _HALF), (If(begins <= block, (Store(_FOUND, (), _MIDDLE),)),)),
-        Store(_LEFT, (), left - _HALF),
+        If(compare("<", 0, _AHEAD), (If(begins <= block, (Store(_FOUND, (), _MIDDLE),)),)),
+        Store(_LEFT, (), left - _AHEAD),
     )
     return (
         Comment(f"The group of this block, by bisection: its blocks begin with offsets[group - 1] / {said(rows)} + group."),

@@ -144,7 +144,7 @@ def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
     from gemmgen import tuning
 
     by_name = device is None or isinstance(device, int | str)
-    if not by_name or None in (spec.m, spec.n, spec.k) or backend not in RUNNABLE or not tuning.has_records(backend):
+    if not by_name or spec.grouped or None in (spec.m, spec.n, spec.k) or backend not in RUNNABLE or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.device import by_argument
     from gemmgen.tuning.recorded import ask

@@ -144,7 +144,7 @@ def _ends(spec: GemmSpec, offsets: object, views: Mapping[str, View | None], pro
         problems.append(f"offsets has elements {offsets.strides[0]} bytes apart: pass a copy of it, without gaps")
         return None
     view = check_view(OFFSETS, arrays.Line(offsets), "row", I32, problems)
-    if view is not None and isinstance(offsets, np.ndarray) and (a := views.get("a")) is not None:
+    if isinstance(offsets, np.ndarray) and offsets.dtype.kind in "iu" and (a := views.get("a")) is not None:
         problems += offset_problems(offsets, a.rows if spec.grouped == "rows" else a.cols)
     return view
 

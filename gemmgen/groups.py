@@ -25,7 +25,7 @@ _STEP, _AHEAD, _MIDDLE = Var("step"), Var("ahead"), Var("middle")
 
 
 def sizes(problem: Problem) -> tuple[Expr | Buffer, ...]:
-    """The sizes that a kernel takes, of all groups, and where these end; their number where no grid has a layer each."""
+    """The sizes that a kernel takes, of all groups, and where these end; their number, unless each has a grid."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.spec.grouped == "rows":
         return _TOTAL_M, n, k, GROUP_COUNT, OFFSETS
@@ -33,8 +33,8 @@ def sizes(problem: Problem) -> tuple[Expr | Buffer, ...]:
 
 
 def most_blocks(rows: int) -> Expr:
-    """Blocks of so many rows that all groups have at most. Group g has those from begin / rows + g on, and where it ends
-    the next one has its first: ceil((end - begin) / rows) <= end / rows - begin / rows + 1.
+    """Blocks of so many rows that all groups have at most. Group g has those from begin / rows + g on; they end before
+    the next one's, since ceil((end - begin) / rows) <= end / rows - begin / rows + 1.
     """
     return _TOTAL_M // rows + GROUP_COUNT
 
@@ -58,7 +58,7 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
         Store(_LEFT, (), left - _AHEAD),
     )
     return (
-        Comment(f"The group of this block, by bisection: its blocks begin with offsets[group - 1] / {said(rows)} + group."),
+        Comment(f"This block's group, by bisection: its first block is offsets[group - 1] / {said(rows)} + group."),
         Alloc(_FOUND),
         Store(_FOUND, (), Const(0)),
         Alloc(_LEFT),
@@ -67,7 +67,7 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
         Let(GROUP, found),
         *_bounds(GROUP_M, _TOTAL_M),
         Let(begin, (block - _first_block(GROUP, GROUP_BEGIN, rows)) * rows),
-        If(GROUP_M <= begin, (Return(),)),
+        If(begin >= GROUP_M, (Return(),)),
     )
 
 

@@ -205,13 +205,13 @@ class GemmSpec:
             return []
         problems = []
         if self.batched:
-            problems.append("a grouped product has its groups by offsets, a batch by a count: leave out batched or grouped")
-        axis = self.ragged
-        size, unit = dict(zip("mnk", zip((self.m, self.n, self.k), self.multiple_of, strict=True), strict=True))[axis]
+            problems.append("groups are told by offsets, products of a batch by a count: leave out batched or grouped")
+        number = {"rows": 0, "k": 2}[self.grouped]
+        axis, size, unit = "mnk"[number], (self.m, self.n, self.k)[number], self.multiple_of[number]
         if size is not None:
-            problems.append(f"{axis} = {size} can't be folded, as groups share it out: leave it out, and pass it at run time")
+            problems.append(f"{axis} = {size} can't be folded, as groups share it out: pass it at run time")
         if unit != 1:
-            problems.append(f"{axis} of each group is said to be a multiple of {unit}, which offsets need not be: say 1")
+            problems.append(f"{axis} is said to be a multiple of {unit}, but a group's share need not be: say 1")
         if self.alpha == 0:
             problems.append("alpha = 0 leaves nothing of the groups' products: scale C by itself, without grouped")
         if self.prologue_a is not None or self.prologue_b is not None:

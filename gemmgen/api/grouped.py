@@ -57,15 +57,15 @@ def grouped(
 
     Args:
         a, b: [total rows, k] and [groups, k, n]: a group has rows of A and a matrix of B (mixture of experts). Or
-            [m, total k] and [total k, n]: a group has a part of K (the gradient of an expert's weights). Both are of one
-            library, as for `gemmgen.gemm`.
+            [m, total k] and [total k, n]: a group has a part of K (the gradient of an expert's weights). Both are of
+            one library, as for `gemmgen.gemm`.
         offsets: where each group ends, whole numbers in ascending order, none past the total. NumPy's are checked; of
             arrays on a device the host reads nothing, so nothing is checked.
         c: [total rows, n], or for groups of K [groups, m, n]; scaled by beta, and overwritten if out is not given.
         alpha, beta: numbers.
         epilogue: functions applied to the result (docs/epilogues.md); each group has a `bias` of its own.
         dtype: the result's type, as for `gemmgen.gemm`.
-        out: the array for the result. Its rows behind the last group stay as they are; those of a new one are undefined.
+        out: the array for the result. Its rows behind the last group stay as they are; a new one's are undefined.
         schedule: a `Schedule` or the name of a preset; None for the choice by the mean size of a group.
         backend, device: where to multiply NumPy's arrays, as for `gemmgen.gemm`.
         operands: the arrays that the epilogue names: `bias` [groups, n]; `residual` of c's shape; `row_bias` [total
@@ -262,7 +262,7 @@ def _shape_problems(kind: Grouped, given: dict[str, Operand | None], ends: Opera
     for name in ("c", "out"):
         operand = given[name]
         if operand is not None and operand.shape != wanted:
-            problems.append(f"{name} has shape {text(operand.shape)}, not {text(wanted)}: pass one of exactly that shape")
+            problems.append(f"{name} has shape {text(operand.shape)}, not {text(wanted)}: pass one of that shape")
     return problems
 
 

@@ -54,6 +54,6 @@ def _misaligned(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         if orders[name] != order:
             by = {"row": "rows", "col": "columns"}[order]
             yield (
-                f"a group's part of {name.upper()} begins within a line of it, where vectors can't: store {name.upper()} "
-                f"by {by} (--layout)"
+                f"a group's part of {name.upper()} begins within a line of it, where vectors can't: store "
+                f"{name.upper()} by {by} (--layout)"
             )

@@ -9,6 +9,7 @@ from gemmgen.ir.expr import Var
 GROUPS = Var("groups")
 #: Integers that must not be zero for anything to be there to do.
 EXTENTS = ("m", "n", "rows", "cols", "batch_count", "group_count")
-#: Steps of the bisection by which a work-group of a grouped product finds its group, and the groups that they tell apart.
+#: Steps of the bisection by which a work-group of a grouped product finds its group, and how many groups they tell
+#: apart.
 GROUP_STEPS = 16
 MOST_GROUPS = 2**GROUP_STEPS

@@ -24,7 +24,12 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
     """Whether a column-major C = A B is computed as the row-major C^T = B^T A^T: where the schedule takes that, and not
     the product as it is asked for. The rows of its tiles are then columns of C.
     """
-    if spec.c_order == "row" or spec.alpha == 0 or spec.grouped == "rows" or not problems_as_asked(spec, schedule, target):
+    if (
+        spec.c_order == "row"
+        or spec.alpha == 0
+        or spec.grouped == "rows"
+        or not problems_as_asked(spec, schedule, target)
+    ):
         return False
     return not problems_as_asked(spec.transposed(), schedule, target)
 

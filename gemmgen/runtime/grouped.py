@@ -13,7 +13,17 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.sizes import MOST_GROUPS
 from gemmgen.runtime import arrays
-from gemmgen.runtime.views import LIMIT, ArrayLike, View, check_spans, check_view, is_array, is_device_array, new_view, shape
+from gemmgen.runtime.views import (
+    LIMIT,
+    ArrayLike,
+    View,
+    check_spans,
+    check_view,
+    is_array,
+    is_device_array,
+    new_view,
+    shape,
+)
 from gemmgen.spec import GemmSpec, Order
 
 #: The argument that says where groups end.
@@ -106,13 +116,17 @@ def _views(spec: GemmSpec, given: Mapping[str, object], problems: list[str]) -> 
         if not is_array(value):
             continue
         if len(value.shape) != rank:
-            axes = {"m": "total rows" if spec.grouped == "rows" else "m", "k": "total k" if spec.grouped == "k" else "k"}
-            wanted = ", ".join([*(["groups"] if rank > 2 else []), *(axes.get(x, x) for x in _AXES[name])])  # noqa: PLR2004
-            problems.append(f"{name} has shape {shape(value)}, not {rank} dimensions: pass one of [{wanted}]")
+            problems.append(f"{name} has shape {shape(value)}, not {rank} dimensions: pass [{_wanted(spec, name)}]")
             continue
         option = f"a GemmSpec with {name}_order"
         found[name] = check_view(name, value, orders[name], types[name], problems, option, (rank,))
     return found
+
+
+def _wanted(spec: GemmSpec, name: str) -> str:
+    """The dimensions of a matrix in words."""
+    extents = [f"total {'rows' if axis == 'm' else 'k'}" if axis == spec.ragged else axis for axis in _AXES[name]]
+    return ", ".join(["groups"] * (_RANKS[spec.grouped or "rows"][name] - len(extents)) + extents)
 
 
 def _groups(holder: str, matrices: object, offsets: object, problems: list[str]) -> int:
@@ -161,7 +175,7 @@ def offset_problems(offsets: np.ndarray[tuple[int, ...], np.dtype[np.generic]], 
         )
     if len(ends) and ends.max() > total:
         first = int(np.argmax(ends > total))
-        problems.append(f"offsets[{first}] = {ends[first]} > {total}, what all groups share out: pass ends inside of it")
+        problems.append(f"offsets[{first}] = {ends[first]} > {total}, what all groups share: pass ends inside of it")
     return problems
 
 

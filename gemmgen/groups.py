@@ -14,9 +14,10 @@ from gemmgen.ir.sizes import GROUP_STEPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Return, Store
 from gemmgen.positions import GROUP, GROUP_BEGIN, GROUP_COUNT, GROUP_K, GROUP_M, ROW0
 from gemmgen.problem import Problem
+from gemmgen.spec import OFFSETS
 
 #: Where each group ends, in rows of A or along K.
-OFFSETS = Buffer("offsets", I32, Space.GLOBAL, Layout((GROUP_COUNT,), (Const(1),)), writable=False)
+ENDS = Buffer(OFFSETS, I32, Space.GLOBAL, Layout((GROUP_COUNT,), (Const(1),)), writable=False)
 _TOTAL_M, _N, _TOTAL_K = Var("m"), Var("n"), Var("k")
 #: The bisection: a group that begins no later than the block, how many from it on are left, and half of those.
 _FOUND = Buffer("found", I32, Space.PRIVATE, Layout.packed(), uniform=True)
@@ -28,8 +29,8 @@ def sizes(problem: Problem) -> tuple[Expr | Buffer, ...]:
     """The sizes that a kernel takes, of all groups, and where these end; their number, unless each has a grid."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.spec.grouped == "rows":
-        return _TOTAL_M, n, k, GROUP_COUNT, OFFSETS
-    return (m, n, _TOTAL_K, OFFSETS) if problem.spec.grouped == "k" else (m, n, k)
+        return _TOTAL_M, n, k, GROUP_COUNT, ENDS
+    return (m, n, _TOTAL_K, ENDS) if problem.spec.grouped == "k" else (m, n, k)
 
 
 def most_blocks(rows: int) -> Expr:
@@ -50,7 +51,7 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
     """
     found, left = Load(_FOUND, ()), Load(_LEFT, ())
     middle = found + _AHEAD
-    begins = _first_block(_MIDDLE, Load(OFFSETS, (_MIDDLE - 1,)), rows)
+    begins = _first_block(_MIDDLE, Load(ENDS, (_MIDDLE - 1,)), rows)
     halve: Body = (
         Let(_AHEAD, left // 2),
         Let(_MIDDLE, middle),
@@ -78,5 +79,5 @@ def share_of_k(group: Expr) -> Body:
 
 def _bounds(size: Var, total: Var) -> Body:
     """Where a group begins, and how long it is: offsets past the end of the matrices are taken for that."""
-    before = select(compare("==", GROUP, 0), Const(0), Load(OFFSETS, (GROUP - 1,)))
-    return Let(GROUP_BEGIN, before), Let(size, minimum(Load(OFFSETS, (GROUP,)), total) - GROUP_BEGIN)
+    before = select(compare("==", GROUP, 0), Const(0), Load(ENDS, (GROUP - 1,)))
+    return Let(GROUP_BEGIN, before), Let(size, minimum(Load(ENDS, (GROUP,)), total) - GROUP_BEGIN)

@@ -32,6 +32,8 @@ Grouped = Literal["rows", "k"]
 DTypeLike: TypeAlias = object
 ORDERS: tuple[str, ...] = ("row", "col")
 GROUPED: tuple[str, ...] = ("rows", "k")
+#: What the array is called that says where groups end.
+OFFSETS = "offsets"
 #: What A, B and C are called in a product as it was asked for, and (True) in one of the transposes of what was.
 MATRICES = {False: ("A", "B", "C"), True: ("B^T", "A^T", "C^T")}
 _TRANSPOSED: dict[Order, Order] = {"row": "col", "col": "row"}

@@ -20,8 +20,8 @@ from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
-from gemmgen.runtime.grouped import OFFSETS, offset_problems
-from gemmgen.spec import GemmSpec, Grouped, Order
+from gemmgen.runtime.grouped import offset_problems
+from gemmgen.spec import OFFSETS, GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
     from gemmgen.runtime.opencl_devices import DeviceLike

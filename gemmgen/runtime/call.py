@@ -13,10 +13,11 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
 from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
-from gemmgen.runtime.grouped import OFFSETS, check_grouped
+from gemmgen.runtime.grouped import check_grouped
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
+from gemmgen.spec import OFFSETS
 
 #: An array of any library that the kernel takes; the result is of the same library.
 Matrix = TypeVar("Matrix")

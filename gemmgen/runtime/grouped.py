@@ -24,10 +24,8 @@ from gemmgen.runtime.views import (
     new_view,
     shape,
 )
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import OFFSETS, GemmSpec, Order
 
-#: The argument that says where groups end.
-OFFSETS = "offsets"
 #: The dimensions of A, B and C.
 _RANKS = {"rows": {"a": 2, "b": 3, "c": 2}, "k": {"a": 2, "b": 2, "c": 3}}
 _AXES = {"a": "mk", "b": "kn", "c": "mn"}

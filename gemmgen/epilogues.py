@@ -22,6 +22,7 @@ from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old,
 from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.operands import stored_tma_tile
+from gemmgen.ir.sizes import GROUP_M
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
@@ -30,7 +31,6 @@ from gemmgen.positions import (
     COL0,
     FIRST_COL,
     FIRST_ROW,
-    GROUP_M,
     LANE_K,
     LOCAL_INDEX,
     PART,

@@ -10,9 +10,9 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, minimum, select
-from gemmgen.ir.sizes import GROUP_STEPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_K, GROUP_M, GROUP_STEPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Return, Store
-from gemmgen.positions import GROUP, GROUP_BEGIN, GROUP_COUNT, GROUP_K, GROUP_M, ROW0
+from gemmgen.positions import GROUP, GROUP_BEGIN, ROW0
 from gemmgen.problem import Problem
 from gemmgen.spec import OFFSETS
 

@@ -22,14 +22,14 @@ from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_K, GROUP_M, GROUPS
 from gemmgen.ir.stmt import Body, Comment, If, Let, PointerIncrement
 from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.ir.workspace import Workspace
 from gemmgen.kernel_names import kernel_name
-from gemmgen.positions import BATCH, BATCH_COUNT, GROUP, GROUP_BEGIN, GROUP_COUNT, GROUP_K, GROUP_M, WHOLE
+from gemmgen.positions import BATCH, BATCH_COUNT, GROUP, GROUP_BEGIN, WHOLE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import MATRICES, GemmSpec
 

@@ -53,7 +53,6 @@ from gemmgen.positions import (
     COL,
     COL0,
     DOWN,
-    GROUP,
     IN_BAND,
     K_BEGIN,
     K_END,
@@ -79,8 +78,8 @@ from gemmgen.schedule import Schedule
 BATCHES = Var("batches")
 #: The first blocks, which groups compute whole; batches of all others, which are dealt out.
 WHOLES, DEALT = Var("whole_blocks"), Var("dealt")
-#: How many whole blocks a group has, and where its piece of the line begins and ends.
-OWN, FIRST, LAST = Var("own"), Var("first_batch"), Var("last_batch")
+#: Which group this is, how many whole blocks it has, and where its piece of the line begins and ends.
+GROUP, OWN, FIRST, LAST = Var("group"), Var("own"), Var("first_batch"), Var("last_batch")
 #: What a group does one after the other: which of those it is, its batches of its block, and those done before it.
 SEGMENT, SEGMENTS = Var("segment"), Var("segments")
 BEGIN, END, BEFORE = Var("batch_begin"), Var("batch_end"), Var("before")

@@ -24,7 +24,7 @@ from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import map_name, passed, span
+from gemmgen.launch import given_shape, map_name, passed, span
 from gemmgen.spec import OFFSETS
 
 #: A preset for any type, whose blocks fill warps.
@@ -407,7 +407,7 @@ class Simt(CLike):
             raise LoweringError(f"no launcher checks that matrices span less than {most} elements")
         read = self.reads_operands()
         for p in self.kernel.matrices:
-            shape = p.shape[-2:]
+            shape = given_shape(p)[-2:]
             if p.prepacked or len(shape) < 2 or p.name == "workspace":
                 continue
             (lines, length), pitch = map(self.expr, shape), self.expr(p.layout.strides[-2])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from gemmgen.ir.expr import Var
+from gemmgen.ir.expr import Expr, Var
 
 #: How many groups a device runs at once, one on each multiprocessor. A grid that depends on it says so by this name,
 #: and the host asks the device.
 GROUPS = Var("groups")
 #: Integers that must not be zero for anything to be there to do.
 EXTENTS = ("m", "n", "rows", "cols", "batch_count", "group_count")
+#: Groups of a grouped product, and what one of them has of M or of K, which no host knows.
+GROUP_COUNT, GROUP_M, GROUP_K = Var("group_count"), Var("group_m"), Var("group_k")
+#: What all groups have together.
+OF_ALL_GROUPS: dict[Expr, Expr] = {GROUP_M: Var("m"), GROUP_K: Var("k")}
 #: Steps of the bisection by which a work-group of a grouped product finds its group, and how many groups they tell
 #: apart.
 GROUP_STEPS = 16

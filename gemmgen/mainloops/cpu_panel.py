@@ -17,6 +17,7 @@ from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.sizes import GROUP_M
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
@@ -27,7 +28,6 @@ from gemmgen.positions import (
     BLOCK,
     COL0,
     DOWN,
-    GROUP_M,
     K0,
     K_BEGIN,
     K_END,

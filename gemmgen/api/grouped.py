@@ -221,7 +221,8 @@ class _Call:
         elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
         alpha, beta = self.factors
         matrices = library.view(a, elements), library.view(b, elements), library.view(into, sums)
-        kernel(*matrices, alpha=alpha, beta=beta, **views)
+        if self.ends.shape[0]:
+            kernel(*matrices, alpha=alpha, beta=beta, **views)
         return self._finished(into)
 
     @property

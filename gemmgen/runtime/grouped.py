@@ -136,6 +136,8 @@ def _groups(holder: str, matrices: object, offsets: object, problems: list[str])
     if not is_array(offsets) or len(offsets.shape) != 1:
         return 0
     count = offsets.shape[0]
+    if not count:
+        problems.append("offsets end no group: pass the end of one at least, or launch nothing")
     if is_array(matrices) and len(matrices.shape) == _RANKS["k"]["c"] and matrices.shape[0] != count:
         problems.append(f"offsets end {count} groups, but {holder} has {matrices.shape[0]} matrices: pass as many")
     if count > MOST_GROUPS:

@@ -22,7 +22,7 @@ from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old,
 from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.operands import stored_tma_tile
-from gemmgen.ir.sizes import GROUP_M
+from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
@@ -56,7 +56,7 @@ def _operand(problem: Problem, name: str) -> Buffer:
     operand, dtype, one = OPERANDS[name], problem.spec.result, Const(1)
     if operand.axes != "mn":
         extent = problem.n if (operand.axes == "n") != problem.rows_are_columns else problem.m
-        step = extent if problem.spec.grouped and extent != GROUP_M else None
+        step = extent if problem.spec.grouped and extent != GROUP_ROWS else None
         return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False, batch_stride=step)
     step = Var(f"stride_{operand.letter}", I64) if problem.spec.batched or problem.spec.grouped == "k" else None
     layout = Layout(problem.c.shape, (Var(f"ld{operand.letter}"), one))

@@ -10,7 +10,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, minimum, select
-from gemmgen.ir.sizes import GROUP_COUNT, GROUP_K, GROUP_M, GROUP_STEPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUP_STEPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Return, Store
 from gemmgen.positions import GROUP, GROUP_BEGIN, ROW0
 from gemmgen.problem import Problem
@@ -66,15 +66,15 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
         Store(_LEFT, (), GROUP_COUNT),
         For(_STEP, Const(0), Const(GROUP_STEPS), 1, halve, exact=True),
         Let(GROUP, found),
-        *_bounds(GROUP_M, _TOTAL_M),
+        *_bounds(GROUP_ROWS, _TOTAL_M),
         Let(begin, (block - _first_block(GROUP, GROUP_BEGIN, rows)) * rows),
-        If(begin >= GROUP_M, (Return(),)),
+        If(begin >= GROUP_ROWS, (Return(),)),
     )
 
 
 def share_of_k(group: Expr) -> Body:
     """A group's bounds along K."""
-    return Let(GROUP, group), *_bounds(GROUP_K, _TOTAL_K)
+    return Let(GROUP, group), *_bounds(GROUP_DEPTH, _TOTAL_K)
 
 
 def _bounds(size: Var, total: Var) -> Body:

@@ -22,7 +22,7 @@ from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
-from gemmgen.ir.sizes import GROUP_COUNT, GROUP_K, GROUP_M, GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUPS
 from gemmgen.ir.stmt import Body, Comment, If, Let, PointerIncrement
 from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import Target
@@ -119,7 +119,7 @@ class Problem:
     def m(self) -> Expr:
         """Rows of C, of a group its own."""
         if self.spec.grouped == "rows":
-            return GROUP_M
+            return GROUP_ROWS
         return Var("m") if self.spec.m is None else Const(self.spec.m)
 
     @cached_property
@@ -131,7 +131,7 @@ class Problem:
     def k(self) -> Expr:
         """The axis that is summed over, of a group its share."""
         if self.spec.grouped == "k":
-            return GROUP_K
+            return GROUP_DEPTH
         return Var("k") if self.spec.k is None else Const(self.spec.k)
 
     @cached_property
@@ -482,18 +482,21 @@ class Problem:
         return ATOMIC_ADD_VECTOR, ATOMIC_ADD_VECTOR.widest(width, self.spec.result.size)
 
 
-def three_dimensional(matrix: Buffer) -> Buffer:
+def three_dimensional(matrix: Buffer, count: Var = BATCH_COUNT) -> Buffer:
     """A matrix of a batch by three coordinates, the first of which says which one: so tensor maps have it, and so does
     a persistent kernel, whose groups go from one product to another. Any other matrix as it is.
+
+    Args:
+        count: how many there are.
     """
     if matrix.batch_stride is None or len(matrix.shape) != 2:
         return matrix
     layout = matrix.layout
-    layout = Layout((BATCH_COUNT, *layout.shape), (matrix.batch_stride, *layout.strides))
+    layout = Layout((count, *layout.shape), (matrix.batch_stride, *layout.strides))
     contracted = None if matrix.contracted is None else matrix.contracted + 1
     return replace(matrix, layout=layout, contracted=contracted)
 
 
-def which_product(matrix: Buffer) -> tuple[Expr, ...]:
+def which_product(matrix: Buffer, product: Var = BATCH) -> tuple[Expr, ...]:
     """The coordinate that stands before the others of such a matrix."""
-    return (BATCH,) if len(matrix.shape) > 2 else ()
+    return (product,) if len(matrix.shape) > 2 else ()

@@ -17,7 +17,7 @@ from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.sizes import GROUP_M
+from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
@@ -121,7 +121,7 @@ class CpuPanel:
         by_rows: tuple[_Share, ...] = ((ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),)
         if self.problem.spec.grouped == "rows":
             each = self._most_rows
-            lets += [*groups.group_of(row, each, ROW_BEGIN), Let(ROW_END, minimum(GROUP_M, ROW_BEGIN + each))]
+            lets += [*groups.group_of(row, each, ROW_BEGIN), Let(ROW_END, minimum(GROUP_ROWS, ROW_BEGIN + each))]
             by_rows = ()
         for each, begin, end, place, size, unit, count in (
             *by_rows,

@@ -16,7 +16,6 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
-    Comment,
     CooperativeCopy,
     EpilogueStore,
     Fill,
@@ -28,7 +27,6 @@ from gemmgen.ir.stmt import (
     PointerInit,
     Reduction,
     Registers,
-    Return,
     Stmt,
     Store,
     TileMma,
@@ -41,6 +39,7 @@ from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_b
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
 from gemmgen.passes.loops import loop
+from gemmgen.passes.searches import end_of_names
 from gemmgen.positions import LOCAL_INDEX
 
 PLANE = Var("s")
@@ -53,36 +52,9 @@ def expand(kernel: Kernel) -> Kernel:
     """The kernel in statements on instructions."""
     expander = _Expander(kernel)
     body = map_body(kernel.body, expander.statement)
-    lead = _end_of_names(kernel.body)
+    lead = end_of_names(kernel.body)
     multiples = (*kernel.multiples, *expander.multiples)  # equal numbers may have other names
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]), multiples=multiples)
-
-
-def _end_of_names(body: Body) -> int:
-    """Behind the names at a kernel's top, and the search for a group that some of them need."""
-    names = 0
-    for number, stmt in enumerate(body):
-        if not _is_uniform(stmt) and not (isinstance(stmt, Comment) and _begins_search(body[number + 1 :])):
-            break
-        names = number + 1 if isinstance(stmt, Let) else names
-    return names
-
-
-def _begins_search(body: Body) -> bool:
-    """Whether the first of these declares what all work-items of a group agree on."""
-    return bool(body) and isinstance(body[0], Alloc) and _is_uniform(body[0])
-
-
-def _is_uniform(stmt: Stmt) -> bool:
-    """Whether it does nothing but name what all work-items of a group agree on, or return."""
-    match stmt:
-        case Alloc(buffer) | Store(buffer, _, _):
-            return buffer.uniform
-        case For(body=body):
-            return all(map(_is_uniform, body))
-        case If():
-            return all(map(_is_uniform, (*stmt.then, *stmt.orelse)))
-    return isinstance(stmt, Let | Return)
 
 
 @dataclass

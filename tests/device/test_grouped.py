@@ -127,10 +127,13 @@ def test_integers_bit_for_bit(rng: np.random.Generator) -> None:
 
 
 def test_views_and_results_of_other_types(rng: np.random.Generator) -> None:
-    a, b = rng.standard_normal((67, 40), np.float32)[:, ::2], rng.standard_normal((2, 31, 20), np.float32).swapaxes(1, 2)
+    a, b = (
+        rng.standard_normal((67, 40), np.float32)[:, ::2],
+        rng.standard_normal((2, 31, 20), np.float32).swapaxes(1, 2),
+    )
     out = np.full((67, 31), 7, np.float64)
     assert gemmgen.grouped(a, b, np.array([30, 50]), out=out) is out
-    assert (out[50:] == 7).all()  # noqa: PLR2004
+    assert (out[50:] == 7).all()
     for mine, matrix in ((slice(0, 30), b[0]), (slice(30, 50), b[1])):
         assert np.allclose(out[mine], a[mine] @ matrix, atol=1e-4)
 
@@ -152,23 +155,28 @@ def test_bad_calls_name_every_problem(rng: np.random.Generator) -> None:
         (lambda: gemmgen.grouped(a, b[None], ends), "pass [total rows, k] and [groups, k, n], or [m, total k] and"),
         (lambda: gemmgen.grouped(a, b, ends, beta=1), "beta = 1 adds to a c that was not given"),
         (lambda: gemmgen.grouped(a, b, ends, out=np.zeros((9, 4), np.float32)), "out has shape 9x4, not 9x3"),
-        (lambda: gemmgen.grouped(a, b, ends, epilogue="bias", bias=np.zeros(3, np.float32)), "bias has shape 3, not 2x3"),
+        (
+            lambda: gemmgen.grouped(a, b, ends, epilogue="bias", bias=np.zeros(3, np.float32)),
+            "bias has shape 3, not 2x3",
+        ),
     ):
         with pytest.raises(SpecError, match=re.escape(said)):
             call()
     with pytest.raises(SpecError) as several:
         gemmgen.grouped(a[:, 1:], b, [4, 3, 99], out=cast(Matrix, np.zeros((9, 4), np.float32)))
-    assert len(several.value.problems) == 5, several.value.problems  # noqa: PLR2004
+    assert len(several.value.problems) == 5, several.value.problems
     with pytest.raises(TypeError, match="unexpected keyword argument 'offsets'"):
         gemmgen.compile(GemmSpec(), "naive")(a, b[0], offsets=ends)
-    with pytest.raises(ScheduleError, match="a grouped product deals out blocks by offsets, but the scheduler is SplitK"):
+    with pytest.raises(
+        ScheduleError, match="a grouped product deals out blocks by offsets, but the scheduler is SplitK"
+    ):
         gemmgen.grouped(a, b, ends, schedule=presets.load("naive").schedule.but(split_k=2))
 
 
 def test_nothing_to_do(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 3), np.float32)
     out = np.full((9, 3), 7, np.float32)
-    assert (gemmgen.grouped(a, b[:0], np.zeros(0, np.int32), out=out) == 7).all()  # noqa: PLR2004
+    assert (gemmgen.grouped(a, b[:0], np.zeros(0, np.int32), out=out) == 7).all()
     assert gemmgen.grouped(a[:0], b, [0, 0]).shape == (0, 3)
     assert (gemmgen.grouped(a[:, :0], b[:, :0], [4, 9]) == 0).all()
     assert (gemmgen.grouped(a[:, :0], b[0, :0], [0, 0]) == 0).all()

@@ -16,7 +16,11 @@ from tests.support.sycl import host_check
 
 FOLDER = Path(__file__).parent / "grouped"
 #: Name -> the languages that have it.
-FILES = {"experts": {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"}, "weight_gradient": {"cuda": ".cu"}}
+FILES = {
+    "experts": {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"},
+    "experts_by_warpgroups": {"cuda": ".cu"},
+    "weight_gradient": {"cuda": ".cu"},
+}
 
 
 @pytest.mark.parametrize(("name", "backend"), [(name, x) for name, languages in FILES.items() for x in languages])
@@ -34,7 +38,10 @@ def test_clang_takes_it(needs_tool: Callable[[str], str]) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_nvcc_takes_it(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    assert "0 bytes spill stores" in nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", "sm_80", tmp_path)
+    arch = "sm_90a" if name == "experts_by_warpgroups" else "sm_80"
+    report = nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", arch, tmp_path)
+    assert "0 bytes spill stores" in report
+    assert "C75" not in report, "no instruction waits for another"
 
 
 def test_gcc_takes_the_types(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.errors import KernelFault
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
+from gemmgen.errors import KernelFault, ScheduleError
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.kernel import Program
-from gemmgen.ir.sizes import GROUP_M
+from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import If, Let, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
@@ -72,6 +72,30 @@ def test_matrix_instructions(name: str, dtype: DType, kind: Grouped, pad: int, r
     interpret(groups, candidates.load(name).schedule, TARGETS["sm_90"])
 
 
+@pytest.mark.parametrize("changes", [{"c_width": 2}, {"c_width": 8}, {"tile": (4, 16), "c_width": 1}], ids=str)
+@pytest.mark.parametrize(("name", "dtype"), [("wgmma_128x256_s4", BF16), ("wgmma_f8_128x256_s4", F8_E4M3)])
+@pytest.mark.parametrize("orders", ["row", "col"])
+def test_warpgroups(
+    name: str, dtype: DType, orders: Order, changes: dict[str, object], rng: np.random.Generator
+) -> None:
+    """TMA loads rows of the next group as well; stores end where a group does."""
+    b_order: Order = "col" if dtype == F8_E4M3 else orders
+    spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
+    schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})  # type: ignore[arg-type]
+    interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
+
+
+def test_what_tensor_maps_rule_out() -> None:
+    schedule = candidates.load("wgmma_128x256_s4").schedule
+    spec = GemmSpec(grouped="k", dtype=BF16, ld_multiple=8, a_order="col")
+    with pytest.raises(ScheduleError) as error:
+        driver.emit(spec, schedule.but(cluster=(2, 1)), "cuda")
+    groups, stores, cluster = error.value.problems
+    assert groups.startswith("groups of K, but TMA loads past a group's end what the next one has: use a preset")
+    assert stores.startswith("epilogue_stages = 2, but TMA would store past a group's end what the next one has")
+    assert cluster.startswith("cluster 2x1 shares tiles between blocks, which groups divide: use cluster 1x1")
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, I8])
 @pytest.mark.parametrize("orders", ["row col row", "col row row", "row row col", "col col col"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +149,7 @@ def without_bounds(program: Program) -> Program:
     """The kernel with groups taken to reach to the end of C."""
 
     def longer(stmt: Stmt) -> tuple[Stmt, ...]:
-        if isinstance(stmt, Let) and stmt.var == GROUP_M:
+        if isinstance(stmt, Let) and stmt.var == GROUP_ROWS:
             return (replace(stmt, value=stmt.value + Const(1)),)
         return (stmt,)
 

@@ -81,10 +81,10 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
 
     const int group = found;
     const int group_begin = group == 0 ? 0 : offsets[group - 1];
-    const int group_m = min(offsets[group], m) - group_begin;
+    const int group_rows = min(offsets[group], m) - group_begin;
     const int row0 = (int(blockIdx.y) - (group_begin / BM + group)) * BM;
 
-    if (group_m <= row0) {
+    if (group_rows <= row0) {
         return;
     }
 
@@ -118,13 +118,14 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0) {
                 copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
-                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda + k0 + a_k]);
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                         a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
-                        a[min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda + k0 + a_k +
-                          e];
+                        a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                          a_k + e];
                 }
             }
         }
@@ -170,14 +171,14 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
                 copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
-                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda + k_main +
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k_main +
                          a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         k_main + a_k + e < k
-                            ? a[min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda +
+                            ? a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
                                 k_main + a_k + e]
                             : 0.0f;
                 }
@@ -227,7 +228,7 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
-        if (c_row < group_m) {
+        if (c_row < group_rows) {
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
                 if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {

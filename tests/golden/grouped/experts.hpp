@@ -83,10 +83,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
 
     const int group = found;
     const int group_begin = group == 0 ? 0 : offsets[group - 1];
-    const int group_m = std::min(offsets[group], m) - group_begin;
+    const int group_rows = std::min(offsets[group], m) - group_begin;
     const int row0 = (int(item.get_group(0)) - (group_begin / BM + group)) * BM;
 
-    if (group_m <= row0) {
+    if (group_rows <= row0) {
         return;
     }
 
@@ -118,9 +118,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll int(BM * BK / (THREADS * 4))
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-            copy4(
-                &a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
-                &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda + k0 + a_k]);
+            copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
+                  &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                     a_k]);
         }
         #pragma GCC unroll int(BN * BK / (THREADS * 4))
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
@@ -165,14 +165,15 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (k_main + a_k + 4 <= k) {
                 copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
-                      &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda +
+                      &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
                          k_main + a_k]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
                     a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         k_main + a_k + e < k
-                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_m - 1) * lda +
+                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) *
+                                    lda +
                                 k_main + a_k + e]
                             : 0.0f;
                 }
@@ -221,7 +222,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
     #pragma GCC unroll TM
     for (int i = 0; i < TM; ++i) {
         const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
-        if (c_row < group_m) {
+        if (c_row < group_rows) {
             #pragma GCC unroll TN / 4
             for (int j = 0; j < TN / 4; ++j) {
                 if (col + j * THREADS_N * 4 + 4 <= n) {

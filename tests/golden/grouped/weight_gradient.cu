@@ -184,7 +184,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
 
     const int group = int(blockIdx.z);
     const int group_begin = group == 0 ? 0 : offsets[group - 1];
-    const int group_k = min(offsets[group], k) - group_begin;
+    const int group_depth = min(offsets[group], k) - group_begin;
     const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -221,7 +221,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
 
     // Begins the loads of the tiles at k_load to a stage.
     const auto load_tiles = [&](int k_load, int load_stage) {
-        if (k_load < group_k) {
+        if (k_load < group_depth) {
             const auto load_a = [&](int width) {
                 const int a_line = local_index / (BM / width);
                 const int a_at = local_index % (BM / width) * width;
@@ -231,7 +231,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
                                        : row0 + a_at < m        ? m - (row0 + a_at)
                                                                 : 0;
                     const int a_inside =
-                        k_load + a_line + i * (THREADS * width / BM) < group_k ? a_fits : 0;
+                        k_load + a_line + i * (THREADS * width / BM) < group_depth ? a_fits : 0;
                     cp_async_zfill(
                         &shared.a[load_stage][a_line + i * (THREADS * width / BM)][a_at],
                         &a[(k_load + a_line + i * (THREADS * width / BM)) * lda + row0 + a_at],
@@ -248,7 +248,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
                     shared.a[load_stage][a_k + i * (THREADS / BM)][a_row] =
-                        k_load + a_k + i * (THREADS / BM) < group_k
+                        k_load + a_k + i * (THREADS / BM) < group_depth
                             ? a[(k_load + a_k + i * (THREADS / BM)) * lda +
                                 min(row0 + a_row, m - 1)]
                             : __nv_bfloat16();
@@ -263,7 +263,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
                                        : col0 + b_at < n        ? n - (col0 + b_at)
                                                                 : 0;
                     const int b_inside =
-                        k_load + b_line + i * (THREADS * width / BN) < group_k ? b_fits : 0;
+                        k_load + b_line + i * (THREADS * width / BN) < group_depth ? b_fits : 0;
                     cp_async_zfill(
                         &shared.b[load_stage][b_line + i * (THREADS * width / BN)][b_at],
                         &b[(k_load + b_line + i * (THREADS * width / BN)) * ldb + col0 + b_at],
@@ -280,7 +280,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
                 #pragma unroll 4
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     shared.b[load_stage][b_k + i * (THREADS / BN)][b_col] =
-                        k_load + b_k + i * (THREADS / BN) < group_k
+                        k_load + b_k + i * (THREADS / BN) < group_depth
                             ? b[(k_load + b_k + i * (THREADS / BN)) * ldb +
                                 min(col0 + b_col, n - 1)]
                             : __nv_bfloat16();
@@ -297,7 +297,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < group_k) {
+    if (0 < group_depth) {
         #pragma unroll
         for (int i = 0; i < TM / 2; ++i) {
             ldmatrix_a_x4_trans(a_frag[0][i * 2],
@@ -309,7 +309,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
                                 &shared.b[0][b_line_k][b_line_col + j * THREADS_N * 4]);
         }
     }
-    for (int k0 = 0; k0 < group_k; k0 += BK) {
+    for (int k0 = 0; k0 < group_depth; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
         load_tiles(k0 + (STAGES - 1) * BK, load_stage);
@@ -340,7 +340,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
         }
         cp_async_wait_group<STAGES - 2>();
         __syncthreads();
-        if (k0 + BK < group_k) {
+        if (k0 + BK < group_depth) {
             #pragma unroll
             for (int i = 0; i < TM / 2; ++i) {
                 ldmatrix_a_x4_trans(

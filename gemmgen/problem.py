@@ -482,7 +482,7 @@ class Problem:
         return ATOMIC_ADD_VECTOR, ATOMIC_ADD_VECTOR.widest(width, self.spec.result.size)
 
 
-def three_dimensional(matrix: Buffer, count: Var = BATCH_COUNT) -> Buffer:
+def three_dimensional(matrix: Buffer, count: Expr = BATCH_COUNT) -> Buffer:
     """A matrix of a batch by three coordinates, the first of which says which one: so tensor maps have it, and so does
     a persistent kernel, whose groups go from one product to another. Any other matrix as it is.
 
@@ -497,6 +497,6 @@ def three_dimensional(matrix: Buffer, count: Var = BATCH_COUNT) -> Buffer:
     return replace(matrix, layout=layout, contracted=contracted)
 
 
-def which_product(matrix: Buffer, product: Var = BATCH) -> tuple[Expr, ...]:
+def which_product(matrix: Buffer, product: Expr = BATCH) -> tuple[Expr, ...]:
     """The coordinate that stands before the others of such a matrix."""
     return (product,) if len(matrix.shape) > 2 else ()

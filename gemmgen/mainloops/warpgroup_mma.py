@@ -193,10 +193,12 @@ class WarpgroupMma:
         by_boxes = fast % (line * shared) == 0
         box = slow if by_boxes else slow // shared, line
         if self.problem.spec.grouped:
-            # A map is of all groups' rows: a block loads rows of the next group as well, and stores nothing of them.
-            matrix = replace(matrix, layout=replace(matrix.layout, shape=given_shape(matrix)))
+            # A's map is of all groups' rows: a block loads rows of the next group as well, and stores nothing of them.
+            step = matrix.batch_stride or Const(0)
+            matrix = replace(matrix, layout=replace(matrix.layout, shape=given_shape(matrix)), batch_stride=step)
         boxed = replace(matrix, tma_tile=box, multicast=shared, evict_first=self._operand(name).evict_first)
-        return three_dimensional(boxed, GROUP_COUNT if self.problem.spec.grouped else BATCH_COUNT)
+        of_groups: Expr = GROUP_COUNT if name == "b" else Const(1)
+        return three_dimensional(boxed, of_groups if self.problem.spec.grouped else BATCH_COUNT)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
@@ -218,7 +220,8 @@ class WarpgroupMma:
         transposed = self.problem.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         matrix = self.matrix(name)
-        which = which_product(matrix, GROUP if grouped else BATCH)
+        product: Expr = (GROUP if name == "b" else Const(0)) if grouped else BATCH
+        which = which_product(matrix, product)
         return Tile(matrix, (*which, *origin), *self._logical(name), transposed)
 
     # --- along K ----------------------------------------------------------------------------------

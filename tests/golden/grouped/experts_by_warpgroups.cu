@@ -440,8 +440,8 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
                 mbarrier_arrive_expect_tx(&shared.tiles.full[stage], (BM + BN) * BK * 2);
                 #pragma unroll
                 for (int i = 0; i < BK / 64; ++i) {
-                    tma_load_2d(shared.tiles.a[stage][i][0], &a_map, k0 + i * 64,
-                                group_begin + row0, &shared.tiles.full[stage]);
+                    tma_load_3d(shared.tiles.a[stage][i][0], &a_map, k0 + i * 64,
+                                group_begin + row0, 0, &shared.tiles.full[stage]);
                 }
                 #pragma unroll
                 for (int i = 0; i < BN / 64; ++i) {
@@ -533,7 +533,7 @@ extern "C" cudaError_t experts_by_warpgroups_launch(int m, int n, int k, int gro
     }
     CUtensorMap a_map = {};
     if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                                                          2, a, m, k, lda, BM, 64)
+                                                          2, a, m, k, lda, 1, 0, BM, 64)
                                         : cudaSuccess) {
         return error;
     }

@@ -25,16 +25,20 @@ import numpy as np
 
 import gemmgen
 
+Shape = tuple[int, int, int, int]
+
 #: Total rows (or K), N, K (or M) and groups: a few large experts, many small ones.
-SHAPES = {"gpu": ((8192, 4096, 2048, 8), (4096, 2048, 4096, 64), (1024, 2048, 4096, 128))}
-SHAPES["cpu"] = ((1024, 768, 512, 8), (512, 512, 512, 32))
+SHAPES: dict[str, tuple[Shape, ...]] = {
+    "gpu": ((8192, 4096, 2048, 8), (4096, 2048, 4096, 64), (1024, 2048, 4096, 128)),
+    "cpu": ((1024, 768, 512, 8), (512, 512, 512, 32)),
+}
 #: Bytes of operands that are gone through before the first ones come again: three times the L2 cache.
 ROTATED = 160 << 20
 #: Rounds of replays, the pause between libraries on a CPU in seconds, how far an element may be off of the largest one.
 ROUNDS, PAUSE, OFF = 9, 0.25, 0.03
 
 
-def ends_of(total: int, groups: int, skewed: bool, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int32]]:
+def ends_of(total: int, groups: int, skewed: bool, rng: np.random.Generator) -> Any:
     """Where groups end."""
     shares = 1 / np.arange(1, groups + 1) if skewed else np.ones(groups)
     if skewed:
@@ -64,7 +68,7 @@ def loop(kind: str, a: Any, b: Any, ends: list[int], out: Any, multiply: Callabl
 # --- on a CPU -------------------------------------------------------------------------------------
 
 
-def on_cpu(kind: str, dtype: str, shape: tuple[int, int, int, int], skewed: bool, schedule: str | None) -> None:
+def on_cpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
     """Ours beside a loop of NumPy's products."""
     rng, (total, n, k, groups) = np.random.default_rng(25), shape
     ends = ends_of(total, groups, skewed, rng)
@@ -98,7 +102,7 @@ def right(out: Any, wanted: Any) -> bool:
 # --- on a GPU -------------------------------------------------------------------------------------
 
 
-def on_gpu(kind: str, dtype: str, shape: tuple[int, int, int, int], skewed: bool, schedule: str | None) -> None:
+def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
     """Ours beside torch's and a loop, by graphs."""
     import torch
 
@@ -121,10 +125,8 @@ def on_gpu(kind: str, dtype: str, shape: tuple[int, int, int, int], skewed: bool
         del calls["torch"]
     graphs, results = {}, {}
     for name, call in calls.items():
-        for given in sets:
-            made = call(*given)
+        results[name] = [call(*given) for given in sets][-1].clone()
         torch.cuda.synchronize()
-        results[name] = made.clone()
         graphs[name] = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graphs[name]):
             for given in sets:

@@ -12,7 +12,7 @@ EXTENTS = ("m", "n", "rows", "cols", "batch_count", "group_count")
 #: Groups of a grouped product, and what one of them has of M or of K, which no host knows.
 GROUP_COUNT, GROUP_ROWS, GROUP_DEPTH = Var("group_count"), Var("group_rows"), Var("group_depth")
 #: What all groups have together.
-OF_ALL_GROUPS: dict[Expr, Expr] = {GROUP_ROWS: Var("m"), GROUP_DEPTH: Var("k")}
+OF_ALL_GROUPS: dict[Var, Expr] = {GROUP_ROWS: Var("m"), GROUP_DEPTH: Var("k")}
 #: Steps of the bisection by which a work-group of a grouped product finds its group, and how many groups they tell
 #: apart.
 GROUP_STEPS = 16

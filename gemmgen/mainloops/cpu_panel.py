@@ -120,8 +120,8 @@ class CpuPanel:
         rows, cols = self._schedule.tile
         by_rows: tuple[_Share, ...] = ((ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),)
         if self.problem.spec.grouped == "rows":
-            each = self._most_rows
-            lets += [*groups.group_of(row, each, ROW_BEGIN), Let(ROW_END, minimum(GROUP_ROWS, ROW_BEGIN + each))]
+            most = self._most_rows
+            lets += [*groups.group_of(row, most, ROW_BEGIN), Let(ROW_END, minimum(GROUP_ROWS, ROW_BEGIN + most))]
             by_rows = ()
         for each, begin, end, place, size, unit, count in (
             *by_rows,

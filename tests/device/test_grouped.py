@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen import driver, presets
+from gemmgen import candidates, driver, presets
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.runtime import opencl_arrays
@@ -17,7 +17,7 @@ from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.spec import GemmSpec, Grouped
 from tests.device.naive import DEVICES
-from tests.support import sycl
+from tests.support import cuda, sycl
 from tests.support.grouped import ENDS, OTHERS, Groups
 from tests.support.problems import Matrix
 
@@ -90,12 +90,10 @@ def test_sycl(name: str, kind: Grouped, rng: np.random.Generator) -> None:
 def test_grouped(kind: Grouped, dtype: DType, rng: np.random.Generator) -> None:
     """By choice, with a new result, with one of the caller's, and added to what C holds."""
     spec = GemmSpec(grouped=kind, dtype=dtype, c_dtype=F32 if dtype == BF16 else None)
-    wanted = {} if dtype != I8 else {"dtype": np.int32}
     for ends in (ENDS, OTHERS[0]):
         groups = Groups.of(rng, spec, ends, factors=(1.0, 0.0))
-        result = gemmgen.grouped(groups.a, groups.b, ends, **(wanted or {"dtype": groups.c.dtype}))
-        kept = result.copy()
-        groups.check(kept, result)
+        result = gemmgen.grouped(groups.a, groups.b, ends, dtype=groups.c.dtype)
+        groups.check(result.copy(), result)
     groups = Groups.of(rng, spec, factors=(2.0, 1.0))
     before = groups.c.copy()
     assert gemmgen.grouped(groups.a, groups.b, ENDS, groups.c, alpha=2, beta=1) is groups.c
@@ -151,7 +149,7 @@ def test_bad_calls_name_every_problem(rng: np.random.Generator) -> None:
         (lambda: kernel(a, b, offsets=ends[:1]), "offsets end 1 groups, but b has 2 matrices: pass as many"),
         (lambda: gemmgen.grouped(a, b, [4, 3]), "offsets[1] = 3 < 4, where group 1 begins: pass ascending ends"),
         (lambda: gemmgen.grouped(a, b, [4, 10]), "offsets[1] = 10 > 9, what all groups share: pass ends inside of it"),
-        (lambda: gemmgen.grouped(a, b, [4.0, 9.0]), "offsets has dtype float64: pass whole numbers"),
+        (lambda: gemmgen.grouped(a, b, ends.astype(float)), "offsets has dtype float64: pass whole numbers"),
         (lambda: gemmgen.grouped(a, b[None], ends), "pass [total rows, k] and [groups, k, n], or [m, total k] and"),
         (lambda: gemmgen.grouped(a, b, ends, beta=1), "beta = 1 adds to a c that was not given"),
         (lambda: gemmgen.grouped(a, b, ends, out=np.zeros((9, 4), np.float32)), "out has shape 9x4, not 9x3"),
@@ -181,3 +179,84 @@ def test_nothing_to_do(rng: np.random.Generator) -> None:
     assert (gemmgen.grouped(a[:, :0], b[:, :0], [4, 9]) == 0).all()
     assert (gemmgen.grouped(a[:, :0], b[0, :0], [0, 0]) == 0).all()
     assert (gemmgen.grouped(a, b, [4, 9], out, alpha=0, beta=0)[:9] == 0).all()
+
+
+# --- on a GPU of CUDA -----------------------------------------------------------------------------
+
+SKIP = cuda.why_no_gpu()
+on_gpu = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+#: Schedules in the orders that they take groups in; K of the kinds that a tensor map rules out is left out.
+CUDA: dict[str, tuple[Grouped, ...]] = {
+    "naive": KINDS,
+    "smem_8x8": KINDS,
+    "async_8x8_8x16": KINDS,
+    "mbarrier_8x8_4x8_slices8": KINDS,
+    "gemv_4x4": ("rows",),
+    "mma_8x16_16x8": KINDS,
+    "wgmma_128x256_s4": ("rows",),
+    "wgmma_f8_128x256_s4": ("rows",),
+}
+
+
+@on_gpu
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in CUDA.items() for kind in kinds])
+@pytest.mark.parametrize("ends", [ENDS, *OTHERS])
+def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Generator) -> None:
+    """A by columns is the transpose of what lies in memory."""
+    import torch
+
+    preset = candidates.load(name)
+    schedule = preset.schedule.but(epilogue_stages=0, c_width=2) if name.startswith("wgmma") else preset.schedule
+    unit = 16 // preset.spec.dtype.size
+    f8 = preset.spec.dtype.size == 1
+    spec = GemmSpec(
+        grouped=kind,
+        dtype=preset.spec.dtype,
+        c_dtype=BF16 if f8 else None,
+        a_order="col" if kind == "k" else "row",
+        b_order="col" if f8 else "row",
+        ld_multiple=unit if name.startswith("wgmma") else 1,
+    )
+    groups = Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0)
+    a, b, c = (
+        torch.from_numpy(np.ascontiguousarray(x).view(f"int{8 * x.itemsize}")).cuda().view(getattr(torch, str(x.dtype)))
+        for x in (groups.a.T if kind == "k" else groups.a, groups.b.swapaxes(1, 2) if f8 else groups.b, groups.c)
+    )
+    a, b = a.T if kind == "k" else a, b.transpose(1, 2) if f8 else b
+    kernel = gemmgen.compile(spec, schedule, backend="cuda")
+    offsets, before = torch.tensor(ends, dtype=torch.int32, device="cuda"), groups.c.copy()
+    for _ in range(3):
+        out = c.clone()
+        kernel(a, b, out, offsets=offsets, alpha=groups.alpha, beta=groups.beta)
+        result = out.cpu().view(getattr(torch, f"int{8 * out.element_size()}")).numpy().view(groups.c.dtype)
+        groups.check(before, result)
+
+
+@on_gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_beside_torch(kind: Grouped, dtype: str, skewed: bool) -> None:
+    """By choice; offsets of 64 bits are converted where they lie, and the host reads nothing."""
+    import torch
+
+    ends = [0, 1, 700, 700, 1000] if skewed else [200, 400, 600, 800, 1000]
+    offsets = torch.tensor(ends, dtype=torch.int64, device="cuda")
+    a = torch.randn(1024, 256, device="cuda").to(getattr(torch, dtype))
+    b = torch.randn(*((5, 256, 192) if kind == "rows" else (1024, 192)), device="cuda").to(a.dtype)
+    a = a if kind == "rows" else a.T
+    result = gemmgen.grouped(a, b, offsets)
+    begin = 0
+    for group, end in enumerate(ends):
+        left, right = (a[begin:end], b[group]) if kind == "rows" else (a[:, begin:end], b[begin:end])
+        new = result[begin:end] if kind == "rows" else result[group]
+        bound = 1e-5 if dtype == "float32" else 1e-2
+        assert (new.double() - left.double() @ right.double()).abs().max() <= bound * 64 if new.numel() else True
+        begin = end
+    graph = torch.cuda.CUDAGraph()
+    out = result.clone()
+    with torch.cuda.graph(graph):  # which nothing that waits for the device would survive
+        gemmgen.grouped(a, b, offsets.int(), out=out)
+    out.fill_(7)
+    graph.replay()
+    assert torch.equal(out[: ends[-1]] if kind == "rows" else out, result[: ends[-1]] if kind == "rows" else result)

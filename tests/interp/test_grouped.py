@@ -81,7 +81,7 @@ def test_warpgroups(
     """TMA loads rows of the next group as well; stores end where a group does."""
     b_order: Order = "col" if dtype == F8_E4M3 else orders
     spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
-    schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})  # type: ignore[arg-type]
+    schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})
     interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
 
 

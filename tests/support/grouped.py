@@ -56,8 +56,10 @@ class Groups:
             sizes: n and k, or for groups of K m and n.
             pad: by how much lines are longer than they need be.
         """
-        shapes = {"rows": ((TOTAL, sizes[1]), (len(ends), sizes[1], sizes[0]), (TOTAL, sizes[0]))}
-        shapes["k"] = (sizes[0], TOTAL), (TOTAL, sizes[1]), (len(ends), *sizes)
+        shapes: dict[str, tuple[tuple[int, ...], ...]] = {
+            "rows": ((TOTAL, sizes[1]), (len(ends), sizes[1], sizes[0]), (TOTAL, sizes[0])),
+            "k": ((sizes[0], TOTAL), (TOTAL, sizes[1]), (len(ends), *sizes)),
+        }
         found = []
         types = spec.element("a"), spec.element("b"), spec.result
         orders = spec.a_order, spec.b_order, spec.c_order

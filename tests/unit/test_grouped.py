@@ -75,7 +75,7 @@ def test_options() -> None:
 )
 def test_schedules(name: str, changes: dict[str, object], said: str) -> None:
     preset = candidates.load(name)
-    schedule = preset.schedule.but(**{k: v for k, v in changes.items() if "." not in k})  # type: ignore[arg-type]
+    schedule = preset.schedule.but(**{k: v for k, v in changes.items() if "." not in k})
     if "a.memory" in changes:
         schedule = schedule.but(a=replace(schedule.a, memory="image"))
     backend = "cuda" if name.startswith("mbarrier") else "opencl"

@@ -218,6 +218,11 @@ class GemmSpec:
             problems.append("alpha = 0 leaves nothing of the groups' products: scale C by itself, without grouped")
         if self.prologue_a is not None or self.prologue_b is not None:
             problems.append("a grouped product takes no prologues: apply them to A and B beforehand")
+        problems += [
+            f"{x}_dtype {self.element(x)} keeps two elements in a byte, which no group begins within: use int8"
+            for x in "ab"
+            if self.element(x).pairs
+        ]
         return problems
 
     @property

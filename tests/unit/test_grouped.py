@@ -22,6 +22,7 @@ from gemmgen.passes.validate import is_possible
 from gemmgen.project import project_files
 from gemmgen.runtime.variants import promises
 from gemmgen.spec import GemmSpec, Grouped
+from tests.support.cli import refused
 
 ROWS, K = GemmSpec(grouped="rows"), GemmSpec(grouped="k", a_order="col")
 
@@ -142,6 +143,11 @@ def test_programs_that_have_no_groups() -> None:
         render_module(source)
     with pytest.raises(ScheduleError, match="a project's program has matrices of one size, not groups"):
         project_files(ROWS, candidates.load("naive").schedule, "cuda")
+
+
+def test_run_has_no_groups() -> None:
+    text = refused("run", "-k", "naive", "--grouped", "rows")
+    assert "--grouped rows means nothing here, where products have one size: leave it out" in text
 
 
 def test_what_all_work_items_hold_alike_is_verified() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from gemmgen.api import on_disk
+from gemmgen.cpu.machine import measured_on
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.runtime.cache import once
@@ -207,7 +208,8 @@ def emitted(
 
         return driver.emit(promised(spec, ld_multiple), schedule or choose(spec, None, target), backend, target, form)
 
-    return on_disk.remembered("source", (spec, schedule, ld_multiple, backend, target, form), emit)
+    about = spec, schedule, ld_multiple, backend, target, form, measured_on(target)
+    return on_disk.remembered("source", about, emit)
 
 
 def cuda_kernel(

@@ -196,6 +196,7 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "device/test_sycl_runtime.py": ("test_a_workspace_that_is_too_large",),
     "device/test_tuning.py": (
+        "test_a_cpu_is_calibrated",
         "test_a_lost_worker_costs_nothing",
         "test_a_trace_has_what_a_script_asks_for",
         "test_tune_and_what_follows",

@@ -13,8 +13,8 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
-from gemmgen.cpu.machine import CACHES, calibrate, machine_of
-from gemmgen.cpu.panels import account, choose_panels, cycles
+from gemmgen.cpu.machine import CACHES, calibrate, machine_of, measured_on
+from gemmgen.cpu.panels import account, by_order, choose_panels, cycles
 from gemmgen.cpu.prior import HELD, Shape
 from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS, Target
@@ -189,7 +189,11 @@ def test_what_was_measured_on_a_device_decides(measured: Target) -> None:
     alone = choose_panels(GemmSpec(), shape, measured)
     assert before is not None and alone is not None
     assert groups(before, shape) > 1 == groups(alone, shape)
+    assert dict(measured_on(measured)) == {"threads": 1e7}
+    # An order of sums that has to hold for any number of rows is not chosen by it.
+    orders = [cycles for cycles, _ in by_order(GemmSpec(), shape, measured, 2, 128)]
     calibrate(measured, {})
+    assert orders == [cycles for cycles, _ in by_order(GemmSpec(), shape, measured, 2, 128)]
     assert choose_panels(GemmSpec(), shape, measured) == before
 
 

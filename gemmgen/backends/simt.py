@@ -10,20 +10,22 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.shared_struct import Member, SharedStruct, member_of
 from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
-from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I32, I64, DType
+from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import map_name, passed, span
+from gemmgen.launch import given_shape, map_name, passed, span
+from gemmgen.spec import OFFSETS
 
 #: A preset for any type, whose blocks fill warps.
 FILLS_WARPS = "smem_8x8"
@@ -79,6 +81,8 @@ class Simt(CLike):
     static_bytes: ClassVar[int]
     #: The function for dot products of fours of int8; None where compilers make it of their sum.
     dot_instruction: ClassVar[str | None] = None
+    #: What takes an integer's bits for a float32, where that costs less than a conversion.
+    float_of_bits: ClassVar[str | None] = None
     #: Templates, under `templates/`: of a file, of the function that launches its kernels, and of one launch.
     file_template: ClassVar[str] = "simt/kernel.j2"
     launcher_template: ClassVar[str] = "simt/launcher.j2"
@@ -129,7 +133,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *moves]
+        halves = nibbles(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
+        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *halves, *moves]
 
     def block_threads(self) -> str:
         """How many threads a block has, by the names of constants."""
@@ -377,13 +382,13 @@ class Simt(CLike):
     # --- what a launcher refuses ------------------------------------------------------------------
 
     def _addresses(self) -> Iterator[tuple[str, int]]:
-        """Matrices, and what they begin on multiples of. What an epilogue takes is read element by element; of lists of
-        addresses the host sees nothing.
+        """Matrices, and what they begin on multiples of. What an epilogue takes, and offsets, are read element by
+        element; of lists of addresses the host sees nothing.
         """
         for p in self.kernel.launcher_params:
             if isinstance(p, Buffer):
                 size = 8 if p.addresses is not None else p.dtype.size
-                alone = p.addresses is not None or p.name in OPERANDS
+                alone = p.addresses is not None or p.name in {*OPERANDS, OFFSETS}
                 if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
                     yield p.name, bytes_
 
@@ -402,7 +407,7 @@ class Simt(CLike):
             raise LoweringError(f"no launcher checks that matrices span less than {most} elements")
         read = self.reads_operands()
         for p in self.kernel.matrices:
-            shape = p.shape[-2:]
+            shape = given_shape(p)[-2:]
             if p.prepacked or len(shape) < 2 or p.name == "workspace":
                 continue
             (lines, length), pitch = map(self.expr, shape), self.expr(p.layout.strides[-2])

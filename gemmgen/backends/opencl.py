@@ -111,7 +111,9 @@ class OpenCL(CLike):
     chips: ClassVar[frozenset[str]] = frozenset({"gfx942"})
     forms: ClassVar[tuple[str, ...]] = ("kernel", "header")
     #: Buffers are no addresses; floats are not added in one step, nor do arrays share local memory.
-    lacks: ClassVar[frozenset[str]] = frozenset({"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts"})
+    lacks: ClassVar[frozenset[str]] = frozenset(
+        {"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts", "joint_matrix"}
+    )
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
         "float64": "double",

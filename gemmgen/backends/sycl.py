@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, CLike, Words, converting, rounds, way
 from gemmgen.backends.files import environment, rendered
+from gemmgen.backends.joint_matrix import (
+    EXTENSIONS,
+    FRAGMENTS,
+    HEADERS as MATRIX_HEADERS,
+    apply_opening,
+    fragment_types,
+    fragments_of,
+    load_text,
+    multiply_text,
+    uses_fragments,
+    words_of_lines,
+)
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError, ScheduleError
@@ -16,7 +28,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
-from gemmgen.ir.stmt import Alloc, For, VectorCopy
+from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
@@ -120,6 +132,7 @@ BY_BITS = Elements(
 )
 
 
+@dataclass
 class Sycl(CLike):
     """SYCL 2020, for DPC++; block loads by its extension `group_load`."""
 
@@ -145,6 +158,8 @@ class Sycl(CLike):
     minimum: ClassVar[str] = "std::min"
     math_prefix: ClassVar[str] = "sycl::"
     vectors: ClassVar[VectorWords] = VECTORS
+    #: Fragments whose elements are being spoken of.
+    _applied: dict[Buffer, FragmentApply] = field(default_factory=dict, init=False, compare=False)
 
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
@@ -209,6 +224,7 @@ class Sycl(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
+            *self._fragments(),
             *rendered(
                 "sycl/functions.hpp.j2",
                 used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},
@@ -222,6 +238,14 @@ class Sycl(CLike):
                 ],
             ),
         ]
+
+    def _fragments(self) -> list[str]:
+        """The types of fragments, and the function that loads one."""
+        types = fragment_types(self.kernel, self.types)
+        if not types:
+            return []
+        element, word = types[0]["element"], words_of_lines(self.kernel)
+        return rendered("sycl/joint_matrix.hpp.j2", types=types, element=element, word=word)
 
     def _in_bytes(self) -> bool:
         """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
@@ -296,6 +320,7 @@ class Sycl(CLike):
         size = self.kernel.sub_group or self.kernel.compiled_for
         lanes = [f"sub-groups of {size}"] * bool(size)
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
+        extensions += EXTENSIONS if uses_fragments(self.kernel) else ()
         return [", ".join([*extensions, *lanes])] if lanes else []
 
     def build_line(self) -> str:
@@ -311,6 +336,9 @@ class Sycl(CLike):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory is declared by who starts the work-items."""
+        if (use := fragments_of(self.kernel).get(buffer)) is not None:
+            counts = "".join(f"[{self.number(extent)}]" for extent in buffer.extents[:-1])
+            return [f"{FRAGMENTS[use]} {buffer.name}{counts};"]
         return [] if buffer.space is Space.LOCAL else super().declare(buffer)
 
     def unroll(self, loop: For) -> str:
@@ -341,9 +369,27 @@ class Sycl(CLike):
         return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        if buffer in self._applied and index == self._applied[buffer].place:
+            return self._applied[buffer].element.name
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
             return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
         return super().element(buffer, index)
+
+    def multiply(self, stmt: Multiply) -> str:
+        return multiply_text(self, stmt) if stmt.atom.name == "joint_matrix" else super().multiply(stmt)
+
+    def fragment_apply(self, stmt: FragmentApply) -> list[str]:
+        if (value := stmt.fill) is not None:
+            fragment = self.element(stmt.fragment, stmt.index)
+            return [f"matrix::joint_matrix_fill(sub_group, {fragment}, {self.expr(value)});"]
+        opening = apply_opening(self, stmt, self.types[stmt.fragment.dtype.name])
+        self._applied[stmt.fragment] = stmt
+        body = list(self.indented(stmt.body, 2))
+        del self._applied[stmt.fragment]
+        return [opening, *body, "});"]
+
+    def role_barrier(self, barrier: Barrier) -> str:
+        return "sycl::group_barrier(sub_group);" if barrier.of_sub_group else super().role_barrier(barrier)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
@@ -358,6 +404,8 @@ class Sycl(CLike):
                 return f"atomic_add({to}, {self.element(move.src, move.src_index)});"
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
+            case "joint_matrix":
+                return load_text(self, move)
             case "block_read" if move.width == 1:
                 return f"{self.element(move.dst, move.dst_index)} = {BLOCK_LOAD}(sub_group, {source});"
             case "block_read":
@@ -439,7 +487,7 @@ def local_arrays(kernel: Kernel) -> list[Buffer]:
 
 def shares_lanes(kernel: Kernel) -> bool:
     """Whether work-items of a sub-group act together."""
-    return bool(block_loads(kernel)) or uses_calls(kernel, {"lane_id", *LANES})
+    return bool(block_loads(kernel)) or uses_fragments(kernel) or uses_calls(kernel, {"lane_id", *LANES})
 
 
 def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list[str]:
@@ -456,6 +504,8 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
         found.append("ext/oneapi/work_group_static.hpp")
     if shares_lanes(kernel):
         found += ["group_algorithm.hpp", "sub_group.hpp"]
+    if uses_fragments(kernel):
+        found += MATRIX_HEADERS
     if block_loads(kernel):
         experimental = "ext/oneapi/experimental"
         found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]

@@ -206,6 +206,8 @@ class CopyAtom:
         matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
         begins: bytes that the first lane's element must stand on a multiple of, however many are moved; 0 for its own.
         block: of a 2D block read, what it reads; None for any other.
+        fragment: of a load or store of a fragment that a sub-group holds as one, which lane has which element there;
+            None for any other.
         around: whether it reads the aligned vectors that the elements lie in, so that as many before them and behind
             them, but for one, must be there as well.
     """
@@ -224,6 +226,7 @@ class CopyAtom:
     around: bool = False
     begins: int = 0
     block: Block2D | None = None
+    fragment: ThreadValueLayout | None = None
 
     def moves(self, width: int, size: int) -> bool:
         """Whether one instruction can move `width` elements of `size` bytes."""
@@ -364,3 +367,15 @@ def block_2d_conditions(matrix: Buffer) -> tuple[Expr, ...]:
     starts = [] if matrix.batch_stride is None else [compare("==", matrix.batch_stride % (BLOCK_2D_START // size), 0)]
     lines = [compare("==", pitch % (BLOCK_2D_PITCH // size), 0), compare("<=", pitch, most)]
     return (*lines, compare("<=", Const(BLOCK_2D_LINE // size), cols), compare("<=", rows, most * size), *starts)
+
+
+# --- fragments of joint_matrix --------------------------------------------------------------------
+
+
+def fragment_copy(layout: ThreadValueLayout) -> CopyAtom:
+    """`joint_matrix_load_checked` or `joint_matrix_store_checked` (sycl_ext_intel_matrix): a fragment from a matrix or to
+    it, told how large that is. They are 2D block reads and writes, and ask as much of the matrix.
+    """
+    values = layout.rows.values * layout.cols.values
+    needs = frozenset({"joint_matrix"})
+    return CopyAtom("joint_matrix", (0, 0), (0, 0), (values,), "bounded", needs, aligned=True, fragment=layout)

@@ -11,10 +11,12 @@ from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
+from gemmgen.ir.dtypes import I32
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Const, Expr, Node, Var
-from gemmgen.ir.instructions import Instruction
+from gemmgen.ir.expr import Call, Const, Expr, Node, Var
+from gemmgen.ir.instructions import LANE, Instruction
 from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
+from gemmgen.ir.walk import map_expr, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Registers(Node):
         fragment: which lane and value holds which element.
         slot: index of the slot, where the array is the ring of a pipe.
         pipe: that pipe.
+        opaque: whether the sub-group holds them as fragments, each with that layout, whose elements only
+            `FragmentApply` reaches; the array's coordinates are a fragment's row and column, and an element.
     """
 
     CHILDREN = ("slot",)
@@ -61,6 +65,7 @@ class Registers(Node):
     fragment: ThreadValueLayout
     slot: Expr | None = None
     pipe: Pipe | None = None
+    opaque: bool = False
 
     def at(self, row_value: Expr, col_value: Expr) -> tuple[Expr, ...]:
         """Index into the private array."""
@@ -434,6 +439,53 @@ class Block(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class FragmentApply(Node):
+    """Run `body` for each element of a fragment that a sub-group holds as one, in no order (`joint_matrix_apply`).
+
+    In it `row` and `col` name where the element stands in the fragment, and `element` which one it is of those that its
+    lane has: the last coordinate of the fragment, which nothing else may be used for.
+
+    Attributes:
+        fragment: registers, whose last coordinate counts a lane's elements of one fragment.
+        index: which fragment: all coordinates but the last.
+        layout: which lane has which element in the simulator; on a device that is its own affair.
+    """
+
+    CHILDREN = ("index",)
+    BODIES = ("body",)
+    BINDS = ("row", "col", "element")
+
+    fragment: Buffer
+    index: tuple[Expr, ...]
+    layout: ThreadValueLayout
+    row: Var
+    col: Var
+    element: Var
+    body: tuple[Stmt, ...]
+
+    @property
+    def place(self) -> tuple[Expr, ...]:
+        """The element's place among the registers."""
+        return (*self.index, self.element)
+
+    @property
+    def fill(self) -> Expr | None:
+        """The value, if all that is done is that each element gets the same one (`joint_matrix_fill`)."""
+        match self.body:
+            case (Store(buffer, index, Const() as value),) if (buffer, index) == (self.fragment, self.place):
+                return value
+        return None
+
+    def by_lanes(self) -> For:
+        """The same as a loop of each lane over its elements, as the simulator has them."""
+        rows, cols, lane = self.layout.rows, self.layout.cols, Call("lane_id", (), I32)
+        starts = (map_expr(axis.start, substitute({LANE: lane})) for axis in (rows, cols))
+        steps = (axis.step(self.element) if axis.values > 1 else Const(0) for axis in (rows, cols))
+        names = (Let(var, a + b) for var, a, b in zip((self.row, self.col), starts, steps, strict=True))
+        return For(self.element, Const(0), Const(rows.values * cols.values), 1, (*names, *self.body))
+
+
+@dataclass(frozen=True, slots=True)
 class Return(Node):
     """End the kernel, for all work-items of the group."""
 
@@ -447,7 +499,7 @@ class Comment(Node):
 
 TileStmt = Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore | PipeOp
 InstructionStmt = VectorCopy | TmaCopy | Multiply
-Control = For | If | Block | Return
+Control = For | If | Block | FragmentApply | Return
 Stmt = (
     TileStmt
     | InstructionStmt

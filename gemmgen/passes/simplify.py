@@ -16,6 +16,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
@@ -120,6 +121,9 @@ def _collapse(body: Body) -> Body:
                 return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
+            case FragmentApply(fragment):
+                *index, _ = shorter(fragment, stmt.place)
+                return (replace(stmt, fragment=smaller(fragment), index=tuple(index)),)
             case PointerInit() | Prefetch():
                 return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
             case TmaCopy(dst, dst_index, src, src_index):
@@ -204,6 +208,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
                 count.update((stmt.acc, stmt.a, stmt.b))
             case TmaCopy():
                 count.update((stmt.dst, stmt.src))
+            case FragmentApply():
+                count[stmt.fragment] += 1
             case Store(buffer, _, _) | PointerInit(_, buffer, _) | Prefetch(buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):

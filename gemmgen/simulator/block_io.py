@@ -21,6 +21,7 @@ from gemmgen.ir.stmt import Prefetch, VectorCopy
 from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import GlobalMemory, Memory
+from gemmgen.simulator.semantics import places
 
 
 def block_2d_step(
@@ -110,6 +111,10 @@ def _agreed(
 
 def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> list[Index]:
     """Row and column of an element of each lane."""
+    if atom.fragment is not None:
+        row, col = divmod(element, atom.fragment.cols.values)
+        of_lanes = (axis[lanes.lane_id(), row, col] for axis in places(atom.fragment, lanes.lanes_of_sub_group()))
+        return [begin + further for begin, further in zip(at, of_lanes, strict=True)]
     steps = zip(at, atom.offset(element), atom.lane_step, strict=True)
     return [begin + further + step * lanes.lane_id() for begin, further, step in steps]
 

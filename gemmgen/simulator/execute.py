@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
@@ -247,6 +248,8 @@ class _Run:
                 return self._for(stmt, scope, site)
             case If():
                 return self._if(stmt, scope, site)
+            case FragmentApply():
+                return self._apply(stmt, scope, site)
             case Block(body, apart, parts):
                 step = self._block(body, scope.inner())
                 return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
@@ -317,6 +320,15 @@ class _Run:
             cell.value = code(active)
 
         return let
+
+    def _apply(self, stmt: FragmentApply, scope: Scope, site: Site) -> _Step:
+        loop = self._for(stmt.by_lanes(), scope, site)
+
+        def apply(active: Active) -> None:
+            require_whole(self._lanes, active, site)
+            loop(active)
+
+        return apply
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
         memory = scope.memory(stmt.buffer.name)
@@ -417,7 +429,7 @@ class _Run:
             return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
-        if stmt.atom.block is not None:
+        if stmt.atom.edge == "bounded":
             extent = self._indexes(stmt.extent, scope, site)
             way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
             return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from gemmgen.errors import LoweringError
-from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.copy_instructions import BLOCK_2D_WORD
-from gemmgen.ir.expr import Expr
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import FragmentApply, Multiply, VectorCopy
 from gemmgen.ir.walk import walk
@@ -69,24 +69,40 @@ def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, o
 
 
 def _by_columns(move: VectorCopy) -> bool:
-    """Whether a load's lines in memory are columns of the fragment of B: each lane has one of its own."""
+    """Whether lines in memory are columns of a fragment of B: each lane has one."""
     layout = move.atom.fragment
-    return layout is not None and layout.rows.values == 1 and layout.rows.lanes > 1 and move.dst.name.startswith("b")
+    return layout is not None and layout.transposed is False and layout.cols.lanes == 1 and move.dst.name.startswith("b_")
 
 
 def load_text(printer: Printer, move: VectorCopy) -> str:
-    """The call that loads a fragment."""
-    if move.dst.space is not Space.PRIVATE:
-        raise LoweringError(f"SYCL stores no fragments to {move.dst.name}")
-    to, matrix = printer.element(move.dst, move.dst_index[:-1]), move.src
-    numbers = (*move.extent, matrix.layout.strides[-2], *move.src_index)
-    return f"load_fragment(sub_group, {to}, {matrix.name}, {', '.join(map(printer.expr, numbers))});"
+    """The call that loads a fragment, or fills it element by element."""
+    to, matrix, pitch = printer.element(move.dst, move.dst_index[:-1]), move.src, move.src.layout.strides[-2]
+    if move.atom.aligned:
+        numbers: tuple[Expr, ...] = (*move.extent, pitch, *move.src_index[-2:])
+        verb = "load_fragment"
+    else:
+        # Rows and columns as the fragment has them.
+        back = -1 if _by_columns(move) else 1
+        steps = (pitch, Const(1))[::back]
+        numbers = (*move.extent[::back], *steps, *move.src_index[-2:][::back])
+        verb = "load_elements"
+    return f"{verb}(sub_group, {to}, {matrix.name}, {', '.join(map(printer.expr, numbers))});"
 
 
-def words_of_lines(kernel: Kernel) -> int:
-    """How many elements a word of a line has, of which loads count whole ones."""
-    sizes = {s.src.dtype.size for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.fragment is not None}
-    return max(BLOCK_2D_WORD // size for size in sizes)
+def load_functions(
+    kernel: Kernel, types: Mapping[str, str], zero: Callable[[DType], str]
+) -> dict[str, object]:
+    """The functions that load fragments, for the same: the type of elements, how many of them a word of a line has, and
+    whether both functions are called.
+    """
+    loads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.fragment is not None]
+    dtype = loads[0].src.dtype
+    return {
+        "element": types[dtype.name],
+        "zero": zero(dtype),
+        "word": BLOCK_2D_WORD // dtype.size,
+        "by_elements": any(not load.atom.aligned for load in loads),
+    }
 
 
 def multiply_text(printer: Printer, stmt: Multiply) -> str:

@@ -16,10 +16,10 @@ from gemmgen.backends.joint_matrix import (
     apply_opening,
     fragment_types,
     fragments_of,
+    load_functions,
     load_text,
     multiply_text,
     uses_fragments,
-    words_of_lines,
 )
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.vectors import POSTFIX, VectorWords
@@ -244,8 +244,8 @@ class Sycl(CLike):
         types = fragment_types(self.kernel, self.types)
         if not types:
             return []
-        element, word = types[0]["element"], words_of_lines(self.kernel)
-        return rendered("sycl/joint_matrix.hpp.j2", types=types, element=element, word=word)
+        found = load_functions(self.kernel, self.types, lambda dtype: self.literal(0, dtype)[0])
+        return rendered("sycl/joint_matrix.hpp.j2", types=types, **found)
 
     def _in_bytes(self) -> bool:
         """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
@@ -404,7 +404,7 @@ class Sycl(CLike):
                 return f"atomic_add({to}, {self.element(move.src, move.src_index)});"
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
-            case "joint_matrix":
+            case "joint_matrix" | "joint_matrix_elements":
                 return load_text(self, move)
             case "block_read" if move.width == 1:
                 return f"{self.element(move.dst, move.dst_index)} = {BLOCK_LOAD}(sub_group, {source});"

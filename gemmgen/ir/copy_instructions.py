@@ -206,7 +206,7 @@ class CopyAtom:
         matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
         begins: bytes that the first lane's element must stand on a multiple of, however many are moved; 0 for its own.
         block: of a 2D block read, what it reads; None for any other.
-        fragment: of a load or store of a fragment that a sub-group holds as one, which lane has which element there;
+        fragment: of a load of a fragment that a sub-group holds as one, which lane has which element in the simulator;
             None for any other.
         around: whether it reads the aligned vectors that the elements lie in, so that as many before them and behind
             them, but for one, must be there as well.
@@ -372,10 +372,21 @@ def block_2d_conditions(matrix: Buffer) -> tuple[Expr, ...]:
 # --- fragments of joint_matrix --------------------------------------------------------------------
 
 
-def fragment_copy(layout: ThreadValueLayout) -> CopyAtom:
-    """`joint_matrix_load_checked` or `joint_matrix_store_checked` (sycl_ext_intel_matrix): a fragment from a matrix or to
-    it, told how large that is. They are 2D block reads and writes, and ask as much of the matrix.
+def fragment_load(layout: ThreadValueLayout, by_elements: bool = False) -> CopyAtom:
+    """`joint_matrix_load_checked` (sycl_ext_intel_matrix): a fragment of a matrix, told how large that is. It is a 2D
+    block read, and asks as much of the matrix.
+
+    Args:
+        layout: which lane has which element, as lines lie in memory.
+        by_elements: whether it is filled element by element instead, which asks nothing of the matrix.
     """
-    values = layout.rows.values * layout.cols.values
-    needs = frozenset({"joint_matrix"})
-    return CopyAtom("joint_matrix", (0, 0), (0, 0), (values,), "bounded", needs, aligned=True, fragment=layout)
+    return CopyAtom(
+        "joint_matrix_elements" if by_elements else "joint_matrix",
+        (0, 0),
+        (0, 0),
+        (layout.rows.values * layout.cols.values,),
+        "bounded",
+        frozenset({"joint_matrix"}),
+        aligned=not by_elements,
+        fragment=layout,
+    )

@@ -55,8 +55,8 @@ class Registers(Node):
         fragment: which lane and value holds which element.
         slot: index of the slot, where the array is the ring of a pipe.
         pipe: that pipe.
-        opaque: whether the sub-group holds them as fragments, each with that layout, whose elements only
-            `FragmentApply` reaches; the array's coordinates are a fragment's row and column, and an element.
+        opaque: the layout of each of the fragments that the tile is made of, where only `FragmentApply` reaches their
+            elements; the array's coordinates are a fragment's row and column, and an element. None elsewhere.
     """
 
     CHILDREN = ("slot",)
@@ -65,7 +65,7 @@ class Registers(Node):
     fragment: ThreadValueLayout
     slot: Expr | None = None
     pipe: Pipe | None = None
-    opaque: bool = False
+    opaque: ThreadValueLayout | None = None
 
     def at(self, row_value: Expr, col_value: Expr) -> tuple[Expr, ...]:
         """Index into the private array."""

@@ -335,7 +335,7 @@ class _Verifier(Checker):
         buffer = registers.buffer
         self._declared(buffer, scope)
         self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
-        self._rank(buffer, 2 + (registers.slot is not None))
+        self._rank(buffer, 2 + (registers.slot is not None) + (registers.opaque is not None))
         if registers.slot is not None:
             self._exprs((registers.slot,), scope)
             self._integer(registers.slot)

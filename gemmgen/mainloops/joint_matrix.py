@@ -16,11 +16,10 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import (
     BLOCK_2D_WORD,
-    SCALAR,
     AxisLayout,
     ThreadValueLayout,
     block_2d_conditions,
-    fragment_copy,
+    fragment_load,
 )
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, number, select
@@ -32,13 +31,9 @@ from gemmgen.ir.stmt import (
     Comment,
     Fill,
     For,
-    FragmentApply,
-    If,
     Let,
     Multiply,
     Registers,
-    Stmt,
-    Store,
     VectorCopy,
 )
 from gemmgen.ir.synchronization import Barrier
@@ -46,7 +41,6 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
-from gemmgen.passes.expand_fragments import ELEMENT, FRAGMENT_COL, FRAGMENT_ROW
 from gemmgen.passes.loops import loop
 from gemmgen.positions import BATCH_COUNT, COL0, K0, K_MAIN, LOCAL_COL, LOCAL_ROW, ROW, ROW0, ThreadLayout, position_in_c
 from gemmgen.problem import Problem
@@ -117,7 +111,8 @@ class JointMatrix:
     def _acc(self) -> Registers:
         """The sums, a fragment after the other."""
         buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(self._down, self._across, self._atom.rows))
-        return Registers(buffer, self._atom.c, opaque=True)
+        whole = ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True)
+        return Registers(buffer, whole, opaque=self._atom.c)
 
     def _fragments(self, name: str) -> Buffer:
         """Those of A or B for one instruction along K."""
@@ -195,10 +190,10 @@ class JointMatrix:
     def _along_k(self) -> Body:
         """The main loop by checked loads, then what they leave."""
         s, begin, end, depth = self._schedule, self._scheduler.k_start, self._scheduler.k_end, self._atom.depth
-        steps = loop(P, s.block_k // depth, self._sub_step(self._loads(K0 + P * depth)))
+        steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, K_MAIN, False))
         rest: Body = (
             Comment("The rest of K, or all of it where the matrices do not lie as such loads ask."),
-            For(K0, K_MAIN, end, depth, self._sub_step(self._elements(K0, end))),
+            For(K0, K_MAIN, end, depth, self._sub_step(K0, end, True)),
         )
         return (
             Comment(f"Steps of {said(s.block_k)} along K, with zeros past the matrices' ends."),
@@ -206,65 +201,21 @@ class JointMatrix:
             *(() if self._k_main == end else rest),
         )
 
-    def _sub_step(self, loads: Body) -> Body:
+    def _sub_step(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as a fragment: all loads before the products."""
-        a, b, zero = self._fragments("a"), self._fragments("b"), Const(0)
-        multiply = Multiply(self._acc.buffer, (I, J, zero), a, (I, zero), b, (J, zero), self._atom)
-        products = loop(J, self._across, loop(I, self._down, (multiply,)))
-        return Alloc(a), Alloc(b), *loads, *products
-
-    def _loads(self, k0: Expr) -> Body:
-        """Fragments of A and B, each by one load of the sub-group."""
-        (row, col), atom, problem = self._place, self._atom, self.problem
-        of_a = self._load("a", I, self._a, (row + I * atom.rows, k0), (problem.m, K_MAIN), atom.a)
-        layout, at, extent = atom.b, (k0, col + J * atom.cols), (K_MAIN, problem.n)
+        (row, col), atom, problem, zero = self._place, self._atom, self.problem, Const(0)
+        a, b = self._fragments("a"), self._fragments("b")
+        of_a, of_b = fragment_load(atom.a, by_elements), fragment_load(atom.b, by_elements)
+        at, extent = (k0, col + J * atom.cols), (end, problem.n)
         if problem.spec.b_order == "col":
-            layout, at, extent = ThreadValueLayout(layout.cols, layout.rows), at[::-1], extent[::-1]
-        of_b = self._load("b", J, self._b, at, extent, layout)
-        return *loop(I, self._down, (of_a,)), *loop(J, self._across, (of_b,))
-
-    def _load(
-        self,
-        name: str,
-        which: Expr,
-        matrix: Buffer,
-        at: tuple[Expr, ...],
-        extent: tuple[Expr, ...],
-        layout: ThreadValueLayout,
-    ) -> Stmt:
-        """One of them; the layout is that of its lines in memory."""
-        to, copy = self._fragments(name), fragment_copy(layout)
-        return VectorCopy(to, (which, Const(0)), matrix, at, copy, copy.widths[0], extent=extent)
-
-    def _elements(self, k0: Expr, end: Expr) -> Body:
-        """The same element by element, which asks nothing of a matrix."""
-        (row, col), atom, problem = self._place, self._atom, self.problem
-        at_a = row + I * atom.rows + FRAGMENT_ROW, k0 + FRAGMENT_COL
-        at_b = k0 + FRAGMENT_ROW, col + J * atom.cols + FRAGMENT_COL
-        inside_a, inside_b = (at_a[0] < problem.m, at_a[1] < end), (at_b[0] < end, at_b[1] < problem.n)
-        at_b = at_b[::-1] if problem.spec.b_order == "col" else at_b
-        of_a = self._filled("a", I, atom.a, all_of(inside_a), (self._a, at_a))
-        of_b = self._filled("b", J, atom.b, all_of(inside_b), (self._b, at_b))
-        return *loop(I, self._down, of_a), *loop(J, self._across, of_b)
-
-    def _filled(
-        self,
-        name: str,
-        which: Expr,
-        layout: ThreadValueLayout,
-        inside: Expr,
-        source: tuple[Buffer, tuple[Expr, ...]],
-    ) -> Body:
-        """A fragment of zeros, but for what is inside of the matrix. A fragment waits for the one before it: all loads at
-        once would need more registers than there are.
-        """
-        fragments, (matrix, at) = self._fragments(name), source
-        place = (which, ELEMENT)
-        zero = Store(fragments, place, number(0, fragments.dtype))
-        own = VectorCopy(fragments, place, matrix, at, SCALAR, 1)
-        names = FRAGMENT_ROW, FRAGMENT_COL, ELEMENT
+            of_b = fragment_load(ThreadValueLayout(atom.b.cols, atom.b.rows), by_elements)
+            at, extent = at[::-1], extent[::-1]
+        place = row + I * atom.rows, k0
+        load_a = VectorCopy(a, (I, zero), self._a, place, of_a, of_a.widths[0], extent=(problem.m, end))
+        load_b = VectorCopy(b, (J, zero), self._b, at, of_b, of_b.widths[0], extent=extent)
+        multiply = Multiply(self._acc.buffer, (I, J, zero), a, (I, zero), b, (J, zero), atom)
         return (
-            FragmentApply(fragments, (which,), layout, *names, (zero,)),
-            Barrier("none", of_sub_group=True),
-            FragmentApply(fragments, (which,), layout, *names, (If(inside, (own,)),)),
+            *(Alloc(a), *loop(I, self._down, (load_a,))),
+            *(Alloc(b), *loop(J, self._across, (load_b,))),
+            *loop(J, self._across, loop(I, self._down, (multiply,))),
         )

@@ -70,9 +70,9 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Body:
         """One statement as instructions."""
         match stmt:
-            case Fill() if stmt.dst.opaque:
+            case Fill() if stmt.dst.opaque is not None:
                 return fill_fragments(stmt)
-            case EpilogueStore() if stmt.acc.opaque:
+            case EpilogueStore() if stmt.acc.opaque is not None:
                 return store_fragments(stmt)
             case Fill() if stmt.dst.buffer.vector > 1:
                 return fill_vectors(stmt)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gemmgen.errors import LoweringError
+from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.expr import Expr, Load, Var
 from gemmgen.ir.stmt import Body, EpilogueStore, Fill, FragmentApply, Let, Registers, Store
 from gemmgen.passes.expand_epilogue import new_element
@@ -13,7 +15,7 @@ from gemmgen.passes.loops import loop
 
 ROW, COL = Var("i"), Var("j")
 #: Where an element stands in its fragment, and which of its lane's it is.
-FRAGMENT_ROW, FRAGMENT_COL, ELEMENT = Var("fragment_row"), Var("fragment_col"), Var("element")
+FRAGMENT_ROW, FRAGMENT_COL, ELEMENT = Var("r"), Var("q"), Var("sum")
 #: Where it stands in C.
 C_ROW, C_COL = Var("c_row"), Var("c_col")
 
@@ -26,7 +28,7 @@ def fill_fragments(fill: Fill) -> Body:
 def store_fragments(update: EpilogueStore) -> Body:
     """C, element by element; the tile of C begins where the sub-group's own does."""
     *planes, row, col = update.dst.origin
-    rows, cols = update.acc.fragment.shape
+    rows, cols = _layout(update.acc).shape
     place = (Let(C_ROW, row + ROW * rows + FRAGMENT_ROW), Let(C_COL, col + COL * cols + FRAGMENT_COL))
     old = Load(update.dst.buffer, (*planes, C_ROW, C_COL))
     return _each(update.acc, lambda own: (*place, *new_element(update, old, own, C_ROW, C_COL)))
@@ -36,7 +38,12 @@ def _each(registers: Registers, body: Callable[[tuple[Expr, ...]], Body]) -> Bod
     """A body for each element, which is told the place of that among the registers."""
     down, across = registers.buffer.extents[:2]
     names = FRAGMENT_ROW, FRAGMENT_COL, ELEMENT
-    apply = FragmentApply(
-        registers.buffer, (ROW, COL), registers.fragment, *names, body((ROW, COL, ELEMENT))
-    )
+    apply = FragmentApply(registers.buffer, (ROW, COL), _layout(registers), *names, body((ROW, COL, ELEMENT)))
     return loop(ROW, down, loop(COL, across, (apply,)))
+
+
+def _layout(registers: Registers) -> ThreadValueLayout:
+    """That of a fragment."""
+    if registers.opaque is None:
+        raise LoweringError(f"{registers.buffer.name} is not made of fragments")
+    return registers.opaque

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.copy_instructions import BLOCK_2D_WORD
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import FragmentApply, Multiply, VectorCopy
 from gemmgen.ir.walk import walk
@@ -35,16 +35,7 @@ class Printer(Protocol):
 
 def uses_fragments(kernel: Kernel) -> bool:
     """Whether a kernel multiplies by `joint_matrix`."""
-    return bool(fragments_of(kernel))
-
-
-def fragments_of(kernel: Kernel) -> dict[Buffer, str]:
-    """The arrays of fragments, and what those are for."""
-    found: dict[Buffer, str] = {}
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Multiply) and stmt.atom.name == "joint_matrix":
-            found |= {stmt.a: "a", stmt.b: "b", stmt.acc: "accumulator"}
-    return found
+    return bool(fragments_of(kernel.body))
 
 
 def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, object]]:
@@ -64,7 +55,7 @@ def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, o
             "cols": shapes[use][1],
             "layout": None if use == "accumulator" else "col_major" if buffer in columns else "row_major",
         }
-        for buffer, use in sorted(fragments_of(kernel).items(), key=lambda x: x[1] == "accumulator")
+        for buffer, use in sorted(fragments_of(kernel.body).items(), key=lambda x: x[1] == "accumulator")
     ]
 
 
@@ -92,15 +83,14 @@ def load_text(printer: Printer, move: VectorCopy) -> str:
 def load_functions(
     kernel: Kernel, types: Mapping[str, str], zero: Callable[[DType], str]
 ) -> dict[str, object]:
-    """The functions that load fragments, for the same: the type of elements, how many of them a word of a line has, and
-    whether both functions are called.
+    """The functions that load fragments, for the same: the type of elements, a zero of that, and whether
+    both functions are called.
     """
     loads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.fragment is not None]
     dtype = loads[0].src.dtype
     return {
         "element": types[dtype.name],
         "zero": zero(dtype),
-        "word": BLOCK_2D_WORD // dtype.size,
         "by_elements": any(not load.atom.aligned for load in loads),
     }
 

@@ -15,7 +15,6 @@ from gemmgen.backends.joint_matrix import (
     HEADERS as MATRIX_HEADERS,
     apply_opening,
     fragment_types,
-    fragments_of,
     load_functions,
     load_text,
     multiply_text,
@@ -27,6 +26,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
+from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, VectorCopy
 from gemmgen.ir.synchronization import Barrier
@@ -321,7 +321,8 @@ class Sycl(CLike):
         lanes = [f"sub-groups of {size}"] * bool(size)
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
         extensions += EXTENSIONS if uses_fragments(self.kernel) else ()
-        return [", ".join([*extensions, *lanes])] if lanes else []
+        starts = [f"A and B that begin on multiples of {self.alignment()} bytes"] * uses_fragments(self.kernel)
+        return [", ".join([*extensions, *lanes]), *starts] if lanes else []
 
     def build_line(self) -> str:
         name = self.kernel.name
@@ -336,7 +337,7 @@ class Sycl(CLike):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory is declared by who starts the work-items."""
-        if (use := fragments_of(self.kernel).get(buffer)) is not None:
+        if (use := fragments_of(self.kernel.body).get(buffer)) is not None:
             counts = "".join(f"[{self.number(extent)}]" for extent in buffer.extents[:-1])
             return [f"{FRAGMENTS[use]} {buffer.name}{counts};"]
         return [] if buffer.space is Space.LOCAL else super().declare(buffer)

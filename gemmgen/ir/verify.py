@@ -9,6 +9,7 @@ from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.expr import Const, Expr, as_int
+from gemmgen.ir.fragments import fragment_problems
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.sizes import GROUPS
@@ -71,6 +72,8 @@ class _Verifier(Checker):
             launch.variables[GROUPS.name] = GROUPS.dtype
         self._integers(self._kernel.grid, launch)
         self._body(self._kernel.body, scope)
+        self._at = "its fragments"
+        self._hold(fragment_problems(self._kernel.body))
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
         scope.name(self._kernel)
         for param in self._kernel.matrices:

@@ -47,8 +47,8 @@ from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
 
-#: Where a sub-group's columns begin.
-TILE_COL = Var("tile_col")
+#: Where a sub-group's columns begin; how far whole words go of A's lines, and those that hold B's, if these are rows.
+TILE_COL, K_WORDS, N_WORDS = Var("tile_col"), Var("k_words"), Var("n_words")
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,8 @@ class JointMatrix:
             # The same for all lanes, which compilers can't see by themselves.
             number = Call("broadcast", (LOCAL_COL // JOINT_MATRIX_LANES, Const(0)), I32)
             names = (*names, Let(TILE_COL, COL0 + number * (JOINT_MATRIX_LANES * s.tile[1])))
-        return *names, Let(K_MAIN, self._k_main)
+        words = Let(K_WORDS, self._k_words), Let(N_WORDS, self._n_words)
+        return *names, *words, Let(K_MAIN, self._k_main)
 
     @property
     def _several(self) -> bool:
@@ -178,19 +179,36 @@ class JointMatrix:
 
     @cached_property
     def _k_main(self) -> Expr:
-        """How far checked loads go: as far as lines of A are whole words, unless a matrix does not lie as they ask."""
-        problem, word = self.problem, max(1, BLOCK_2D_WORD // self._atom.dtype.size)
-        begin, end = self._scheduler.k_start, self._scheduler.k_end
-        whole = end if problem.spec.multiple_of[2] % word == 0 else end - end % word
+        """How far checked loads go: not at all where a matrix does not lie as they ask."""
+        problem, begin = self.problem, self._scheduler.k_start
         asked = [*block_2d_conditions(self._a), *block_2d_conditions(self._b)]
         # A part of K may be empty.
-        asked += [begin < whole] if self._scheduler.in_parts else []
-        return select(all_of(x for x in asked if x not in problem.assumptions()), whole, begin)
+        asked += [begin < K_WORDS] if self._scheduler.in_parts else []
+        return select(all_of(x for x in asked if x not in problem.assumptions()), K_WORDS, begin)
+
+    @cached_property
+    def _k_words(self) -> Expr:
+        """As far as lines of A are whole words. This is how large loads are told that the matrices are: told the end of
+        their loop, which is a choice, compilers put it into the message anew for each.
+        """
+        end = self._scheduler.k_end
+        return end if self.problem.spec.multiple_of[2] % self._word == 0 else end - end % self._word
+
+    @cached_property
+    def _n_words(self) -> Expr:
+        """The same of B, but with the last word whole: what it holds past the matrix only gets into columns past C."""
+        n, word = self.problem.n, self._word
+        return n if self.problem.spec.multiple_of[1] % word == 0 else n + (Const(word) - n % word) % word
+
+    @property
+    def _word(self) -> int:
+        """Elements of a word."""
+        return BLOCK_2D_WORD // self._atom.dtype.size
 
     def _along_k(self) -> Body:
         """The main loop by checked loads, then what they leave."""
         s, begin, end, depth = self._schedule, self._scheduler.k_start, self._scheduler.k_end, self._atom.depth
-        steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, K_MAIN, False))
+        steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, K_WORDS, False))
         rest: Body = (
             Comment("The rest of K, or all of it where the matrices do not lie as such loads ask."),
             For(K0, K_MAIN, end, depth, self._sub_step(K0, end, True)),
@@ -198,16 +216,16 @@ class JointMatrix:
         return (
             Comment(f"Steps of {said(s.block_k)} along K, with zeros past the matrices' ends."),
             For(K0, begin, K_MAIN, s.block_k, (Barrier("none"), *steps) if s.barrier else steps),
-            *(() if self._k_main == end else rest),
+            *(() if self._k_main == K_WORDS and self._k_words == end else rest),
         )
 
     def _sub_step(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as a fragment: all loads before the products."""
         (row, col), atom, problem, zero = self._place, self._atom, self.problem, Const(0)
-        a, b = self._fragments("a"), self._fragments("b")
+        a, b, by_columns = self._fragments("a"), self._fragments("b"), problem.spec.b_order == "col"
         of_a, of_b = fragment_load(atom.a, by_elements), fragment_load(atom.b, by_elements)
-        at, extent = (k0, col + J * atom.cols), (end, problem.n)
-        if problem.spec.b_order == "col":
+        at, extent = (k0, col + J * atom.cols), (end, problem.n if by_elements or by_columns else N_WORDS)
+        if by_columns:
             of_b = fragment_load(ThreadValueLayout(atom.b.cols, atom.b.rows), by_elements)
             at, extent = at[::-1], extent[::-1]
         place = row + I * atom.rows, k0

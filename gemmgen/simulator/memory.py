@@ -37,6 +37,11 @@ class Base:
         self._shape = tuple(evaluate(extent, sizes) for extent in buffer.shape)
         self._dtype = numpy_dtype(buffer.dtype)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents, slowest first."""
+        return self._shape
+
     def _inside(self, axis: int, coordinate: Index, active: Active) -> Index | None:
         """The active lanes' coordinates, or None if one of them is outside."""
         extent = self._shape[axis]

@@ -283,7 +283,8 @@ class _Reader:
                         yield f"{how}2D block reads of {'x'.join(map(str, step.atom.block.shape))}"
                 elif step.atom.fragment is not None:
                     if step.atom.aligned:
-                        yield f"fragments of {'x'.join(map(str, step.atom.fragment.shape))} by joint_matrix_load_checked"
+                        shape = "x".join(map(str, step.atom.fragment.shape))
+                        yield f"joint_matrix_load_checked of {shape}"
                 elif dst.name.endswith("_block"):
                     yield f"copied in blocks of {'x'.join(map(str, dst.extents))} to private memory"
                 else:

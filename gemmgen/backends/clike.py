@@ -50,7 +50,6 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
-    FragmentApply,
     If,
     Let,
     Multiply,
@@ -233,10 +232,6 @@ class CLike(ABC):
         if not any(isinstance(s, Multiply) and s.atom == DP4A for s in walk(self.kernel.body)):
             return []
         return rendered("dp4a.j2", qualifier=qualifier, instruction=instruction, element=self.types[I8.name])
-
-    def fragment_apply(self, stmt: FragmentApply) -> list[str]:
-        """What is done to each element of a fragment, where the language has those."""
-        raise LoweringError(f"{self.name} has no fragments such as {stmt.fragment.name}")
 
     def tma_copy(self, stmt: TmaCopy) -> str:
         """The statement that begins a copy of a TMA tile, where the language has it."""
@@ -421,8 +416,6 @@ class CLike(ABC):
                 yield self.vector_copy(stmt)
             case Multiply():
                 yield self.multiply(stmt)
-            case FragmentApply():
-                yield from self.fragment_apply(stmt)
             case TmaCopy():
                 yield self.tma_copy(stmt)
             case _ if isinstance(stmt, SyncStmt):

@@ -62,7 +62,9 @@ def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, o
 def _by_columns(move: VectorCopy) -> bool:
     """Whether lines in memory are columns of a fragment of B: each lane has one."""
     layout = move.atom.fragment
-    return layout is not None and layout.transposed is False and layout.cols.lanes == 1 and move.dst.name.startswith("b_")
+    return (
+        layout is not None and layout.transposed is False and layout.cols.lanes == 1 and move.dst.name.startswith("b_")
+    )
 
 
 def load_text(printer: Printer, move: VectorCopy) -> str:
@@ -80,9 +82,7 @@ def load_text(printer: Printer, move: VectorCopy) -> str:
     return f"{verb}(sub_group, {to}, {matrix.name}, {', '.join(map(printer.expr, numbers))});"
 
 
-def load_functions(
-    kernel: Kernel, types: Mapping[str, str], zero: Callable[[DType], str]
-) -> dict[str, object]:
+def load_functions(kernel: Kernel, types: Mapping[str, str], zero: Callable[[DType], str]) -> dict[str, object]:
     """The functions that load fragments, for the same: the type of elements, a zero of that, and whether
     both functions are called.
     """

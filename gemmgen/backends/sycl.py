@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -12,13 +12,15 @@ from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.joint_matrix import (
     EXTENSIONS,
     FRAGMENTS,
-    HEADERS as MATRIX_HEADERS,
     apply_opening,
     fragment_types,
     load_functions,
     load_text,
     multiply_text,
     uses_fragments,
+)
+from gemmgen.backends.joint_matrix import (
+    HEADERS as MATRIX_HEADERS,
 )
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.vectors import POSTFIX, VectorWords
@@ -28,7 +30,7 @@ from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
-from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, VectorCopy
+from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
@@ -379,7 +381,13 @@ class Sycl(CLike):
     def multiply(self, stmt: Multiply) -> str:
         return multiply_text(self, stmt) if stmt.atom.name == "joint_matrix" else super().multiply(stmt)
 
-    def fragment_apply(self, stmt: FragmentApply) -> list[str]:
+    def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
+        if isinstance(stmt, FragmentApply):
+            return iter(self._fragment_apply(stmt))
+        return super()._statement(stmt, following)
+
+    def _fragment_apply(self, stmt: FragmentApply) -> list[str]:
+        """What is done to each element of a fragment."""
         if (value := stmt.fill) is not None:
             fragment = self.element(stmt.fragment, stmt.index)
             return [f"matrix::joint_matrix_fill(sub_group, {fragment}, {self.expr(value)});"]

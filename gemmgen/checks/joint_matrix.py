@@ -58,9 +58,9 @@ def _as_checked_loads_find_them(spec: GemmSpec) -> Iterator[str]:
     """Matrices that such loads take as they lie."""
     other = "another method"
     if spec.listed:
-        yield f"listed matrices, but joint_matrix needs the address of each: use a constant stride (batched), or {other}"
+        yield f"listed matrices, but joint_matrix needs each address: use a constant stride (batched), or {other}"
     if spec.is_wide:
-        yield f"matrices of 2^31 elements and more, but joint_matrix counts by 32 bits: leave --wide out, or use {other}"
+        yield f"matrices of 2^31 elements, but joint_matrix counts by 32 bits: leave --wide out, or use {other}"
     if spec.emulate:
         yield f"16-bit floats kept in integers, but joint_matrix multiplies floats: leave --emulate out, or use {other}"
     # Loads transpose a column-major B.

@@ -36,7 +36,7 @@ def _problems(body: Body, fragments: dict[Buffer, str], here: FragmentApply | No
         reached += [(x.buffer, x.index) for root in exprs(stmt) for x in walk_expr(root) if isinstance(x, Load)]
         for buffer, index in reached:
             if buffer in fragments and (here is None or (buffer, index) != (here.fragment, here.place)):
-                yield f"{show_index(buffer, index)} is an element of a fragment: only a FragmentApply of that reaches it"
+                yield f"{show_index(buffer, index)} is an element of a fragment, which only its FragmentApply reaches"
         inner = stmt if isinstance(stmt, FragmentApply) else here
         for held in bodies(stmt):
             yield from _problems(held, fragments, inner)

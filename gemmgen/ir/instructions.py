@@ -260,8 +260,8 @@ def of_elements(instruction: Instruction) -> Instruction:
 
 
 def joint_matrix(dtype: DType) -> Instruction:
-    """`joint_matrix_mad` (sycl_ext_oneapi_matrix) on Xe-HPC and Xe2. Operands are fragments, which the sub-group holds as
-    one. The extension does not say which lane has which element, so that kernels must not ask: these layouts are the
+    """`joint_matrix_mad` (sycl_ext_oneapi_matrix) on Xe-HPC and Xe2. Operands are fragments, which the sub-group holds
+    as one. The extension does not say which lane has which element, so that kernels must not ask. These layouts are the
     simulator's own.
     """
     rows, lanes, depth = JOINT_MATRIX_ROWS[dtype], JOINT_MATRIX_LANES, DPAS_ROWS * WORD_BYTES // dtype.size

@@ -11,12 +11,10 @@ from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
-from gemmgen.ir.dtypes import I32
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Call, Const, Expr, Node, Var
-from gemmgen.ir.instructions import LANE, Instruction
+from gemmgen.ir.expr import Const, Expr, Node, Var
+from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
-from gemmgen.ir.walk import map_expr, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,14 +473,6 @@ class FragmentApply(Node):
             case (Store(buffer, index, Const() as value),) if (buffer, index) == (self.fragment, self.place):
                 return value
         return None
-
-    def by_lanes(self) -> For:
-        """The same as a loop of each lane over its elements, as the simulator has them."""
-        rows, cols, lane = self.layout.rows, self.layout.cols, Call("lane_id", (), I32)
-        starts = (map_expr(axis.start, substitute({LANE: lane})) for axis in (rows, cols))
-        steps = (axis.step(self.element) if axis.values > 1 else Const(0) for axis in (rows, cols))
-        names = (Let(var, a + b) for var, a, b in zip((self.row, self.col), starts, steps, strict=True))
-        return For(self.element, Const(0), Const(rows.values * cols.values), 1, (*names, *self.body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ FEATURES: dict[str, str] = {
     "free_sub_group_size": "a kernel can't, and compilers choose one",
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
-    "joint_matrix": "matrix instructions of a sub-group on fragments that it holds as one (joint_matrix), of Xe-HPC and Xe2",
+    "joint_matrix": "matrix instructions on fragments that a sub-group holds as one (joint_matrix on Xe-HPC, Xe2)",
     "async_copy": "asynchronous copies from global to shared memory, past the registers (cp.async)",
     "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
     "mfma": "matrix instructions of a wavefront of 64 lanes (v_mfma)",

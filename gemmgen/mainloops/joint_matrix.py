@@ -1,7 +1,7 @@
 """A product by `joint_matrix` of SYCL: sub-groups load fragments of A and B from the matrices as they are.
 
-The sub-groups of a work-group have a tile of C each, and share what several of them read by the cache. Fragments come by
-loads that are told how large a matrix is: they bring zeros for what lies past it, and ask of it what 2D block reads ask
+The sub-groups of a work-group have a tile of C each, and share what several of them read by the cache. Loads are told
+how large a matrix is: they bring zeros for what lies past it, and ask of it what 2D block reads ask
 (`block_2d_conditions`). Where a matrix does not lie so, and for what is left of K, fragments are filled element by
 element.
 """
@@ -42,7 +42,18 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
-from gemmgen.positions import BATCH_COUNT, COL0, K0, K_MAIN, LOCAL_COL, LOCAL_ROW, ROW, ROW0, ThreadLayout, position_in_c
+from gemmgen.positions import (
+    BATCH_COUNT,
+    COL0,
+    K0,
+    K_MAIN,
+    LOCAL_COL,
+    LOCAL_ROW,
+    ROW,
+    ROW0,
+    ThreadLayout,
+    position_in_c,
+)
 from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
@@ -110,7 +121,9 @@ class JointMatrix:
     @cached_property
     def _acc(self) -> Registers:
         """The sums, a fragment after the other."""
-        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(self._down, self._across, self._atom.rows))
+        buffer = Buffer(
+            "acc", self.problem.sums, Space.PRIVATE, Layout.packed(self._down, self._across, self._atom.rows)
+        )
         whole = ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True)
         return Registers(buffer, whole, opaque=self._atom.c)
 

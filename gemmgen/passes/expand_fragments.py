@@ -1,5 +1,5 @@
-"""Expand statements on sums that sub-groups hold as fragments (`joint_matrix`): a fragment after the other, each as one or
-element by element, as `FragmentApply` tells where those stand.
+"""Expand statements on sums that sub-groups hold as fragments (`joint_matrix`): one fragment after the other, element by
+element, as `FragmentApply` tells where those stand.
 """
 
 from __future__ import annotations

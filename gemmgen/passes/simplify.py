@@ -133,16 +133,9 @@ def _collapse(body: Body) -> Body:
                 places = ((acc, acc_index), (a, a_index), (b, b_index))
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
                 return (Multiply(*one, *two, *three, atom),)
-            case VectorCopy(dst, dst_index, src, src_index, _, _):
-                return (
-                    replace(
-                        stmt,
-                        dst=smaller(dst),
-                        dst_index=shorter(dst, dst_index),
-                        src=smaller(src),
-                        src_index=shorter(src, src_index),
-                    ),
-                )
+            case VectorCopy(dst, dst_index, src, src_index):
+                to, source = shorter(dst, dst_index), shorter(src, src_index)
+                return (replace(stmt, dst=smaller(dst), dst_index=to, src=smaller(src), src_index=source),)
         return (stmt,)
 
     return map_body_exprs(map_body(body, statement), expression)

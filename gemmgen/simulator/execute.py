@@ -56,6 +56,7 @@ from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.launches import Stream
@@ -322,7 +323,7 @@ class _Run:
         return let
 
     def _apply(self, stmt: FragmentApply, scope: Scope, site: Site) -> _Step:
-        loop = self._for(stmt.by_lanes(), scope, site)
+        loop = self._for(by_lanes(stmt), scope, site)
 
         def apply(active: Active) -> None:
             require_whole(self._lanes, active, site)

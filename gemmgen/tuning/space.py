@@ -22,8 +22,8 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.gemv import Gemv
-from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
 from gemmgen.schedule.joint_matrix import JointMatrix
+from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.sub_group import SubGroup

@@ -62,9 +62,7 @@ def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, o
 def _by_columns(move: VectorCopy) -> bool:
     """Whether lines in memory are columns of a fragment of B: each lane has one."""
     layout = move.atom.fragment
-    return (
-        layout is not None and layout.transposed is False and layout.cols.lanes == 1 and move.dst.name.startswith("b_")
-    )
+    return layout is not None and move.dst.name.startswith("b_") and layout.cols.lanes == 1
 
 
 def load_text(printer: Printer, move: VectorCopy) -> str:

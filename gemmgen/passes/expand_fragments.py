@@ -1,4 +1,4 @@
-"""Expand statements on sums that sub-groups hold as fragments (`joint_matrix`): one fragment after the other, element by
+"""Expand statements on sums that sub-groups hold as fragments (`joint_matrix`): fragment after fragment, element by
 element, as `FragmentApply` tells where those stand.
 """
 

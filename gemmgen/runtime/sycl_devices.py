@@ -109,12 +109,9 @@ def target_of(info: SyclDeviceInfo) -> Target:
     if sizes and "Intel" in info.vendor and info.backend in BLOCK_READERS:
         features.add("block_read")
     # Of those of CPUs and of Xe-HPG, which has sub-groups of 8, fragments have other shapes.
-    wide = (
-        {"joint_matrix"}
-        if info.matrix and info.type == "gpu" and min(sizes, default=0) >= JOINT_MATRIX_LANES
-        else set()
-    )
-    target = Target(info.name, (TARGETS["sycl"].features & features) | wide, sizes, info.max_group, info.local_bytes)
+    wide = info.type == "gpu" and min(sizes, default=0) >= JOINT_MATRIX_LANES
+    matrix = {"joint_matrix"} if info.matrix and wide else set()
+    target = Target(info.name, (TARGETS["sycl"].features & features) | matrix, sizes, info.max_group, info.local_bytes)
     if info.type == "gpu":
         return replace(target, cores=max(1, info.units))
     if info.type != "cpu":

@@ -16,7 +16,7 @@ from gemmgen.ir.walk import walk
 #: What the types of fragments are called, by their use.
 FRAGMENTS = {"a": "FragmentA", "b": "FragmentB", "accumulator": "FragmentC"}
 #: SYCL's headers for the run-time compiler.
-HEADERS = ("ext/oneapi/matrix/matrix.hpp", "group_barrier.hpp", "multi_ptr.hpp", "sub_group.hpp")
+MATRIX_HEADERS = ("ext/oneapi/matrix/matrix.hpp", "group_barrier.hpp", "multi_ptr.hpp", "sub_group.hpp")
 EXTENSIONS = ("sycl_ext_oneapi_matrix", "sycl_ext_intel_matrix")
 
 

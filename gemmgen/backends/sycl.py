@@ -12,15 +12,13 @@ from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.joint_matrix import (
     EXTENSIONS,
     FRAGMENTS,
+    MATRIX_HEADERS,
     apply_opening,
     fragment_types,
     load_functions,
     load_text,
     multiply_text,
     uses_fragments,
-)
-from gemmgen.backends.joint_matrix import (
-    HEADERS as MATRIX_HEADERS,
 )
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.vectors import POSTFIX, VectorWords
@@ -32,6 +30,7 @@ from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
 from gemmgen.spec import GemmSpec, Order
@@ -323,8 +322,12 @@ class Sycl(CLike):
         lanes = [f"sub-groups of {size}"] * bool(size)
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
         extensions += EXTENSIONS if uses_fragments(self.kernel) else ()
-        starts = [f"A and B that begin on multiples of {self.alignment()} bytes"] * uses_fragments(self.kernel)
-        return [", ".join([*extensions, *lanes]), *starts] if lanes else []
+        more: list[str] = []
+        if uses_fragments(self.kernel):
+            more.append(f"A and B that begin on multiples of {self.alignment()} bytes")
+            option = f"on Intel's GPUs, and only there, the build option {LARGE_REGISTERS}"
+            more += [option] * self.kernel.large_registers
+        return [", ".join([*extensions, *lanes]), *more] if lanes else []
 
     def build_line(self) -> str:
         name = self.kernel.name

@@ -12,6 +12,8 @@ FILLED = 0.75
 FILLED_BY_WIDEST = 0.5
 #: Bytes of an element of block reads; of Intel's own functions, those of a float alone in other languages.
 BLOCK_ELEMENT, BLOCK_ELEMENTS = 4, (1, 2, 4)
+#: What compilers for Intel's GPUs are told where a thread shall have twice as many registers.
+LARGE_REGISTERS = "-cl-intel-256-GRF-per-thread"
 
 #: Every feature a target can have -> what it means.
 FEATURES: dict[str, str] = {

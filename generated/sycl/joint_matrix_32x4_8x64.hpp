@@ -11,6 +11,7 @@
 // Launch     local range {8, 64}, global range {(m + 255) / 256 * 8, (n + 255) / 256 * 64}
 // Needs      sycl_ext_oneapi_matrix, sycl_ext_intel_matrix, sub-groups of 16
 //            A and B that begin on multiples of 64 bytes
+//            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise -ftarget-register-alloc-mode=pvc:large
 //                main.cpp, which includes this file
 

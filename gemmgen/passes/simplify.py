@@ -93,13 +93,19 @@ def _buffers(body: Body) -> Iterator[Buffer]:
     return (s.buffer for s in walk(body) if isinstance(s, Alloc))
 
 
-def _collapse(body: Body) -> Body:
-    """Drop the dimensions of extent one of private and local arrays."""
+def _kept(body: Body) -> dict[Buffer, tuple[int, ...]]:
+    """The arrays that have dimensions of extent one, and the others of each."""
     kept: dict[Buffer, tuple[int, ...]] = {}
     for buffer in _buffers(body):
         axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1 or is_free(extent))
         if buffer.distributed == 1 and buffer.space is not Space.POINTERS and len(axes) < len(buffer.extents):
             kept[buffer] = axes
+    return kept
+
+
+def _collapse(body: Body) -> Body:
+    """Drop the dimensions of extent one of private and local arrays."""
+    kept = _kept(body)
 
     def smaller(buffer: Buffer) -> Buffer:
         if buffer not in kept:
@@ -122,8 +128,7 @@ def _collapse(body: Body) -> Body:
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
             case FragmentApply(fragment):
-                *index, _ = shorter(fragment, stmt.place)
-                return (replace(stmt, fragment=smaller(fragment), index=tuple(index)),)
+                return (replace(stmt, fragment=smaller(fragment), index=shorter(fragment, stmt.place)[:-1]),)
             case PointerInit() | Prefetch():
                 return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
             case TmaCopy(dst, dst_index, src, src_index):
@@ -134,8 +139,8 @@ def _collapse(body: Body) -> Body:
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
                 return (Multiply(*one, *two, *three, atom),)
             case VectorCopy(dst, dst_index, src, src_index):
-                to, source = shorter(dst, dst_index), shorter(src, src_index)
-                return (replace(stmt, dst=smaller(dst), dst_index=to, src=smaller(src), src_index=source),)
+                copy = replace(stmt, dst=smaller(dst), dst_index=shorter(dst, dst_index))
+                return (replace(copy, src=smaller(src), src_index=shorter(src, src_index)),)
         return (stmt,)
 
     return map_body_exprs(map_body(body, statement), expression)

@@ -21,11 +21,12 @@ from gemmgen.backends.joint_matrix import (
     uses_fragments,
 )
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.sycl_program import program_words
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
@@ -222,6 +223,7 @@ class Sycl(CLike):
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
             *self._fragments(),
+            *nibbles(self.kernel, "inline", self.types[I8.name]),
             *rendered(
                 "sycl/functions.hpp.j2",
                 used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},

@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf, log
 
-from gemmgen import sweeps, tiles, waves
+from gemmgen import sweeps
+from gemmgen.choice.parts import Shape
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.ir.workspace import REACHED
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import SumOrder, sum_order
-from gemmgen.waves import Shape
 
 #: Numbers of rows that an order is judged by.
 ROWS = (1, 16, 128, 1024, 8192)
@@ -90,5 +90,7 @@ def _by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Itera
     """Schedules with their costs by the model that knows the device, the cheapest first."""
     if "vectors" in target.features:
         yield from sweeps.by_order(spec, shape, target, cores, USUAL_ROWS)
-    elif "async_copy" in target.features and spec.dtype in waves.TYPES:
-        yield from tiles.by_order(spec, shape, target)
+    elif "async_copy" in target.features:
+        from gemmgen.choice import gpu
+
+        yield from gpu.by_order(spec, shape, target)

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TypeGuard
 
 from gemmgen import tuning
+from gemmgen.choice.machine import MEASURED
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.options import document_of, schedule_to_toml
 from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.machine import MEASURED
 from gemmgen.tuning.space import Shape
 
 #: The format's name and number, in the first line of a file.

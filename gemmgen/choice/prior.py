@@ -11,7 +11,7 @@ in shared memory (`Direct`, `Gemv`) have a formula of their own, `_account_of_lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import ceil, gcd
@@ -199,9 +199,7 @@ def costs(
     ]
 
 
-def account(
-    spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1
-) -> Mapping[str, float]:
+def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
     """The microseconds of a product by a schedule, by what they go to."""
     if has_no_tiles(schedule):
         return _account_of_loads(spec, schedule, shape, machine, products)
@@ -411,24 +409,22 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     threads = products * ceil(m / rows) * ceil(n / cols) * s.lanes_along_k * s.sliced_k * s.split_k
     work = products * ceil(m / rows) * ceil(n / cols) * k / WARP
     by_fours = s.atom == "dp4a"
-    converted = 0 if by_fours or spec.dtype.size >= 4 else rows + cols
-    multiply = (
-        (rows * cols / (2 if by_fours else 1) * max(1, spec.dtype.size / 4) + c.conversion * converted)
-        * c.work
-        / SCHEDULERS
-    )
+    converted = 0.0 if by_fours or spec.dtype.size >= 4 else c.conversion * (rows + cols)
+    fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)
+    multiply = (fmas + converted) * c.work / SCHEDULERS
     loads = (rows / s.a.width + cols / s.b.width) * c.load
     filled = min(1.0, threads / c.cores / MANY_THREADS) ** c.crowd
     busy = (work * max(multiply, loads) / c.cores / filled + c.begin) / c.clock
     sums = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
     bytes_once = products * ((m * k + k * n) * spec.dtype.size + m * n * spec.result.size) + sums
-    memory, cached = (float(x) for x in _memory(np.float64(bytes_once), c))
+    memory, cached = _memory(np.array([float(bytes_once)]), c)
+    waits = beside(np.array([busy]), memory, c.hidden) - busy + cached
     groups = products * m * ceil(n / SUMMED)
     total = c.another + sums / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * s.split_k
     return {
         "multiply-adds": work * multiply / c.cores / filled / c.clock,
-        "loads": busy - work * multiply / c.cores / filled / c.clock,
-        "memory": float(beside(np.float64(busy), np.float64(memory), c.hidden)) - busy + cached,
+        "loads and beginnings of blocks": busy - work * multiply / c.cores / filled / c.clock,
+        "memory": float(waits[0]),
         "the sum of K's parts": total if sums else 0.0,
         "the launch": c.launch,
     }

@@ -43,7 +43,7 @@ def spec_of(dtype: str) -> GemmSpec:
 def test_designs_are_legal_points_of_the_space(target: str, dtype: str) -> None:
     spec = spec_of(dtype)
     found = designs.of_target(spec, TARGETS[target])
-    assert len(found) >= 16
+    assert len(found) >= 12
     for schedule in found:
         if not is_possible(spec, schedule, TARGETS[target]):
             continue

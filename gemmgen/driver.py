@@ -27,6 +27,7 @@ from gemmgen.methods import options_of
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.expand import expand
 from gemmgen.passes.guard import predicate, unswitch
+from gemmgen.passes.nibbles import nibbles
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.simplify import simplify
 from gemmgen.passes.sub_group_size import lanes_and_registers
@@ -41,7 +42,7 @@ from gemmgen.summary import summary
 Pass = Callable[[Kernel], Kernel]
 
 #: From a kernel on tiles to one on instructions, in order.
-PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses, swap)
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, nibbles, simplify, addresses, swap)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 

@@ -31,7 +31,7 @@ _BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple"})
 _BY_BLOCKS = ("slm", "mma", "wgmma")
 _TYPES: Mapping[str, str] = {
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
-    **{f"int{bits}": f"s{bits}" for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": f"s{bits}" for bits in (4, 8, 16, 32, 64)},
     "bfloat16": "bf16",
     "complex64": "c64",
     "complex128": "c128",

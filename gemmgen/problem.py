@@ -8,7 +8,16 @@ from functools import cached_property
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, ATOMIC_ADD, ATOMIC_ADD_VECTOR, SCALAR, VECTOR, CopyAtom
+from gemmgen.ir.copy_instructions import (
+    ALIGNED_VECTOR,
+    ATOMIC_ADD,
+    ATOMIC_ADD_VECTOR,
+    PAIR,
+    SCALAR,
+    VECTOR,
+    CopyAtom,
+    in_pairs,
+)
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
@@ -191,8 +200,11 @@ class Problem:
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, self.pitch(name))
-        step = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
+        step: Expr | None = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
         dtype = self.spec.result if name == "c" else self.spec.element(name)
+        if dtype.pairs:
+            # Arguments count bytes, and places elements, until `passes/nibbles.py` makes bytes of these.
+            layout, step = Layout.pitched(slow, fast, self.pitch(name) * PAIR), None if step is None else step * PAIR
         return Buffer(name, dtype, space, layout, writable=name == "c", contracted=axis, batch_stride=step)
 
     def pitch(self, name: str) -> Var:
@@ -272,6 +284,11 @@ class Problem:
         groups = ceil_div(self.k, operand.group) * lines
         extent = {"m": self.m, "n": self.n, "k": self.k, "g": groups, "": one}[operand.axes]
         return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
+
+    def is_made_in_registers(self, name: str) -> bool:
+        """Whether an operand that asynchronous copies would bring goes through registers, which a prologue asks for."""
+        is_copied = self.schedule.by_warps and self.operand(name).async_copy and name not in self.packed
+        return is_copied and self.spec.prologue(name) is not None
 
     def prologue(self, name: str, in_registers: bool = False) -> Step | None:
         """The function on an element of A or B, its arrays read from memory.
@@ -377,7 +394,8 @@ class Problem:
             if x.batch_stride is None and x.name not in sizes:
                 out.append(PointerIncrement(x, Load(self._addresses(x), (BATCH,))))
             else:
-                out.append(PointerIncrement(x, BATCH * (x.batch_stride or sizes[x.name])))
+                step = x.batch_stride or sizes[x.name]
+                out.append(PointerIncrement(x, BATCH * in_pairs(step) * PAIR if x.dtype.pairs else BATCH * step))
         return tuple(out)
 
     @staticmethod
@@ -392,7 +410,9 @@ class Problem:
         for matrix in matrices:
             alone = matrix.space is Space.IMAGE or matrix.prepacked
             lists = [self._addresses(matrix)] if self.spec.listed and not alone and matrix.name in "abc" else []
-            out += [matrix] if alone else [matrix, *lists, matrix.layout.strides[-2], matrix.batch_stride]
+            steps = (matrix.layout.strides[-2], matrix.batch_stride)
+            counted = [in_pairs(x) if matrix.dtype.pairs and x is not None else x for x in steps]
+            out += [matrix] if alone else [matrix, *lists, *counted]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
 
     # --- dependent launches -----------------------------------------------------------------------
@@ -415,7 +435,8 @@ class Problem:
     def vector(self, width: int, dtype: DType) -> tuple[CopyAtom, int]:
         """The instruction that moves `width` neighbours, or as many as the target can."""
         atom = VECTOR if "unaligned_vectors" in self.target.features else ALIGNED_VECTOR
-        width = atom.widest(width, dtype.size)
+        in_pairs_of = PAIR if dtype.pairs and width > 1 else 1
+        width = atom.widest(width // in_pairs_of, dtype.size) * in_pairs_of
         return (atom, width) if width > 1 else (SCALAR, 1)
 
     def adding_vector(self, width: int) -> tuple[CopyAtom, int]:

@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import (
     MATRIX_DTYPES,
     RESULTS,
     STORED,
+    STORED_DTYPES,
     DType,
     accumulator,
     type_name,
@@ -36,7 +37,7 @@ LARGEST_SIZE = 2**31 - 1025
 _KINDS: dict[str, Kind] = {
     "DType": (
         f"one of {', '.join(MATRIX_DTYPES)}",
-        lambda x: isinstance(x, DType) and x in ALL_DTYPES.values(),
+        lambda x: isinstance(x, DType) and x in STORED_DTYPES.values(),
     ),
     "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
     "complex": ("a number", lambda x: type(x) in (int, float, complex)),
@@ -163,6 +164,9 @@ class GemmSpec:
             wrong = [*self._epilogue_problems(), *self._prologue_problems()]
         if problems := [*problems, *wrong]:
             raise SpecError(problems)
+        for name in "ab":
+            if self.element(name).pairs and self._prologue_text(name) is None:
+                object.__setattr__(self, f"prologue_{name}", name)  # elements as they are
         # As it is printed, so that equal ones are equal.
         object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
         for name in "ab":
@@ -214,6 +218,8 @@ class GemmSpec:
 
     def _type_problems(self) -> list[str]:
         """Types that don't go together, and factors that the type of sums can't hold."""
+        if self.dtype not in RESULTS:
+            return [f"dtype {self.dtype} is a type to store B in: use dtype float32 with b_dtype {self.dtype}"]
         problems = []
         if self.result not in RESULTS[self.dtype]:
             known = " or ".join(map(str, RESULTS[self.dtype]))
@@ -248,9 +254,25 @@ class GemmSpec:
             for x, stored in others.items()
             if stored not in known
         ]
+        for x, order, needed in (("a", self.a_order, "row"), ("b", self.b_order, "col")):
+            if x in others and others[x].pairs and order != needed:
+                problems.append(
+                    f"{x}_dtype {others[x]} has two elements a byte along K, but {x} is {order}-major: store it "
+                    f"{needed}-major, and give {x}_order {needed!r} (--layout), as gemmgen.prepack does"
+                )
+            if x in others and others[x].pairs and self.listed:
+                problems.append(f"{x}_dtype {others[x]} in a batch by addresses: use a constant stride")
+        if all(stored.pairs for stored in others.values()) and len(others) > 1:
+            problems.append(
+                "a_dtype and b_dtype int4 leave nothing that says how large K is: store one of them in int8"
+            )
         if not problems and len(set(others.values())) > 1:
             problems.append(f"a_dtype {self.a_dtype} and b_dtype {self.b_dtype} are two other types: store both in one")
         return problems
+
+    def stored_k(self, name: str, k: int) -> int:
+        """Extent along K of the array that holds A (`a`) or B (`b`)."""
+        return -(-k // 2) if self.element(name).pairs else k
 
     def element(self, name: str) -> DType:
         """What A (`a`) or B (`b`) is stored in."""
@@ -371,11 +393,15 @@ class GemmSpec:
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""
-        stored = "".join(f", {x.upper()} stored in {t}" for x in "ab" if (t := self.element(x)) != self.dtype)
+        stored = "".join(
+            f", {x.upper()} stored in {t}{f', two elements a byte along K, ld{x} in bytes' if t.pairs else ''}"
+            for x in "ab"
+            if (t := self.element(x)) != self.dtype
+        )
         if self.accumulator == self.dtype:
             return f"{self.dtype}{stored}"
         with_c = " and C" if self.result == self.accumulator else ""
-        return f"{self.dtype}, sums{with_c} in {self.accumulator}"
+        return f"{self.dtype}{stored}, sums{with_c} in {self.accumulator}"
 
 
 def _times(name: str, folded: complex | None) -> str | None:
@@ -390,7 +416,7 @@ def parse_dtype(given: object, key: str = "dtype") -> DType:
     """An element type of A and B or (`c_dtype`) of C: by its NumPy name or another that it goes by (`fp16`), as NumPy,
     ml_dtypes or torch have it (`numpy.float64`, `numpy.dtype("f8")`, `torch.bfloat16`). Raises: SpecError.
     """
-    known = MATRIX_DTYPES if key == "dtype" else ALL_DTYPES
+    known = {"dtype": MATRIX_DTYPES, "c_dtype": ALL_DTYPES}.get(key, STORED_DTYPES)
     name = type_name(given)
     if name in known:
         return known[name]

@@ -332,10 +332,17 @@ class _Reader:
         if ring.sync in ("mbarrier", "roles"):
             each = "each stage" if ring.batch == 1 else f"every {ring.batch} stages"
             return [f"a full and an empty mbarrier for {each}"]
+        through = "is loaded into registers before the arithmetic, and stored after it"
         if ring.sync == "async_group":
-            return ["cp.async groups, then a barrier"]
+            made = [
+                s.src.buffer.name.upper() for s in self._main_loop() if isinstance(s, CooperativeCopy) and s.prologue
+            ]
+            return [
+                "cp.async groups, then a barrier",
+                *([f"the next stage of {' and '.join(made)} {through}"] * bool(made)),
+            ]
         if ring.through_registers:
-            return ["the next stage is loaded into registers before the arithmetic, and stored after it"]
+            return [f"the next stage {through}"]
         return [f"a barrier for each stage of {words.local_memory}"]
 
     def _main_loop(self) -> Iterator[Stmt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -28,6 +28,7 @@ class Extra:
         operands: the arrays of both, as the caller passed them.
         conj: whether A and B are conjugated.
         emulate: whether 16-bit floats are kept in integers.
+        in_pairs: whether the bytes of A, and of B, are two elements of int4 each.
     """
 
     epilogue: tuple[str, ...]
@@ -35,6 +36,7 @@ class Extra:
     operands: Mapping[str, object]
     conj: tuple[bool, bool]
     emulate: bool = False
+    in_pairs: tuple[bool, bool] = (False, False)
 
     @classmethod
     def of(
@@ -88,11 +90,25 @@ class Extra:
         counts = any(formula is not None and "row" in formula.names for formula in formulas)
         return [name for name in self.operands if "m" in OPERANDS[name].axes] + ["row"] * counts
 
+    def of_arrays(self, a: Operand, b: Operand, transposed: tuple[bool, bool]) -> Self:
+        """The same for arrays of a call: unsigned bytes that a prologue reads are pairs where there are half as many of
+        them along K as the other matrix has elements.
+        """
+        extents = a.as_stack(transposed[0], False).shape[-1], b.as_stack(transposed[1], True).shape[-2]
+        halves = [
+            text is not None and x.dtype == np.uint8 and own != other and own == -(-other // 2)
+            for text, x, own, other in zip(self.prologues, (a, b), extents, extents[::-1], strict=True)
+        ]
+        return replace(self, in_pairs=(halves[0], halves[1]))
+
     def stored(self, kernel: DType, a: Operand, b: Operand) -> tuple[DType | None, DType | None]:
         """The stored types of A and B that a prologue reads; None if they are converted before."""
+        known = STORED.get(kernel, ())
         found = [
-            None if text is None else next((t for t in STORED.get(kernel, ()) if numpy_dtype(t) == x.dtype), None)
-            for text, x in zip(self.prologues, (a, b), strict=True)
+            None
+            if text is None
+            else next((t for t in known if numpy_dtype(t) == x.dtype and t.pairs == of_pairs), None)
+            for text, x, of_pairs in zip(self.prologues, (a, b), self.in_pairs, strict=True)
         ]
         # A kernel has one function for converting loads, and so one stored type.
         return (found[0] if found[1] in (None, found[0]) else None), found[1]

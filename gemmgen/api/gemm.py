@@ -22,6 +22,7 @@ from gemmgen.api.gemm_problems import (
     as_they_are,
     factor_problems,
     flag_problems,
+    pair_problems,
     result_types,
     target_problems,
 )
@@ -311,7 +312,9 @@ class _Request:
             out = None  # c itself
         target = c if out is None else out
         of_types = scalar_problems(a, b)
-        product = None if of_types else product_of(a, b, *transposed, problems)
+        extra = extra if of_types else extra.of_arrays(a, b, transposed)
+        product = None if of_types else product_of(a, b, *transposed, problems, extra.in_pairs)
+        problems += pair_problems((a, b), transposed, extra.in_pairs)
         types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types
         factor_problems(factors, arrays[2] is not None, problems)
@@ -373,7 +376,12 @@ class _Request:
         if is_mirrored:
             calls = [call.mirrored() for call in calls]
         first = calls[0]
-        orders = tuple(library.order(x) or "row" for x in (first.a, first.b, first.c))
+        orders = tuple(
+            along_k if is_pairs else library.order(x) or "row"
+            for x, along_k, is_pairs in zip(
+                (first.a, first.b, first.c), ("row", "col", "row"), (*self.extra.in_pairs, False), strict=True
+            )
+        )
         beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
         spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))

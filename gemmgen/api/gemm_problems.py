@@ -11,6 +11,7 @@ from gemmgen.api.matmul import Operand, Product, text
 from gemmgen.api.promotion import Types, types_of
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import meets_itself, overlap
+from gemmgen.spec import Order
 
 #: The names of `gemm`'s flags, in order.
 _FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant")
@@ -52,6 +53,20 @@ def factor_problems(factors: tuple[object, object], has_c: bool, problems: list[
             problems.append(f"{name} = {value} is no number that float64 holds: pass one, or scale a or b instead")
     if not has_c and factors[1] != 0:
         problems.append(f"beta = {factors[1]} adds to a c that was not given: pass c, or beta = 0")
+
+
+def pair_problems(
+    operands: tuple[Operand, Operand], transposed: tuple[bool, bool], in_pairs: tuple[bool, bool]
+) -> list[str]:
+    """Problems: pairs of elements, neighbours along K, that do not lie in lines along K."""
+    orders: tuple[Order, Order] = "row", "col"
+    named = zip("ab", operands, transposed, in_pairs, orders, strict=True)
+    return [
+        f"{name} holds pairs of elements along K, and its lines lie across K: store it {order}-major, as "
+        "gemmgen.prepack does"
+        for name, x, is_transposed, is_pairs, order in named
+        if is_pairs and x.as_stack(is_transposed, name == "b").first_order(order) is None
+    ]
 
 
 def target_problems(

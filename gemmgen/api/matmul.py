@@ -112,11 +112,23 @@ def scalar_problems(a: Operand, b: Operand) -> list[str]:
     ]
 
 
-def product_of(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, problems: list[str]) -> Product | None:
-    """The sizes of `a @ b` for arrays that are no scalars, or None with problems added."""
+def product_of(
+    a: Operand,
+    b: Operand,
+    transpose_a: bool,
+    transpose_b: bool,
+    problems: list[str],
+    in_pairs: tuple[bool, bool] = (False, False),
+) -> Product | None:
+    """The sizes of `a @ b` for arrays that are no scalars, or None with problems added.
+
+    Args:
+        in_pairs: whether the elements of a, and of b, are pairs of such along K, as many as fit.
+    """
     before = len(problems)
     left, right = a.as_stack(transpose_a, column=False), b.as_stack(transpose_b, column=True)
     (m, k), (depth, n) = left.shape[-2:], right.shape[-2:]
+    k, depth = depth if in_pairs[0] else k, k if in_pairs[1] else depth
     if k != depth:
         said = [
             f"{name} {text(x.shape)}{' transposed' if transposed and len(x.shape) > 1 else ''}"

@@ -22,15 +22,19 @@ import numpy.typing as npt
 from gemmgen.api.libraries import kind_of
 from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
+from gemmgen.ir.numeric import in_pairs, of_pairs
 
 Numbers = npt.NDArray[Any]
-#: What a file begins with, and the version of what follows: the length and the checksum of a header in JSON, the
-#: header, then the arrays.
-MAGIC, VERSION = b"GEMMGENW", 1
+#: What a file begins with, and then the version of what follows: the length and the checksum of a header in JSON, the
+#: header, the arrays.
+MAGIC = b"GEMMGENW"
+#: Bits of an element -> the version of the format that knows it. So a file of int8 is read by whoever reads version 1.
+VERSIONS = {8: 1, 4: 2}
+#: Bits of an element -> the type of the array that holds them: of int4, bytes of two neighbours along K.
+TYPES: dict[int, type[np.generic]] = {8: np.int8, 4: np.uint8}
 #: The fields before the header; the bytes that a header has at most; what each array begins on a multiple of.
 _HEAD, MOST_HEADER, ALIGNED = struct.Struct("<8sIII"), 4096, 64
-#: Bits of an element, and the largest number of the symmetric form.
-BITS, LARGEST = (8,), 127
+BITS = tuple(VERSIONS)
 #: Types of activations.
 ACTIVATIONS = ("float32", "float16", "bfloat16")
 #: What does not go with such a `b`.
@@ -42,16 +46,19 @@ class Packed:
     """A matrix in fewer bits, [k, n]: `prepack` makes one, `load` reads one.
 
     Attributes:
-        values: the elements, int8, kept column by column: for few rows of activations kernels read lines along K.
+        values: the elements, kept column by column: for few rows of activations kernels read lines along K. int8
+            [k, n]; or, of 4 bits, uint8 [ceil(k / 2), n], the first of two neighbours along K in a byte's low half.
         scales: float32, [n], or [groups, n] with `group`.
         zeros: zero points, int8 of the scales' shape; None if the elements are symmetric.
         group: neighbours along K that share a scale; None for all of a column.
+        k: rows; None for as many as `values` hold. Of 4 bits an odd number has to be named.
     """
 
     values: Numbers
     scales: Numbers
     zeros: Numbers | None = None
     group: int | None = None
+    k: int | None = None
     _placed: dict[object, dict[str, object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,9 +70,17 @@ class Packed:
         values, scales, zeros = cast("tuple[object, object, object]", (self.values, self.scales, self.zeros))
         if self.group not in (None, *GROUPS):
             return [f"group = {self.group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}"]
-        if not isinstance(values, np.ndarray) or values.dtype != np.int8 or values.ndim != 2 or 0 in values.shape:
-            return ["values are no int8 matrix with elements: pass an array of NumPy, [k, n]"]
-        k, n = values.shape
+        is_matrix = isinstance(values, np.ndarray) and values.ndim == 2 and 0 not in values.shape
+        if not is_matrix or cast("Numbers", values).dtype.type not in TYPES.values():
+            return ["values are no int8 or uint8 matrix with elements: pass an array of NumPy, [k, n] or [k / 2, n]"]
+        lines, each = cast("Numbers", values).shape[0], 8 // self.bits
+        if type(self.k) not in (int, type(None)) or (self.k is not None and -(-self.k // each) != lines):
+            return [
+                f"k = {self.k!r} is not what {lines} rows of {each} elements each hold: leave it out, or correct it"
+            ]
+        k, n = self.shape
+        if self.bits == 4 and k == 1:
+            return ["k = 1 of 4 bits is half a byte, which kernels take for a whole one: use bits=8"]
         wanted = (n,) if self.group is None else (-(-k // self.group), n)
         problems = []
         if not isinstance(scales, np.ndarray) or scales.dtype != np.float32 or scales.shape != wanted:
@@ -74,13 +89,20 @@ class Packed:
             problems.append("scales are not all finite: check what they were made of")
         if zeros is not None and (not isinstance(zeros, np.ndarray) or zeros.dtype != np.int8 or zeros.shape != wanted):
             problems.append(f"zeros are no int8 array of shape {wanted}: pass one, or None")
+        elif zeros is not None and (zeros.min() < -largest(self.bits) - 1 or zeros.max() > largest(self.bits)):
+            problems.append(f"zeros are beyond the {self.bits} bits of an element: pass some from -8 to 7")
         return problems
+
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return 4 if self.values.dtype == TYPES[4] else 8
 
     @property
     def shape(self) -> tuple[int, int]:
         """k and n."""
-        k, n = self.values.shape
-        return k, n
+        rows, n = self.values.shape
+        return self.k or rows * (8 // self.bits), n
 
     @property
     def nbytes(self) -> int:
@@ -91,9 +113,10 @@ class Packed:
         """The matrix that these elements stand for."""
 
         def each(x: Numbers) -> Numbers:
-            return x if self.group is None else np.repeat(x, self.group, axis=0)[: len(self.values)]
+            return x if self.group is None else np.repeat(x, self.group, axis=0)[: self.shape[0]]
 
-        shifted = self.values.astype(np.float32) - (0 if self.zeros is None else each(self.zeros).astype(np.float32))
+        values = of_pairs(self.values, 0, self.shape[0]) if self.bits == 4 else self.values
+        shifted = values.astype(np.float32) - (0 if self.zeros is None else each(self.zeros).astype(np.float32))
         return (shifted * each(self.scales)).astype(np.float32)
 
     # --- as `b` of `gemm` -------------------------------------------------------------------------
@@ -105,6 +128,10 @@ class Packed:
         dtype = str(getattr(a, "dtype", type(a).__name__)).removeprefix("torch.")
         if dtype not in ACTIVATIONS:
             raise DtypeError(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
+        extents = tuple(getattr(a, "shape", ()))
+        k = extents[-2 if options.get("transpose_a") and len(extents) > 1 else -1] if extents else None
+        if k != self.shape[0]:
+            raise SpecError(f"a has k = {k}, the prepacked weights k = {self.shape[0]}: transpose a, or cut it")
         suffix = "" if self.group is None else f"_{self.group}"
         shift = f"b_shift{suffix}"
         element = "b" if self.zeros is None else f"(b - {shift})"
@@ -141,7 +168,7 @@ class Packed:
                 "layout": "col",
                 "k": k,
                 "n": n,
-                "bits": 8,
+                "bits": self.bits,
                 "group": self.group,
                 "arrays": {name: x.dtype.name for name, x in arrays.items()},
                 "crc32": {name: zlib.crc32(x.tobytes()) for name, x in arrays.items()},
@@ -149,7 +176,7 @@ class Packed:
         ).encode()
         written, target = Path(f"{os.fspath(path)}.{os.getpid()}.part"), Path(path)
         with written.open("wb") as file:
-            file.write(_HEAD.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header)
+            file.write(_HEAD.pack(MAGIC, VERSIONS[self.bits], len(header), zlib.crc32(header)) + header)
             for x in arrays.values():
                 file.write(bytes(-file.tell() % ALIGNED))
                 file.write(x.astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
@@ -173,7 +200,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
 
     Args:
         w: [k, n], of floats: an array of NumPy, or what NumPy converts (torch's tensors on the CPU).
-        bits: of an element: 8.
+        bits: of an element: 8 or 4.
         group: neighbours along K that share a scale: 32, 64 or 128; None for all of a column.
         zero_points: whether elements lie between the least and the largest weight of their group (asymmetric); else
             between minus and plus the largest magnitude.
@@ -183,7 +210,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     problems = []
     array = np.asarray(w.float() if hasattr(w, "is_cuda") else w)
     if bits not in BITS or isinstance(bits, bool):
-        problems.append(f"bits = {bits!r}: only {BITS[0]} is there yet")
+        problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
     if group not in (None, *GROUPS):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
     if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
@@ -192,27 +219,37 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         problems.append("w has elements that are not finite, which no scale holds: replace them")
     if problems:
         raise SpecError(problems)
+    if bits == 4 and len(array) == 1:
+        raise SpecError("w has one row, half a byte of 4 bits, which kernels take for a whole one: use bits=8")
+    values, scales, zeros = _rounded(array, largest(bits), group or len(array), zero_points)
+    if group is None:
+        scales, zeros = scales[0], None if zeros is None else zeros[0]
+    stored = np.asfortranarray(in_pairs(values, 0) if bits == 4 else values)
+    return Packed(stored, scales, zeros, group, len(array))
+
+
+def largest(bits: int) -> int:
+    """The largest number of an element."""
+    return (1 << bits - 1) - 1
+
+
+def _rounded(array: Numbers, most: int, depth: int, zero_points: bool) -> tuple[Numbers, Numbers, Numbers | None]:
+    """Elements from -most - 1 to `most`, or symmetric ones from -most; scales, and zero points, for each `depth` rows
+    and each column.
+    """
     k, n = array.shape
-    depth = group or k
     grouped = np.zeros((-(-k // depth) * depth, n), np.float32)
     grouped[:k] = array
     grouped = grouped.reshape(-1, depth, n)
     low, high = np.minimum(grouped.min(axis=1), 0), np.maximum(grouped.max(axis=1), 0)
     if zero_points:
-        scales = _positive((high / (2 * LARGEST + 1) - low / (2 * LARGEST + 1)).astype(np.float32))
-        zeros = np.clip(np.rint(-low / scales) - LARGEST - 1, -LARGEST - 1, LARGEST)
+        scales = _positive((high / (2 * most + 1) - low / (2 * most + 1)).astype(np.float32))
+        zeros = np.clip(np.rint(-low / scales) - most - 1, -most - 1, most)
     else:
-        scales, zeros = _positive((np.maximum(-low, high) / LARGEST).astype(np.float32)), np.zeros_like(low)
+        scales, zeros = _positive((np.maximum(-low, high) / most).astype(np.float32)), np.zeros_like(low)
     rounded = np.rint(grouped / scales[:, None, :]) + zeros[:, None, :]
-    values = np.clip(rounded, -LARGEST - zero_points, LARGEST).astype(np.int8).reshape(-1, n)[:k]
-    one = group is None
-    kept = zeros.astype(np.int8) if zero_points else None
-    return Packed(
-        np.asfortranarray(values),
-        scales[0] if one else scales,
-        kept[0] if one and kept is not None else kept,
-        group,
-    )
+    values = np.clip(rounded, -most - zero_points, most).astype(np.int8).reshape(-1, n)[:k]
+    return values, scales, zeros.astype(np.int8) if zero_points else None
 
 
 def _positive(scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -251,17 +288,22 @@ def _read(data: bytes) -> dict[str, Any]:
     if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
         raise SpecError(f"no file of prepacked weights, which begins with {MAGIC.decode()}: pass one by Packed.save")
     _, version, length, checksum = _HEAD.unpack_from(data)
-    if version != VERSION:
-        raise SpecError(f"version {version} of the format, but this gemmgen reads {VERSION}: prepack the weights again")
+    if version not in VERSIONS.values():
+        known = " and ".join(map(str, sorted(VERSIONS.values())))
+        raise SpecError(f"version {version} of the format, but this gemmgen reads {known}: prepack the weights again")
     if length > MOST_HEADER or _HEAD.size + length > len(data):
         raise SpecError(f"a header of {length:,} bytes, beyond {MOST_HEADER:,} or the file's end: it is damaged")
     text = data[_HEAD.size : _HEAD.size + length]
     if zlib.crc32(text) != checksum:
         raise SpecError("its header does not match its checksum: the file is damaged, prepack the weights again")
-    header = _header(text)
-    k, n, group, arrays = header["k"], header["n"], header["group"], header["arrays"]
+    header = _header(text, version)
+    k, n, bits, group, arrays = (header[name] for name in ("k", "n", "bits", "group", "arrays"))
     scales = (n,) if group is None else (-(-k // group), n)
-    types = {"values": ((n, k), "int8"), "scales": (scales, "float32"), "zeros": (scales, "int8")}
+    types = {
+        "values": ((n, -(-k * bits // 8)), np.dtype(TYPES[bits]).name),
+        "scales": (scales, "float32"),
+        "zeros": (scales, "int8"),
+    }
     end, found = _HEAD.size + length, dict[str, Any]()
     for name, dtype in arrays.items():
         shape, wanted = types[name]
@@ -274,10 +316,10 @@ def _read(data: bytes) -> dict[str, Any]:
         found[name] = np.frombuffer(data[begin:end], np.dtype(wanted).newbyteorder("<")).astype(wanted).reshape(shape)
     if end != len(data):
         raise SpecError(f"{len(data) - end:,} bytes behind the last array: it is damaged")
-    return {**found, "values": found["values"].T, "group": group}
+    return {**found, "values": found["values"].T, "group": group, "k": k}
 
 
-def _header(text: bytes) -> dict[str, Any]:
+def _header(text: bytes, version: int) -> dict[str, Any]:
     """A file's header, with all of its fields checked. Raises: SpecError."""
     try:
         header = json.loads(text)
@@ -295,7 +337,7 @@ def _header(text: bytes) -> dict[str, Any]:
         "layout": header.get("layout") == "col",
         "k": is_count(header.get("k")),
         "n": is_count(header.get("n")),
-        "bits": header.get("bits") in BITS,
+        "bits": is_count(header.get("bits")) and VERSIONS.get(header["bits"]) == version,
         "group": "group" in header and header["group"] in (None, *GROUPS),
         "arrays": names in (["values", "scales"], ["values", "scales", "zeros"]),
         "crc32": isinstance(sums, dict),

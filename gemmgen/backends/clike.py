@@ -597,6 +597,8 @@ class CLike(ABC):
                 return f"-{self.expr(value, POSTFIX)}", UNARY
             case Call(name, args, dtype) if name == "fma" or name in MATH:
                 return f"{self.math(name, dtype)}({', '.join(map(self.expr, args))})", POSTFIX
+            case Call("nibble", args):
+                return f"nibble({', '.join(map(self.expr, args))})", POSTFIX
             case Call():
                 return self.call(node)
             case Select(condition, then, other):

@@ -85,6 +85,7 @@ class Cuda(Simt):
     rtc: ClassVar[str] = "__CUDACC_RTC__"
     misaligned: ClassVar[str] = "cudaErrorMisalignedAddress"
     dot_instruction: ClassVar[str | None] = "__dp4a"
+    float_of_bits: ClassVar[str | None] = "__int_as_float"
     multiprocessors: ClassVar[str] = "cudaDevAttrMultiProcessorCount"
     static_bytes: ClassVar[int] = 48 * 1024
     asks_ptxas: ClassVar[bool] = True

@@ -22,11 +22,12 @@ from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import rendered
 from gemmgen.backends.opencl_launcher import MATRICES, REQUIRED_SIZE, launcher_fields
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
-from gemmgen.ir.dtypes import I16, I32, DType
+from gemmgen.ir.dtypes import I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
@@ -186,6 +187,7 @@ class OpenCL(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("static inline"),
+            *nibbles(self.kernel, "static inline", self.types[I8.name]),
             *rendered(
                 "opencl/functions.cl.j2",
                 used=used,

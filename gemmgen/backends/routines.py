@@ -1,5 +1,5 @@
 """What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy
-of an operand, whose width lines' beginnings choose.
+of an operand, whose width lines' beginnings choose; the half of a byte.
 """
 
 from __future__ import annotations
@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from gemmgen.backends.files import rendered
 from gemmgen.ir.constants import WIDTH, by_width
 from gemmgen.ir.expr import Expr
+from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, VectorCopy
 from gemmgen.ir.walk import walk
 from gemmgen.positions import K_LOAD, LOAD_STAGE
@@ -29,6 +31,18 @@ class Printer(Protocol):
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
 LOAD_TILES = "load_tiles"
 PARAMETERS = (K_LOAD, LOAD_STAGE)
+
+
+def nibbles(kernel: Kernel, qualifier: str, element: str, as_float: str | None = None) -> list[str]:
+    """The function for elements of int4, if a kernel calls it.
+
+    Args:
+        element: what the language calls a byte.
+        as_float: what takes an integer's bits for a float32, where that costs less than a conversion.
+    """
+    if not uses_calls(kernel, {"nibble"}):
+        return []
+    return rendered("nibble.j2", qualifier=qualifier, as_float=as_float, element=element)
 
 
 def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:

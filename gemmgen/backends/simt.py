@@ -10,13 +10,14 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.shared_struct import Member, SharedStruct, member_of
 from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
-from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I32, I64, DType
+from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
@@ -79,6 +80,8 @@ class Simt(CLike):
     static_bytes: ClassVar[int]
     #: The function for dot products of fours of int8; None where compilers make it of their sum.
     dot_instruction: ClassVar[str | None] = None
+    #: What takes an integer's bits for a float32, where that costs less than a conversion.
+    float_of_bits: ClassVar[str | None] = None
     #: Templates, under `templates/`: of a file, of the function that launches its kernels, and of one launch.
     file_template: ClassVar[str] = "simt/kernel.j2"
     launcher_template: ClassVar[str] = "simt/launcher.j2"
@@ -129,7 +132,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *moves]
+        halves = nibbles(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
+        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *halves, *moves]
 
     def block_threads(self) -> str:
         """How many threads a block has, by the names of constants."""

@@ -10,10 +10,11 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import INDENT, CLike, Words, converting, rounds, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.routines import nibbles
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.dtypes import F32, I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
 from gemmgen.ir.stmt import Alloc, For, VectorCopy
@@ -209,6 +210,7 @@ class Sycl(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
+            *nibbles(self.kernel, "inline", self.types[I8.name]),
             *rendered(
                 "sycl/functions.hpp.j2",
                 used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},

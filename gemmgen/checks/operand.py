@@ -12,9 +12,15 @@ WIDTHS = (1, 2, 4, 8, 16)
 BLOCK_WIDTHS = (1, 2, 4, 8)
 
 
-def operand_problems(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
-    """What is wrong with how A or B is read: its memory, its loads, and who shares what they bring."""
-    widths = BLOCK_WIDTHS if o.block_read else WIDTHS
+def operand_problems(
+    name: str, o: Operand, order: Order, s: Schedule, target: Target, is_in_pairs: bool = False
+) -> Iterator[str]:
+    """What is wrong with how A or B is read: its memory, its loads, and who shares what they bring.
+
+    Args:
+        is_in_pairs: whether it is stored two elements a byte.
+    """
+    widths = BLOCK_WIDTHS if o.block_read else (*WIDTHS, 2 * WIDTHS[-1]) if is_in_pairs else WIDTHS
     if o.width not in widths:
         yield f"{name}.width = {o.width}: use one of {', '.join(map(str, widths))}"
         return

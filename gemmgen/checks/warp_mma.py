@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.types import as_they_are
-from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
     MATRIX_LINE_BYTES,
     MMA_HIGH,
@@ -18,6 +18,10 @@ from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Types of elements that prologues make in registers, on the way to shared memory.
+MADE = (F16, BF16)
+#: Sums of a thread beside them: of 128, ptxas spills.
+MOST_SUMS = 64
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
 _C_WIDTHS = (1, 2, 4, 8)
 
@@ -36,9 +40,25 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if lacking := sorted(atom.needs - target.features):
         remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
-    yield from as_they_are(spec, s)
+    made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in MADE]
+    yield from as_they_are(spec, s, but=made)
+    yield from _registers(
+        s, [name for name, operand in (("a", s.a), ("b", s.b)) if name in made and not operand.prepacked]
+    )
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
+
+
+def _registers(s: Schedule, made: list[str]) -> Iterator[str]:
+    """What is made in registers waits there for its turn, beside the sums."""
+    rows, cols = s.tile
+    if made and rows * cols > MOST_SUMS:
+        packed = " ".join(f"--set {name}.prepacked=true" for name in made)
+        yield (
+            f"tile {rows}x{cols} has {rows * cols} sums > {MOST_SUMS}, which leave no registers for "
+            f"{' and '.join(f'prologue_{name}' for name in made)}: use --tile 8x8 --group 16x16, or let a kernel "
+            f"before apply it ({packed})"
+        )
 
 
 def _lanes(s: Schedule) -> Iterator[str]:

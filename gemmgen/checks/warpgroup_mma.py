@@ -73,6 +73,11 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
                 f"prologue_{name}, but TMA loads go straight to shared memory with atom {s.atom}: let a kernel before "
                 f"apply it (--set {name}.prepacked=true)"
             )
+        elif spec.element(name).pairs:
+            yield (
+                f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: let a kernel before "
+                f"take pairs apart (--set {name}.prepacked=true)"
+            )
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
         yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"

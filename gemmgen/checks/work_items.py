@@ -27,7 +27,8 @@ def work_item_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     problems += scheduler_problems(spec, s, target)
     problems += _images(spec, s)
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
-        problems += operand_problems(name, operand, s.read_order(name, order), s, target)
+        is_in_pairs = spec.read(name, operand.prepacked).pairs
+        problems += operand_problems(name, operand, s.read_order(name, order), s, target, is_in_pairs)
     problems += alignment_problems(s, target)
     problems += async_problems(s, target)
     problems += _depths(spec, s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gemmgen.cli.request import attempt
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import UserError
-from gemmgen.ir.dtypes import MATRIX_DTYPES, STORED, DType
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.dtypes import I8, MATRIX_DTYPES, STORED, DType
+from gemmgen.ir.numeric import in_pairs, numpy_dtype
 from gemmgen.options import build_spec
 from gemmgen.oracle import answer
 from gemmgen.spec import GemmSpec
@@ -45,7 +45,8 @@ class Matrices:
 
     def ordered(self, spec: GemmSpec) -> Self:
         """The same matrices in the spec's types and orders."""
-        types, result = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(spec.result)
+        elements, result = (spec.element(x) for x in "ab"), numpy_dtype(spec.result)
+        types = (numpy_dtype(I8 if x.pairs else x) for x in elements)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
         a, b = (cast("Matrix", x.astype(t, copy=False)) for x, t in zip((self.a, self.b), types, strict=True))
         typed = {
@@ -54,6 +55,14 @@ class Matrices:
         }
         operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
         return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
+
+    def stored(self, spec: GemmSpec) -> Self:
+        """The same as kernels take them: two elements of int4 a byte."""
+        a, b = (
+            ordered(cast("Matrix", in_pairs(x, axis)), order) if spec.element(name).pairs else x
+            for name, x, axis, order in (("a", self.a, -1, spec.a_order), ("b", self.b, -2, spec.b_order))
+        )
+        return replace(self, a=a, b=b)
 
 
 def load_or_random(
@@ -132,6 +141,8 @@ def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
 
 
 def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Matrix:
+    if dtype.pairs:
+        return rng.integers(-8, 8, shape).astype(np.int8)
     if not dtype.is_float:
         return rng.integers(-128, 128, shape).astype(dtype.name)
     numbers = rng.uniform(-1, 1, shape)
@@ -200,6 +211,10 @@ def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool
     if path is None:
         return None
     option, stored = f"--{name}", spec.element(name)
+    if stored.pairs:
+        raise UserError(
+            f"{option} {path} is no file of {stored}, of which NumPy has none: leave it out, for random ones"
+        )
     dtype, content = numpy_dtype(stored), _read(name, path, str(stored))
     problems = []
     if content.dtype.kind == dtype.kind == "V" and content.dtype.itemsize == dtype.itemsize:

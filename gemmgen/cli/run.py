@@ -316,7 +316,8 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
         plan.tell("  built\n")
         return Outcome(name, None, 1, *types)
     data = plan.matrices.ordered(spec)
-    result, nanoseconds = _iterate(plan, spec.dtype.flops, data, once)
+    stored = data.stored(spec)
+    result, nanoseconds = _iterate(plan, spec.dtype.flops, data, lambda _, c: once(stored, c))
     check = _checked(plan, spec, schedule, data, result)
     if output is not None and (check is None or check.passed):
         from gemmgen.cli.matrices import save

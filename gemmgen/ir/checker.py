@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import BOOL, I32, I64, DType
+from gemmgen.ir.dtypes import BOOL, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.functions import ARITY, MATH
 from gemmgen.ir.kernel import Kernel
@@ -87,6 +87,7 @@ _ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
 _OF_OTHERS: dict[str, tuple[Callable[[DType, DType], bool], str]] = {
     "convert": (lambda given, made: given not in (BOOL, made), "converts nothing"),
     "any_in_group": (lambda given, made: given == made == BOOL, "asks for no condition"),
+    "nibble": (lambda given, made: (given, made) == (I8, F32), "makes no float32 of a byte"),
 }
 
 

@@ -162,6 +162,14 @@ def whole_parts(number: Named) -> list[tuple[str, int]]:
     return found
 
 
+def divides(number: int, unit: int) -> bool:
+    """Whether a number is a multiple of a unit, and its text says so: of a sum, each of its terms."""
+    if number % unit:
+        return False
+    part = number // unit
+    return not (isinstance(number, Named) and isinstance(part, Named) and len(number.form) > 1 and whole_parts(part))
+
+
 def evenly(number: int, unit: int) -> tuple[str, str] | None:
     """That a number is a multiple of a unit: both as whole products, or None where neither has a name."""
     scale = max([1, *(_exact(c).denominator for x in (number, unit) for c in _form(x).values())])

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
 
+#: Elements of a byte, of types that have several.
+PAIR = 2
 Edge = Literal["clamp", "guard", "undefined", "zero_fill", "inside", "bounded", "part"]
 
 
@@ -229,6 +232,12 @@ class CopyAtom:
         """Whether one instruction can move `width` elements of `size` bytes."""
         return width in self.widths and (not self.bytes or width * size in self.bytes)
 
+    def moves_elements(self, width: int, dtype: DType) -> bool:
+        """Whether one instruction can move `width` elements of a type; a pair of them is a byte, and moves as one."""
+        if dtype.pairs:
+            return width <= PAIR or self.moves(width // PAIR, dtype.size)
+        return self.moves(width, dtype.size)
+
     def widest(self, width: int, size: int) -> int:
         """The most elements, up to `width`, that one instruction moves; 1 where that must be another's."""
         return max((w for w in self.widths if w <= width and self.moves(w, size)), default=1)
@@ -257,8 +266,15 @@ def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
     if unit == 1:
         return None
     steps = (matrix.layout.strides[-2], *(() if matrix.batch_stride is None else (matrix.batch_stride,)))
-    condition = all_of(compare("==", step % unit, 0) for step in steps)
+    # Of pairs, strides are counted in bytes.
+    parts = [(in_pairs(step), unit // PAIR) if matrix.dtype.pairs else (step, unit) for step in steps]
+    condition = all_of(compare("==", step % of, 0) for step, of in parts)
     return None if is_const(condition, 1) else condition
+
+
+def in_pairs(elements: Expr) -> Expr:
+    """Bytes of so many elements that lie in pairs."""
+    return elements // PAIR
 
 
 #: One element by an ordinary load or store.

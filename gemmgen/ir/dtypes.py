@@ -17,6 +17,7 @@ class DType:
         digits: of a float, the bits of its significand: a value is rounded by at most 2^-digits of itself.
         needs: the feature that a target must have to compute with it, if not all have it.
         real: of a complex type, that of its real and its imaginary part, which lie side by side; else None.
+        pairs: whether a byte holds two elements, neighbours along K: the first in its low half.
     """
 
     name: str
@@ -26,6 +27,7 @@ class DType:
     digits: int = 0
     needs: str | None = None
     real: DType | None = None
+    pairs: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -51,6 +53,8 @@ I32 = DType("int32", 4, False, 2**31 - 1)
 I64 = DType("int64", 8, False, 2**63 - 1)
 I16 = DType("int16", 2, False, 2**15 - 1)
 I8 = DType("int8", 1, False, 127)
+#: Two's complement. Matrices alone are stored in it: registers hold the numbers.
+I4 = DType("int4", 1, False, 7, pairs=True)
 BOOL = DType("bool", 1, False)
 
 #: Element types that A and B can have -> those that C can have then, the natural one first.
@@ -70,13 +74,15 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
 #: Element types -> others that A or B may be stored in, to be converted as they are loaded into registers.
 STORED: dict[DType, tuple[DType, ...]] = {
     F64: (F32,),
-    F32: (F16, BF16, I8),
-    **dict.fromkeys((F16, BF16), (I8, F8_E4M3, F8_E5M2)),
+    F32: (F16, BF16, I8, I4),
+    **dict.fromkeys((F16, BF16), (I8, F8_E4M3, F8_E5M2, I4)),
 }
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.
 ALL_DTYPES: dict[str, DType] = {dtype.name: dtype for results in ((*RESULTS,), *RESULTS.values()) for dtype in results}
+#: Those that A or B may be stored in, by name.
+STORED_DTYPES: dict[str, DType] = {**ALL_DTYPES, **{dtype.name: dtype for types in STORED.values() for dtype in types}}
 #: Other names of those, as other libraries and languages have them.
 ALIASES: dict[str, str] = {
     **dict.fromkeys(("double", "fp64", "f64"), F64.name),

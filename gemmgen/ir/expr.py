@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from gemmgen.ir.constants import is_free
+from gemmgen.ir.constants import divides, is_free
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ FUNCTIONS: dict[str, str] = {
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
+    "nibble": "half number `args[1]` of a byte, 0 the low one, two's complement, as a float32",
     "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
     "tf32_head": "a value cut to 10 bits after the point",
     "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",
@@ -264,7 +265,7 @@ def div(a: Expr | int, b: Expr | int) -> Expr:
         return Const(x // y)
     if _always(y, 1) or _always(x, 0):
         return a
-    if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and inner % y == 0:
+    if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and divides(inner, y):
         return mul(a.a, inner // y) if a.op == "*" else add(div(a.a, y), inner // y)
     if y is not None and isinstance(a, Bin) and a.op == "+" and isinstance(a.a, Bin) and a.a.op == "*":
         inner, more = as_int(a.a.b), as_int(a.b)

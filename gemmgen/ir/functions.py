@@ -45,6 +45,7 @@ ARITY: dict[str, int] = {
     "shuffle_xor": 2,
     "convert": 1,
     "conj": 1,
+    "nibble": 2,
     "tf32": 1,
     "tf32_head": 1,
     "tf32_rest": 2,

@@ -6,19 +6,39 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gemmgen.ir.dtypes import ALL_DTYPES, BF16, FLOAT8, DType, type_name
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, FLOAT8, I4, DType, type_name
 
 _OF_ML_DTYPES = frozenset(map(str, (BF16, *FLOAT8)))
 
 
 def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
-    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of."""
+    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of; of
+    int4 bytes, each of two elements.
+    """
     if str(dtype) in _OF_ML_DTYPES:
         import ml_dtypes
 
         return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, str(dtype))))
-    return np.dtype(str(dtype))
+    return np.dtype(np.uint8 if str(dtype) == I4.name else str(dtype))
+
+
+def in_pairs(elements: NDArray[np.generic], axis: int) -> NDArray[np.uint8]:
+    """Whole numbers from -8 to 7 as bytes of two neighbours along an axis, the first in the low half. Behind an odd
+    number of them stands a zero.
+    """
+    lines = np.moveaxis(elements, axis, -1)
+    whole = np.pad(lines, [(0, 0)] * (lines.ndim - 1) + [(0, lines.shape[-1] % 2)])
+    halves = whole.astype(np.int8).view(np.uint8) & np.uint8(15)
+    return np.moveaxis(halves[..., ::2] | halves[..., 1::2] << np.uint8(4), -1, axis)
+
+
+def of_pairs(pairs: NDArray[np.generic], axis: int, count: int) -> NDArray[np.int8]:
+    """So many numbers of such bytes."""
+    lines = np.moveaxis(pairs, axis, -1).astype(np.uint8)
+    halves = np.stack((lines & 15, lines >> 4), axis=-1).reshape(*lines.shape[:-1], -1)[..., :count]
+    return np.moveaxis((halves ^ 8).view(np.int8) - np.int8(8), -1, axis)
 
 
 def element_type(value: object) -> np.dtype[np.generic]:

@@ -65,8 +65,8 @@ class Target:
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
         cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
             where no device is there; compute units of another GPU, 1 where that is not known.
-        maker: of a CPU, in a word, where that is known to matter and its name says it.
-        cache_bytes: of a core's own cache, or all of them, or a GPU's L2, as a device says; 0 where it says nothing.
+        caches: of a CPU, in bytes: the first and second level of a core, and the third of all; 0 where not known.
+        cache_bytes: of a GPU's L2, as the device says; 0 where it says nothing.
         clock: of a GPU, in MHz, as the device says; 0 where it says nothing.
         memory_rate: bytes of a GPU's memory in a microsecond at most, as the device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
@@ -86,7 +86,7 @@ class Target:
     vector_bytes: int = 0
     cores: int = 1
     cache_bytes: int = 0
-    maker: str = ""
+    caches: tuple[int, int, int] = (0, 0, 0)
     clock: int = 0
     memory_rate: int = 0
 

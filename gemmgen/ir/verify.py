@@ -247,7 +247,7 @@ class _Verifier(Checker):
     def _atom_width(self, stmt: VectorCopy | FragmentLoad, src: Buffer) -> None:
         atom, width = stmt.atom, stmt.width
         what = f"{width} of {src.dtype}" if width in atom.widths else f"{width}"
-        moves = atom.moves(width, src.dtype.size)
+        moves = atom.moves_elements(width, src.dtype)
         self._require(moves, f"atom {atom.name} moves {listed(atom.widths)} elements, not {what}")
         reads_image = "image_block_read" in atom.needs
         self._require(not reads_image or src.space is Space.IMAGE, f"{src.name} is no image")

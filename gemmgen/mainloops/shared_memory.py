@@ -46,7 +46,8 @@ class SharedTiles:
         """How the ring is handed over."""
         s = self.problem.schedule
         sync: Sync = "mbarrier" if s.mbarrier else "async_group" if s.asynchronous else "barrier"
-        pipe = Pipe(self.name, s.stages, sync, s.prefetch, batch=max(1, s.mbarrier))
+        through_registers = s.prefetch or any(self.problem.is_made_in_registers(x) for x in "ab")
+        pipe = Pipe(self.name, s.stages, sync, through_registers, batch=max(1, s.mbarrier))
         pipe = replace(pipe, before=BEFORE) if s.stream_k else pipe
         high, wide = s.group
         return replace(pipe, roles=WarpSpecialization(high * wide, high, s.setmaxnreg)) if s.tma else pipe
@@ -120,7 +121,7 @@ class SharedTiles:
     def _cooperative_instruction(self, name: str, tile: Tile) -> tuple[CopyAtom, int]:
         """What fills a tile, and how many neighbours it moves."""
         operand, matrix = self.problem.operand(name), self.problem.source(name)
-        if operand.async_copy:
+        if operand.async_copy and not self.problem.is_made_in_registers(name):
             along = tile.transposed == self.problem.is_transposed(name)
             return ASYNC_COPY, ASYNC_COPY.widest(operand.width, matrix.dtype.size) if along else 1
         return self.problem.vector(operand.width, max(matrix.dtype, tile.buffer.dtype, key=lambda dtype: dtype.size))
@@ -128,7 +129,7 @@ class SharedTiles:
     def _via(self, name: str, tile: Tile, width: int) -> Buffer | None:
         """Registers of a tile that is loaded before the arithmetic and stored to shared memory after it."""
         s = self.problem.schedule
-        if not s.prefetch:
+        if not (s.prefetch or self.problem.is_made_in_registers(name)):
             return None
         threads = s.all_work_items[0] * s.all_work_items[1]
         layout = Layout.packed(-(-tile.rows * tile.cols // (width * threads)), width)

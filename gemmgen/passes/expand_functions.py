@@ -10,7 +10,7 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
-from gemmgen.ir.expr import Const, Expr, Load, Select, Var, compare, convert, minimum, number, select
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Select, Var, compare, convert, minimum, number, select
 from gemmgen.ir.stmt import Alloc, Body, Comment, CooperativeCopy, EpilogueStore, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.loops import loop
@@ -92,12 +92,25 @@ def _each(step: Step, move: VectorCopy, raw: Buffer, vector: Expr, slow: bool = 
     """Each element of a vector in registers, made and stored side by side (or, `slow`, one below the other)."""
     (line, first), at = _last(move.src_index), move.dst_index
     own = Load(raw, (vector, ELEMENT))
-    names, value = made(step, move.src, (line, first + ELEMENT), move.dst.dtype, own)
+    names, value = made(_by_vectors(step, move, first), move.src, (line, first + ELEMENT), move.dst.dtype, own)
     index = (*at[:-2], at[-2] + ELEMENT, at[-1]) if slow else (*at[:-1], at[-1] + ELEMENT)
     # A row that all of the vector lies in is named once.
     once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in walk_expr(name.value))
     own_names = tuple(name for name in names if name not in once)
     return (*once, *loop(ELEMENT, move.width, (*own_names, Store(move.dst, index, value))))
+
+
+def _by_vectors(step: Step, move: VectorCopy, first: Expr) -> Step:
+    """A step for the elements of a vector along K, which begins on a multiple of its width: all are of one group."""
+
+    def of_first(node: Expr) -> Expr:
+        match node:
+            case Bin("/", place, Const(int(group))) if place == ELEMENT_K and group % move.width == 0:
+                return first // group
+        return node
+
+    along = move.src.contracted == len(move.src.shape) - 1
+    return replace(step, value=map_expr(step.value, of_first)) if along else step
 
 
 def staged(step: Step, stage: CooperativeCopy, move: VectorCopy, along: bool, vector: Expr) -> Body:

@@ -80,9 +80,11 @@ def _committed(pipe: Pipe) -> Body:
 
 
 def _only(body: Body, part: str) -> Body:
-    """One half of each staging through registers."""
+    """One half of each staging through registers; what goes past them, all of it with the loads."""
 
     def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, AsyncGroup) or (isinstance(stmt, CooperativeCopy) and stmt.via is None):
+            return (stmt,) if part == "load" else ()
         if not isinstance(stmt, CooperativeCopy):
             return (stmt,)
         return (replace(stmt, part="load" if part == "load" else "store"),)

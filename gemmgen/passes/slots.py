@@ -122,7 +122,8 @@ def _by_alignment(stage: CooperativeCopy, whole: Expr, alone: bool) -> Body:
         alone: whether vectors are for whole steps, of which they need not be told how many elements are inside.
     """
     matrix = stage.src.buffer
-    if matrix.prepacked:
+    if matrix.prepacked or stage.prologue is not None:
+        # Vectors into registers are guarded one by one.
         return (stage,)
     singly = replace(stage, width=1)
     if _whole_only(stage):

@@ -111,18 +111,19 @@ def request_of(
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     many = _batch_count(a, b) if spec.batched else None
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
+    depth = view_b.rows if spec.element("a").pairs else view_a.cols
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
-    if alpha_value == 0 or not view_a.cols:
+    if alpha_value == 0 or not depth:
         # As in BLAS, neither matrix is read. So NaN in them, or in alpha, does not propagate.
         alpha_value = 0.0
         if spec.k is None:  # with a constant K kernels test alpha themselves
-            view_a, view_b = replace(view_a, cols=0), replace(view_b, rows=0)
+            view_a, view_b, depth = replace(view_a, cols=0), replace(view_b, rows=0), 0
     inputs = {"a": (a, view_a), "b": (b, view_b), **others}
     return Request(
         inputs=inputs,
         output=("c", c, view_c),
-        sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **({} if many is None else {"batch_count": many})},
+        sizes={"m": view_a.rows, "n": view_b.cols, "k": depth, **({} if many is None else {"batch_count": many})},
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
@@ -265,10 +266,18 @@ def check_scalar(
 def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> None:
     """Check shapes against each other, and against the spec's constant sizes and divisibility (`multiple_of`)."""
     extents: dict[str, int] = {}
+    known_k = depth_of(spec, a, b)
     for name, value, axes in (("a", a, "mk"), ("b", b, "kn"), ("c", c, "mn")):
         if not is_array(value) or len(value.shape) not in (2, 3):
             continue
         for axis, extent in zip(axes, value.shape[-2:], strict=True):
+            if axis == "k" and name != "c" and spec.element(name).pairs:
+                if known_k is not None and extent != spec.stored_k(name, known_k):
+                    problems.append(
+                        f"{name} is {shape(value)}, so {extent} pairs along K, but k = {known_k}: pass bytes of two "
+                        f"elements each, {spec.stored_k(name, known_k)} along K, as gemmgen.prepack makes them"
+                    )
+                continue
             if extents.setdefault(axis, extent) != extent:
                 first = "a" if axis in "mk" else "b"
                 problems.append(
@@ -290,6 +299,12 @@ def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list
                 f"{axis} = {extent} is not the multiple of {unit} that the GemmSpec promises: "
                 f"pad the matrices to {-(-extent // unit) * unit}, or use multiple_of=(1, 1, 1)"
             )
+
+
+def depth_of(spec: GemmSpec, a: object, b: object) -> int | None:
+    """K, as the matrix says it whose bytes hold no pairs; None where that is none."""
+    matrix, axis = (b, -2) if spec.element("a").pairs else (a, -1)
+    return int(matrix.shape[axis]) if is_array(matrix) and len(matrix.shape) > 1 else None
 
 
 def _count_problems(a: object, b: object, c: object) -> list[str]:
@@ -382,10 +397,11 @@ def _vector(
     before = len(problems)
     axes = OPERANDS[name].axes
     is_number = not value.shape and not axes
-    holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1)}.get(axes, (None, 0))
-    wanted = None if axes else 1
-    if axes == "g" and is_array(a) and is_array(b) and len(a.shape) > 1 and len(b.shape) > 1:
-        (wanted,) = OPERANDS[name].extents(a.shape[-2], b.shape[-1], a.shape[-1])
+    holder, axis = {"n": (b, -1), "m": (a, -2)}.get(axes, (None, 0))
+    depth = depth_of(spec, a, b)
+    wanted = depth if axes == "k" else None if axes else 1
+    if axes == "g" and is_array(a) and is_array(b) and len(a.shape) > 1 and len(b.shape) > 1 and depth is not None:
+        (wanted,) = OPERANDS[name].extents(a.shape[-2], b.shape[-1], depth)
     if is_array(holder) and len(holder.shape) > 1:
         wanted = holder.shape[axis]
     if is_number:

@@ -34,7 +34,7 @@ class Operand:
     """
 
     memory: Memory = word("global", "where registers are filled from", "local", WORDS["Memory"])
-    width: int = number(1, "elements that one load from global memory moves", 4, 16, (1, 2, 4, 8, 16))
+    width: int = number(1, "elements that one load from global memory moves", 4, 32, (1, 2, 4, 8, 16))
     block_read: bool = flag("read by block reads of a sub-group")
     shuffle: bool = flag("lanes hold different elements and pass them around")
     transposed: bool = flag("the local tile has K as its slow axis for A (fast for B)")

@@ -28,7 +28,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError, UserError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.instructions import product_error
-from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.numeric import in_pairs, numpy_dtype, poison
 from gemmgen.oracle import Answer, answer, wide
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.selection import pick
@@ -105,6 +105,8 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
     largest = LARGEST if k * LARGEST**2 < _EXACT[4] else SMALLER
 
     def draw(dtype: DType, *extents: int) -> Matrix:
+        if dtype.pairs:
+            return cast("Matrix", rng.integers(-8, 8, extents).astype(np.int8))
         if exact or not dtype.is_float:
             drawn: NDArray[np.float64] = rng.integers(-largest, largest + 1, extents).astype(np.float64)
         else:
@@ -122,6 +124,10 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
         many = batch if len(extents) == 2 else ()
         operands[name] = np.abs(draw(spec.operand(name), *many, *extents))
     right = _right(spec, (a, b, c if reads else None), operands, exact)
+    a, b = (
+        cast("Matrix", in_pairs(x, axis)) if spec.element(name).pairs else x
+        for name, x, axis in (("a", a, -1), ("b", b, -2))
+    )
     orders = zip((a, b, c), (spec.a_order, spec.b_order, spec.c_order), strict=True)
     a, b, c = (np.asarray(x, order="C" if order == "row" else "F") if x.ndim == 2 else x for x, order in orders)
     return Problem(spec, a, b, c, operands, right)

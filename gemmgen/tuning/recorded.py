@@ -16,7 +16,8 @@ from typing import Literal
 
 from gemmgen import tuning
 from gemmgen.choice import gpu
-from gemmgen.choice.machine import calibrate
+from gemmgen.choice import machine as of_gpu
+from gemmgen.cpu import machine as of_cpu
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.target import Target
@@ -99,7 +100,8 @@ class Book:
                 records = self.store.read(self.key)
                 own = records.lines
                 shipped, machine = self._shipped(own)
-                calibrate(self.target, {**machine, **records.machine})
+                of = of_cpu if "vectors" in self.target.features else of_gpu
+                of.calibrate(self.target, {**machine, **records.machine})
                 self._lines = _indexed([*own, *shipped])
                 self._is_read = True
             return self._lines.get((spec, products), {})

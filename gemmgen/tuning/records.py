@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TypeGuard
 
 from gemmgen import tuning
-from gemmgen.choice.machine import MEASURED
+from gemmgen.choice import machine as gpu
+from gemmgen.cpu import machine as cpu
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.options import document_of, schedule_to_toml
 from gemmgen.runtime.cache import own_folder, read_own, write_own
@@ -31,6 +32,8 @@ from gemmgen.spec import LARGEST_SIZE, GemmSpec
 from gemmgen.tuning.device import DeviceKey
 from gemmgen.tuning.space import Shape
 
+#: Constants that files of records may hold: of GPUs, and of CPUs.
+KEPT = (*gpu.MEASURED, *cpu.MEASURED)
 #: The format's name and number, in the first line of a file.
 FORMAT, VERSION = "gemmgen tuned", 1
 #: A file that is larger, or has longer lines, is none of gemmgen's.
@@ -236,7 +239,7 @@ def _machine(head: str) -> dict[str, float]:
     """The constants in a first line that is one; those that are no numbers are left out."""
     told = _table(json.loads(head[:LONGEST_LINE])).get("machine")
     known = told.items() if isinstance(told, dict) else ()
-    return {key: float(value) for key, value in known if key in MEASURED and _time(value) and value > 0}
+    return {key: float(value) for key, value in known if key in KEPT and _time(value) and value > 0}
 
 
 def _line(content: str) -> Line | str:

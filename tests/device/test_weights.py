@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import gemmgen
 from gemmgen import Packed, prepack
 from gemmgen.choose import choose
 from gemmgen.errors import DtypeError, SpecError
+from gemmgen.ir.numeric import in_pairs
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.device.naive import found
@@ -28,6 +30,7 @@ if not found():
 Numbers = npt.NDArray[Any]
 K, N = 300, 70
 FORMS = [(group, zero_points) for group in (None, 32, 64, 128) for zero_points in (False, True)]
+BITS = pytest.mark.parametrize("bits", [8, 4])
 
 
 @pytest.fixture
@@ -38,26 +41,40 @@ def w(rng: np.random.Generator) -> Numbers:
     return made
 
 
+@BITS
 @pytest.mark.parametrize(("group", "zero_points"), FORMS)
-def test_rounding(group: int | None, zero_points: bool, w: Numbers) -> None:
+def test_rounding(group: int | None, zero_points: bool, bits: int, w: Numbers) -> None:
     """Each element is within half a step of its weight, and a weight of 0 stays 0."""
-    packed = prepack(w, group=group, zero_points=zero_points)
+    packed = prepack(w, bits, group, zero_points)
     steps = packed.scales if group is None else np.repeat(packed.scales, group, axis=0)[:K]
     assert np.all(np.abs(packed.dequantized() - w) <= 0.502 * steps)
     assert not packed.dequantized()[:, 3].any()
-    assert packed.shape == (K, N) and packed.nbytes < 0.4 * w.nbytes
+    assert packed.shape == (K, N) and packed.bits == bits and packed.nbytes < (bits + 5) / 32 * w.nbytes
     assert (packed.zeros is not None) == zero_points
 
 
-@pytest.mark.parametrize(("group", "zero_points"), FORMS)
-def test_gemm(group: int | None, zero_points: bool, rng: np.random.Generator) -> None:
-    """With scales that are powers of two every product is exact, in all types."""
-    scales = 2.0 ** rng.integers(-2, 3, (N,) if group is None else (-(-K // group), N))
-    values = rng.integers(-4, 5, (K, N)).astype(np.int8)
+def exact(rng: np.random.Generator, k: int, n: int, bits: int, group: int | None, zero_points: bool) -> Packed:
+    """Weights whose scales are powers of two."""
+    scales = 2.0 ** rng.integers(-2, 3, (n,) if group is None else (-(-k // group), n))
+    values = rng.integers(-4, 5, (k, n)).astype(np.int8)
     zeros = rng.integers(-3, 4, scales.shape).astype(np.int8) if zero_points else None
-    packed = Packed(values, scales.astype(np.float32), zeros, group)
+    stored = values if bits == 8 else np.asfortranarray(in_pairs(values, 0))
+    packed = Packed(stored, scales.astype(np.float32), zeros, group, k)
+    whole = np.repeat(scales.reshape(-1, n), group or k, axis=0)[:k]
+    shifts = 0 if zeros is None else np.repeat(zeros.reshape(-1, n), group or k, axis=0)[:k]
+    assert np.array_equal(packed.dequantized(), (values - shifts) * whole)
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "zero_points"),
+    [*((8, *form) for form in FORMS), (4, None, False), (4, 32, True), (4, 128, False)],
+)
+def test_gemm(bits: int, group: int | None, zero_points: bool, rng: np.random.Generator) -> None:
+    """With scales that are powers of two every product is exact, in all types; K is odd."""
+    packed = exact(rng, K + 1, N, bits, group, zero_points)
     for rows in (1, 6, 40):
-        x = rng.integers(-2, 3, (rows, K)).astype(np.float32)
+        x = rng.integers(-2, 3, (rows, K + 1)).astype(np.float32)
         answer = x @ packed.dequantized()
         assert np.array_equal(gemmgen.gemm(x, packed), answer)
         half = gemmgen.gemm(x.astype(np.float16), packed, dtype=np.float32)
@@ -67,8 +84,9 @@ def test_gemm(group: int | None, zero_points: bool, rng: np.random.Generator) ->
         assert np.array_equal(fused, np.maximum(answer + bias, 0))
 
 
-def test_stacks_vectors_c_and_invariance(w: Numbers, rng: np.random.Generator) -> None:
-    packed = prepack(w, group=64)
+@BITS
+def test_stacks_vectors_c_and_invariance(bits: int, w: Numbers, rng: np.random.Generator) -> None:
+    packed = prepack(w, bits, 64)
     x = rng.standard_normal((2, 5, K)).astype(np.float32)
     c = gemmgen.gemm(x, packed, invariant=True)
     assert np.allclose(c, x @ packed.dequantized(), rtol=1e-4, atol=0.2)
@@ -78,14 +96,15 @@ def test_stacks_vectors_c_and_invariance(w: Numbers, rng: np.random.Generator) -
     assert np.allclose(kept, 2 * c[0] + 3, rtol=1e-4, atol=0.2)
 
 
+@BITS
 @pytest.mark.parametrize(("group", "zero_points"), FORMS)
-def test_files(group: int | None, zero_points: bool, w: Numbers, tmp_path: Path) -> None:
-    packed = prepack(w, group=group, zero_points=zero_points)
+def test_files(group: int | None, zero_points: bool, bits: int, w: Numbers, tmp_path: Path) -> None:
+    packed = prepack(w[1:], bits, group, zero_points)
     packed.save(tmp_path / "w")
     packed.save(tmp_path / "w")
     read = Packed.load(tmp_path / "w")
     assert [x.name for x in tmp_path.iterdir()] == ["w"]
-    assert read.group == group
+    assert (read.group, read.bits, read.shape) == (group, bits, (K - 1, N))
     for one, other in ((read.values, packed.values), (read.scales, packed.scales), (read.zeros, packed.zeros)):
         assert np.array_equal(cast("Numbers", one), cast("Numbers", other))
 
@@ -105,14 +124,33 @@ def test_a_file_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
     assert np.array_equal(values, prepack(w, group=32, zero_points=True).values)
 
 
-def test_every_damage_is_found(w: Numbers, tmp_path: Path) -> None:
+def test_a_file_of_int4_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
+    """Version 2: two elements a byte, whose first is the low half; K, which is odd, counts elements."""
+    packed = prepack(w[1:], 4, 32, zero_points=True)
+    packed.save(tmp_path / "w")
+    data = (tmp_path / "w").read_bytes()
+    _, version, length, _ = struct.unpack_from("<8sIII", data)
+    header = json.loads(data[20 : 20 + length])
+    assert (version, header["k"], header["bits"]) == (2, K - 1, 4)
+    assert header["arrays"] == {"values": "uint8", "scales": "float32", "zeros": "int8"}
+    begin = -(-(20 + length) // 64) * 64
+    pairs = np.frombuffer(data, np.uint8, K // 2 * N, begin).reshape(N, K // 2)
+    halves = np.stack((pairs & 15, pairs >> 4), -1).reshape(N, K)[:, : K - 1].T.astype(np.int8)
+    values = np.where(halves > 7, halves - 16, halves)
+    groups = [np.repeat(cast("Numbers", x), 32, axis=0)[: K - 1] for x in (packed.scales, packed.zeros)]
+    assert np.array_equal((values.astype(np.float32) - groups[1]) * groups[0], packed.dequantized())
+
+
+@BITS
+def test_every_damage_is_found(bits: int, w: Numbers, tmp_path: Path) -> None:
     """Any byte that is changed, but for padding, and any cut."""
-    prepack(w[:40, :6], group=32, zero_points=True).save(tmp_path / "w")
+    prepack(w[:40, :6], bits, 32, zero_points=True).save(tmp_path / "w")
     data = (tmp_path / "w").read_bytes()
     length = 20 + struct.unpack_from("<I", data, 12)[0]
-    arrays = {-(-length // 64) * 64: 240}
-    arrays[next(iter(arrays)) + 256] = 48
-    arrays[next(iter(arrays)) + 320] = 12
+    size = 40 * 6 * bits // 8
+    arrays = {-(-length // 64) * 64: size}
+    arrays[next(iter(arrays)) + -(-size // 64) * 64] = 48
+    arrays[[*arrays][-1] + 64] = 12
     places = [*range(length), *(at for begin, size in arrays.items() for at in range(begin, begin + size))]
     unnoticed = 0
     for at in places:
@@ -149,6 +187,7 @@ def test_files_of_strangers(tmp_path: Path) -> None:
         ({**good, "k": -1}, "k = -1"),
         ({**good, "k": True}, "k = True"),
         ({**good, "bits": 3}, "bits = 3"),
+        ({**good, "bits": 4}, "bits = 4"),
         ({**good, "group": 7}, "group = 7"),
         ({key: value for key, value in good.items() if key != "group"}, "group = None"),
         ({**good, "arrays": {"values": "int8"}}, "arrays = "),
@@ -162,8 +201,12 @@ def test_files_of_strangers(tmp_path: Path) -> None:
     for header, message in cases:
         with pytest.raises(SpecError, match=message):
             Packed.load(written(header))
-    with pytest.raises(SpecError, match="version 9 of the format, but this gemmgen reads 1"):
+    with pytest.raises(SpecError, match="version 9 of the format, but this gemmgen reads 1 and 2"):
         Packed.load(written(good, 9))
+    with pytest.raises(SpecError, match="bits = 8"):
+        Packed.load(written(good, 2))
+    with pytest.raises(SpecError, match=r"values of int8 and shape \(4, 2\)"):
+        Packed.load(written({**good, "bits": 4}, 2))
     with pytest.raises(SpecError, match="a header of 4,294,967,295 bytes"):
         Packed.load(written(good, length=2**32 - 1))
     (tmp_path / "w").write_bytes(b"\x93NUMPY")
@@ -172,7 +215,7 @@ def test_files_of_strangers(tmp_path: Path) -> None:
 
 
 def test_errors(w: Numbers) -> None:
-    with pytest.raises(SpecError, match="bits = 3: only 8 is there yet") as error:
+    with pytest.raises(SpecError, match="bits = 3: use 8 or 4") as error:
         prepack(w[None], bits=3, group=5)
     assert "group = 5: use None" in str(error.value) and "is no matrix of floats" in str(error.value)
     wrong = w.copy()
@@ -182,18 +225,36 @@ def test_errors(w: Numbers) -> None:
     packed = prepack(w)
     with pytest.raises(SpecError, match=r"scales are no float32 array of shape \(70,\)"):
         Packed(packed.values, packed.scales[1:])
+    of_4 = prepack(w, 4, 32, zero_points=True)
+    for change, message in (
+        ({"k": K + 1}, "k = 301 is not what 150 rows of 2 elements each hold"),
+        ({"k": True}, "k = True is not what"),
+        ({"zeros": cast("Numbers", of_4.zeros) + np.int8(8)}, "zeros are beyond the 4 bits of an element"),
+        ({"values": of_4.values.astype(np.int16)}, "no int8 or uint8 matrix"),
+        ({"values": of_4.values[:1], "k": 1}, "k = 1 of 4 bits is half a byte"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            replace(of_4, **change)
+    with pytest.raises(SpecError, match="w has one row, half a byte of 4 bits"):
+        prepack(w[:1], 4)
     x = np.ones((2, K), np.float32)
+    with pytest.raises(SpecError, match="a has k = 299, the prepacked weights k = 300"):
+        gemmgen.gemm(x[:, 1:], of_4)
+    lies_across = of_4.values.copy("C")
+    with pytest.raises(SpecError, match="b holds pairs of elements along K, and its lines lie across K"):
+        gemmgen.gemm(x, lies_across, prologue_b="b * b_factor", b_factor=np.ones(1, np.float32))
     with pytest.raises(DtypeError, match="a of float64 with prepacked weights: cast it to one of float32"):
         gemmgen.gemm(x.astype(np.float64), packed)
     with pytest.raises(SpecError, match="transpose_b does not go with prepacked weights"):
         gemmgen.gemm(x, packed, transpose_b=True)
-    with pytest.raises(SpecError, match="k"):
+    with pytest.raises(SpecError, match="a has k = 299"):
         gemmgen.gemm(x[:, 1:], packed)
 
 
-def test_torch(w: Numbers, rng: np.random.Generator) -> None:
+@BITS
+def test_torch(bits: int, w: Numbers, rng: np.random.Generator) -> None:
     torch = need_torch()
-    packed = prepack(torch.from_numpy(w).to(torch.bfloat16), group=128)
+    packed = prepack(torch.from_numpy(w).to(torch.bfloat16), bits, 128)
     x = torch.from_numpy(rng.standard_normal((3, K)).astype(np.float32))
     c = gemmgen.gemm(x, packed)
     assert isinstance(c, torch.Tensor)
@@ -211,20 +272,27 @@ def test_few_rows_are_not_packed_at_each_call(dtype: str, w: Numbers) -> None:
     assert not (schedule.a.prepacked or schedule.b.prepacked)
 
 
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+def test_tensor_cores_take_them_as_they_are_where_that_pays(bits: str) -> None:
+    """From 3 rows on warps make elements in registers; of many rows a kernel before lays B out for warpgroups."""
+    spec = GemmSpec(dtype="bfloat16", b_dtype=bits, b_order="col", prologue_b="b * b_scale_128", ld_multiple=16)
+    for rows, atom, is_packed in ((3, "mma", False), (64, "mma", False), (512, "wgmma", True)):
+        schedule = choose(spec, (rows, 4096, 4096), TARGETS["sm_90a"])
+        assert (schedule.atom, schedule.b.prepacked) == (atom, is_packed)
+
+
 SKIP = cuda.why_no_gpu()
 
 
 @pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+@BITS
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(("group", "zero_points"), FORMS)
-def test_a_gpu(dtype: str, group: int | None, zero_points: bool, rng: np.random.Generator) -> None:
+def test_a_gpu(dtype: str, group: int | None, zero_points: bool, bits: int, rng: np.random.Generator) -> None:
     import torch
 
     k, n = 512, 384
-    scales = 2.0 ** rng.integers(-2, 3, (n,) if group is None else (-(-k // group), n))
-    values = rng.integers(-4, 5, (k, n)).astype(np.int8)
-    zeros = rng.integers(-3, 4, scales.shape).astype(np.int8) if zero_points else None
-    packed = Packed(values, scales.astype(np.float32), zeros, group)
+    packed = exact(rng, k, n, bits, group, zero_points)
     for rows in (1, 7, 300):
         x = rng.integers(-2, 3, (rows, k)).astype(np.float32)
         there = torch.from_numpy(x).cuda().to(getattr(torch, dtype))

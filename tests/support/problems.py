@@ -15,7 +15,7 @@ from gemmgen import driver
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.numeric import in_pairs, numpy_dtype, poison
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import evaluate
@@ -79,6 +79,8 @@ class Problem:
             if dtype.real is not None:
                 real, imaginary = rng.standard_normal((2, rows, cols))
                 return cast("Matrix", (real + 1j * imaginary).astype(numpy_dtype(dtype)))
+            if dtype.pairs:
+                return cast("Matrix", rng.integers(-8, 8, (rows, cols)).astype(np.int8))
             if spec.accumulator.is_float:
                 return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
             return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
@@ -145,6 +147,8 @@ def interpret(
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
+        pairs = name != "c" and spec.element(name).pairs
+        matrix = cast("Matrix", in_pairs(matrix, int(order == "row")).view(np.int8)) if pairs else matrix
         memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)

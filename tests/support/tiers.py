@@ -160,7 +160,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_python",
         "test_types_of_sycl",
     ),
-    "device/test_sweeps.py": (
+    "device/test_cpu_panels.py": (
         "test_the_same_bits_on_any_number_of_threads",
         "test_what_is_chosen_is_right",
     ),
@@ -259,7 +259,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_what_fails_is_made_small",
     ),
     "unit/test_ptxas.py": ("test_emit",),
-    "unit/test_sweeps.py": ("test_the_runtime_and_the_command_line_choose_by_one_rule",),
+    "unit/test_cpu_panels.py": ("test_the_runtime_and_the_command_line_choose_by_one_rule",),
     "unit/test_sycl.py": ("test_lines_are_short",),
     "unit/test_tuning_replay.py": ("test_how_they_converge", "test_the_same_seed_searches_the_same"),
     "unit/test_variants.py": ("test_opencl_needs_no_twin",),

@@ -156,7 +156,7 @@ def test_bad_numbers(key: str, number: str) -> None:
         ("barrier=yes", "neither true nor false"),
         ("a.memory=lokal", "did you mean local"),
         ("a.pad=-1", "-1 < 0"),
-        ("b.width=17", "17 > 16"),
+        ("b.width=33", "33 > 32"),
         ("tile", "give one, --set tile=32x2"),
         ("name=a b", "identifier"),
         ("=3", "no field"),

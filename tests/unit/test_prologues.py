@@ -125,7 +125,7 @@ def test_operands_have_the_type_of_sums() -> None:
             "prologue_b, but b.async_copy fills local memory past the registers: set b.prepacked",
         ),
         ("mbarrier_8x16_16x16_packed_a", "cuda", "prologue_b, but b.async_copy"),
-        ("mma_4x8_16x8", "cuda", "prologue_b, but b.async_copy"),
+        ("mma_tf32_8x16_16x8", "cuda", "prologue_b, but b.async_copy"),
         (
             "L3_SIMD_16x2_1x8",
             "opencl",

@@ -100,8 +100,7 @@ class Book:
                 records = self.store.read(self.key)
                 own = records.lines
                 shipped, machine = self._shipped(own)
-                of = of_cpu if "vectors" in self.target.features else of_gpu
-                of.calibrate(self.target, {**machine, **records.machine})
+                calibrate(self.target, {**machine, **records.machine})
                 self._lines = _indexed([*own, *shipped])
                 self._is_read = True
             return self._lines.get((spec, products), {})
@@ -120,6 +119,11 @@ class Book:
                 found += (x for x in records.lines if (x.spec, x.products, x.shape) not in measured)
                 machine = records.machine
         return found, machine
+
+
+def calibrate(target: Target, measured: Mapping[str, float]) -> None:
+    """From now on, the cost model's constants of a device are those that were measured on it."""
+    (of_cpu if "vectors" in target.features else of_gpu).calibrate(target, measured)
 
 
 def _indexed(lines: Sequence[Line]) -> dict[tuple[str, int], dict[Shape, list[Line]]]:

@@ -143,7 +143,7 @@ def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
     """The schedule that was measured for a product of known sizes on a device, by its number or name."""
     from gemmgen import tuning
 
-    by_name = device is None or isinstance(device, int | str)
+    by_name = spec.grouped is None and (device is None or isinstance(device, int | str))
     if not by_name or None in (spec.m, spec.n, spec.k) or backend not in RUNNABLE or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.device import by_argument

@@ -126,7 +126,7 @@ def kernel_for(
     device, is_chosen = _named(device), schedule is None
     wanted = UNALIGNED_PRESET if is_chosen and any_address else schedule
     named = None if wanted is None else _named_schedule(wanted)
-    if asked is not None and is_chosen:
+    if asked is not None and is_chosen and spec.grouped is None:
         asked.append((backend, spec, shape, products))
     kept = replace(spec, ld_multiple=ld_multiple)
     found = _answers.get(
@@ -263,7 +263,7 @@ def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, product
     """The schedule that was measured on the device for such a product, if records have one."""
     from gemmgen import tuning
 
-    if not tuning.has_records(backend):
+    if spec.grouped is not None or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.recorded import ask
 

@@ -186,6 +186,10 @@ class Request:
             "--listed", help="Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", rich_help_panel=WHAT
         ),
     ] = False
+    grouped: Annotated[
+        str | None,
+        what("--grouped", metavar="rows|k", text="Groups by offsets on the device: they share out rows, or K."),
+    ] = None
     epilogue: Annotated[
         list[str] | None,
         what(
@@ -262,7 +266,7 @@ class Request:
         known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
         stored, made = (self.a_dtype, self.b_dtype), (self.prologue_a, self.prologue_b)
-        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made)
+        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made, self.grouped)
         wide, emulate = spec.wide or self.wide, spec.emulate or self.emulate
         return replace(spec, listed=spec.listed or self.listed, wide=wide, emulate=emulate)
 

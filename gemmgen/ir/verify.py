@@ -101,6 +101,10 @@ class _Verifier(Checker):
             case Store(buffer, index, value):
                 self._element(buffer, index, scope, written=True)
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
+                differs = scope.divergent or any(map(scope.varies, (*index, value)))
+                self._require(
+                    not (buffer.uniform and differs), f"{buffer.name} may differ between work-items of a group"
+                )
             case VectorCopy():
                 self._move(stmt, scope)
             case Multiply():

@@ -39,6 +39,7 @@ from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_b
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
 from gemmgen.passes.loops import loop
+from gemmgen.passes.searches import end_of_names
 from gemmgen.positions import LOCAL_INDEX
 
 PLANE = Var("s")
@@ -51,7 +52,7 @@ def expand(kernel: Kernel) -> Kernel:
     """The kernel in statements on instructions."""
     expander = _Expander(kernel)
     body = map_body(kernel.body, expander.statement)
-    lead = next((i for i, s in enumerate(kernel.body) if not isinstance(s, Let)), len(kernel.body))
+    lead = end_of_names(kernel.body)
     multiples = (*kernel.multiples, *expander.multiples)  # equal numbers may have other names
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]), multiples=multiples)
 

@@ -58,7 +58,15 @@ from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, litera
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.launches import Stream
-from gemmgen.simulator.memory import ClusterMemory, GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.simulator.memory import (
+    ClusterMemory,
+    GlobalMemory,
+    ImageMemory,
+    LocalMemory,
+    PrivateMemory,
+    ViewMemory,
+    unknown,
+)
 from gemmgen.simulator.semantics import load_step, multiply_step, neighbour, put_step
 from gemmgen.simulator.synchronization import Group, barrier_step, mbarrier_step, one_by_one, runs
 from gemmgen.simulator.tiles import BoxedMatrix, RingMemory, TileMemory
@@ -183,11 +191,13 @@ class _Run:
         self._sites: list[Site] = []
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes, self._group.products)
+        extents = [extent for matrix in kernel.matrices for extent in matrix.shape]
+        self._loaded = frozenset[str]().union(*(unknown(extent, self._sizes) for extent in extents))
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
-        """All groups, a share of them at a time."""
-        most = max(1, MOST_LANES // self._lanes.group_size)
+        """All groups, a share of them at a time; where each loads sizes of its own, one."""
+        most = 1 if self._loaded else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
@@ -316,7 +326,13 @@ class _Run:
         def let(active: Active) -> None:
             cell.value = code(active)
 
-        return let
+        def extent(active: Active) -> None:
+            let(active)
+            self._sizes[stmt.var.name] = int(agreed(cast(Index, cell.value), active))
+            for matrix in self._group.matrices:
+                matrix.measure(self._sizes)
+
+        return extent if stmt.var.name in self._loaded else let
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
         memory = scope.memory(stmt.buffer.name)

@@ -17,7 +17,7 @@ from gemmgen.candidates import changed
 from gemmgen.choice import few_rows, prior
 from gemmgen.choice.designs import more, of_target, varies
 from gemmgen.choice.machine import Machine, machine_of
-from gemmgen.choice.parts import PARTS, ROUNDS, VECTOR, Shape, is_read_by_tma, reaches, short_lines
+from gemmgen.choice.parts import PARTS, ROUNDS, VECTOR, Shape, reaches, short_lines
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked
@@ -182,12 +182,12 @@ def _shares(
 ) -> tuple[npt.NDArray[np.intp], Numbers, Numbers, Numbers]:
     """Which designs are weighed; of each the parts of K, those that a cluster adds up, whether blocks are dealt out."""
     plain, (m, n, k) = known.plain, shape
-    usable = np.ones(len(known.schedules), dtype=bool)
-    if is_read_by_tma(spec):
+    usable, by_tma = np.ones(len(known.schedules), dtype=bool), plain.unit == prior.WGMMA
+    if by_tma.any():
         # What TMA could read itself is packed only where its lines are short.
         a_short, b_short = short_lines(spec, shape)
-        packed = (plain.a_packed > a_short) | (plain.b_packed > b_short)
-        usable = ~((plain.unit == prior.WGMMA) & packed) | (spec.dtype.size == 1)
+        a_may, b_may = a_short or plain.a_packed[by_tma].all(), b_short or plain.b_packed[by_tma].all()
+        usable = ~by_tma | ((plain.a_packed <= a_may) & (plain.b_packed <= b_may))
     blocks = np.ceil(m / plain.rows) * np.ceil(n / plain.cols) * products
     deepest = np.floor(k / (ROUNDS * plain.depth))
     options = [(np.flatnonzero(usable), 1.0, 1.0, 0.0)]

@@ -11,7 +11,7 @@ Shape = tuple[int, int, int]
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
 ROUNDS = 4
-#: Bytes of a line of a TMA tile, and of a vector, on which lines begin that TMA reads.
+#: Bytes of a line of a TMA tile, and of a vector.
 LINE, VECTOR = 128, 16
 
 
@@ -34,11 +34,6 @@ def short_lines(spec: GemmSpec, shape: Shape) -> tuple[bool, bool]:
     m, n, k = shape
     box = LINE // spec.dtype.size
     return (k if spec.a_order == "row" else m) < box, (n if spec.b_order == "row" else k) < box
-
-
-def is_read_by_tma(spec: GemmSpec) -> bool:
-    """Whether lines are promised to begin as TMA needs it."""
-    return spec.ld_multiple * spec.dtype.size % VECTOR == 0
 
 
 def _whole(extent: int, unit: int) -> int:

@@ -409,7 +409,12 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     threads = products * ceil(m / rows) * ceil(n / cols) * s.lanes_along_k * s.sliced_k * s.split_k
     work = products * ceil(m / rows) * ceil(n / cols) * k / WARP
     by_fours = s.atom == "dp4a"
-    converted = 0.0 if by_fours or spec.dtype.size >= 4 else c.conversion * (rows + cols)
+    # An instruction or two makes a small element a float32, and each prologue twice as many.
+    small = 0 if by_fours or spec.dtype.size >= 4 else 1
+    converted = c.conversion * sum(
+        extent * (small + 2 * (formula is not None))
+        for extent, formula in ((rows, spec.prologue_a), (cols, spec.prologue_b))
+    )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)
     multiply = (fmas + converted) * c.work / SCHEDULERS
     loads = (rows / s.a.width + cols / s.b.width) * c.load

@@ -28,8 +28,8 @@ DTYPES = (
     "float8_e5m2, int8, int32, int64, complex64 or complex128."
 )
 METHODS_TEXT = (
-    "naive, slm, simd (by default), block_read, gemv, vector; of matrix instructions dpas, mfma, mma, mma_s8, mma_f8, "
-    "mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "naive, slm, simd (by default), block_read, gemv, vector; of matrix instructions dpas, joint_matrix, mfma, "
+    "mma, mma_s8, mma_f8, mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
     "wgmma_3xtf32."
 )
 #: Fields that give the size of a sub-group.

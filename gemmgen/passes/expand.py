@@ -34,6 +34,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.walk import map_body, walk, walk_expr
 from gemmgen.passes.expand_epilogue import expand_epilogue
+from gemmgen.passes.expand_fragments import fill_fragments, store_fragments
 from gemmgen.passes.expand_functions import copied, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
@@ -70,6 +71,10 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Body:
         """One statement as instructions."""
         match stmt:
+            case Fill() if stmt.dst.opaque is not None:
+                return fill_fragments(stmt)
+            case EpilogueStore() if stmt.acc.opaque is not None:
+                return store_fragments(stmt)
             case Fill() if stmt.dst.buffer.vector > 1:
                 return fill_vectors(stmt)
             case Mma() if stmt.acc.buffer.vector > 1:

@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
@@ -55,6 +56,7 @@ from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.launches import Stream
@@ -257,6 +259,8 @@ class _Run:
                 return self._for(stmt, scope, site)
             case If():
                 return self._if(stmt, scope, site)
+            case FragmentApply():
+                return self._apply(stmt, scope, site)
             case Block(body, apart, parts):
                 step = self._block(body, scope.inner())
                 return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
@@ -333,6 +337,15 @@ class _Run:
                 matrix.measure(self._sizes)
 
         return extent if stmt.var.name in self._loaded else let
+
+    def _apply(self, stmt: FragmentApply, scope: Scope, site: Site) -> _Step:
+        loop = self._for(by_lanes(stmt), scope, site)
+
+        def apply(active: Active) -> None:
+            require_whole(self._lanes, active, site)
+            loop(active)
+
+        return apply
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
         memory = scope.memory(stmt.buffer.name)
@@ -433,7 +446,7 @@ class _Run:
             return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
-        if stmt.atom.block is not None:
+        if stmt.atom.edge == "bounded":
             extent = self._indexes(stmt.extent, scope, site)
             way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
             return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)

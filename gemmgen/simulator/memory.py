@@ -48,6 +48,11 @@ class Base:
         """Work out the extents; those that the kernel has yet to load are 0 until then, so that nothing is inside."""
         self._shape = tuple(0 if unknown(extent, sizes) else evaluate(extent, sizes) for extent in self._extents)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents, slowest first."""
+        return self._shape
+
     def _inside(self, axis: int, coordinate: Index, active: Active) -> Index | None:
         """The active lanes' coordinates, or None if one of them is outside."""
         extent = self._shape[axis]

@@ -130,10 +130,10 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, __global const float 
             }
         }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (int k0 = 0; k0 < k_main; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
-        barrier(CLK_LOCAL_MEM_FENCE);
         if (k0 + STAGES * BK <= k_main) {
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -191,6 +191,7 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, __global const float 
                 COPY8(&b_shared[load_stage][b_k + i * (THREADS * 8 / BN)][b_col], b_next[i]);
             }
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.

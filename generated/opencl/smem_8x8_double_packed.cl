@@ -169,10 +169,10 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, __global const float *r
                   &b_packed[(b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 + b_packed_row]);
         }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (int k0 = 0; k0 < k_whole; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
-        barrier(CLK_LOCAL_MEM_FENCE);
         if (k0 + STAGES * BK <= k_whole) {
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -233,6 +233,7 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, __global const float *r
                       b_next[i]);
             }
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -116,10 +116,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
     }
+    sycl::group_barrier(item.get_group());
     for (int k0 = 0; k0 < k_main; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
-        sycl::group_barrier(item.get_group());
         if (k0 + STAGES * BK <= k_main) {
             #pragma GCC unroll int(BM * BK / (THREADS * 4))
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -175,6 +175,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 copy8(&b_shared[load_stage][b_k + i * (THREADS * 8 / BN)][b_col], b_next[i]);
             }
         }
+        sycl::group_barrier(item.get_group());
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.

@@ -153,10 +153,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                   &b_packed[(b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 + b_packed_row]);
         }
     }
+    sycl::group_barrier(item.get_group());
     for (int k0 = 0; k0 < k_whole; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
-        sycl::group_barrier(item.get_group());
         if (k0 + STAGES * BK <= k_whole) {
             #pragma GCC unroll int(BM * BK / (THREADS * 4))
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -217,6 +217,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       b_next[i]);
             }
         }
+        sycl::group_barrier(item.get_group());
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

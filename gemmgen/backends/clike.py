@@ -47,12 +47,14 @@ from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     For,
     If,
     Let,
     Multiply,
+    PayloadAdvance,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -217,6 +219,10 @@ class CLike(ABC):
     def dependent_launch(self, step: DependentLaunch) -> str:
         """The statement that waits for the kernels before, or lets those after start."""
         raise LoweringError(f"{self.name} has no {step.verb} of kernels")
+
+    def address_payload(self, stmt: BlockPayload | PayloadAdvance) -> str:
+        """The statement that fills an address payload of 2D block reads, or moves its block."""
+        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
 
     def multiply(self, stmt: Multiply) -> str:
         """A sub-group's matrix instruction, where the language has it; a work-item's, which all have."""
@@ -422,6 +428,8 @@ class CLike(ABC):
                 yield from self._sync(stmt)
             case PointerInit() | PointerIncrement() | Prefetch():
                 yield self._placed(stmt)
+            case BlockPayload() | PayloadAdvance():
+                yield self.address_payload(stmt)
             case For():
                 yield from self._vector_loop(stmt) if stmt.vector else self._loop(stmt)
             case If():

@@ -10,7 +10,12 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.block_io import (
     BLOCK_2D,
+    NO_PAYLOADS,
     block_2d_functions,
+    payload_array,
+    payload_moves,
+    payload_text,
+    payloads,
     prefetch_text,
     private_words,
     read_text,
@@ -31,7 +36,16 @@ from gemmgen.ir.dtypes import I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
-from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, VectorCopy, in_bytes
+from gemmgen.ir.stmt import (
+    BlockPayload,
+    Multiply,
+    PayloadAdvance,
+    PointerIncrement,
+    PointerInit,
+    Prefetch,
+    VectorCopy,
+    in_bytes,
+)
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_body, walk
@@ -200,6 +214,9 @@ class OpenCL(CLike):
                 mfma=MFMA if multiplies_by(self.kernel, "mfma") else None,
                 block_reads=self._block_reads(moves),
                 block_io=block_2d_functions(self.kernel, self.types),
+                payloads=bool(payloads(self.kernel)),
+                payload_moves=payload_moves(self.kernel),
+                no_payloads=NO_PAYLOADS,
                 split_barrier=any(isinstance(s, Barrier) and s.part != "all" for s in walk(self.kernel.body)),
             ),
         ]
@@ -278,6 +295,8 @@ class OpenCL(CLike):
         lines = super().declare(buffer)
         if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
+        if buffer in payloads(self.kernel):
+            return [f"block_place {buffer.name}{self.dimensions(payload_array(buffer))};"]
         if buffer in private_words(self.kernel):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(4)));")
         return lines
@@ -372,6 +391,9 @@ class OpenCL(CLike):
         if isinstance(stmt, Prefetch) and stmt.atom is not None:
             return prefetch_text(self, stmt, stmt.atom)
         return super()._placed(stmt)
+
+    def address_payload(self, stmt: BlockPayload | PayloadAdvance) -> str:
+        return payload_text(self, stmt)
 
     def multiply(self, stmt: Multiply) -> str:
         if stmt.atom.scope == "thread":
@@ -473,6 +495,8 @@ def requirements(kernel: Kernel, target: Target) -> list[str]:
     if reads_2d_blocks(kernel):
         named = "A, B and C" if writes_2d_blocks(kernel) else "A and B"
         needs.append(f"{named} that begin on multiples of {BLOCK_2D_START} bytes")
+    if payloads(kernel):
+        needs.append(f"the functions of Intel's compiler for address payloads; or, without them, -D{NO_PAYLOADS}")
     if "cache_prefetch" in features:
         needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
     if "image_block_read" in features:

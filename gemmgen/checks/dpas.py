@@ -81,8 +81,8 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if s.block_k % step:
         goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}, and a 2D block read twice as deep"
         yield f"block_k = {s.block_k}, {goes}: use block_k {2 * atom.depth}, or a multiple of it"
-    if s.separate_payloads and s.block_k > (most := BLOCK_2D_LANES * 2 * atom.depth):
-        yield f"block_k = {s.block_k}, but separate_payloads numbers 16 reads along K: use block_k {most} or less"
+    if s.address_payloads == "prefetches" and not s.prefetch_distance:
+        yield "address_payloads prefetches, but there are none: use prefetch_distance 1, or address_payloads none"
     if s.block_writes:
         yield from _as_block_2d_writes_ask(spec, s, atom.sums)
     least = BLOCK_2D_LINE // spec.dtype.size

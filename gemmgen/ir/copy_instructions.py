@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
@@ -154,6 +155,7 @@ class Block2D:
         transformed: whether neighbours of a column share a 32-bit word of the lane (VNNI), as `dpas` takes B. Where
             elements lie in the lane's registers does not depend on it.
         transposed: whether each lane gets `rows` neighbours of a line of its own instead, in 32-bit words.
+        by_payload: whether where it begins stands in an address payload, which statements fill and advance.
     """
 
     rows: int
@@ -162,6 +164,7 @@ class Block2D:
     neighbours: int = 1
     transformed: bool = False
     transposed: bool = False
+    by_payload: bool = False
 
     @property
     def elements(self) -> int:
@@ -337,36 +340,47 @@ BLOCK_2D_START, BLOCK_2D_PITCH, BLOCK_2D_LINE, BLOCK_2D_WORD, BLOCK_2D_MOST = 64
 BLOCK_2D_BYTES, BLOCK_2D_ROWS, BLOCK_2D_WRITTEN_ROWS = 64, 32, 8
 
 
-def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, by_elements: bool = False) -> CopyAtom:
+def block_2d_read(size: int, rows: int, count: int, transformed: bool = False) -> CopyAtom:
     """A 2D block read of a sub-group of 16, of elements of `size` bytes: of A in 16-bit words, of B transformed.
 
     Args:
         rows, count: rows of a block, and blocks side by side.
-        by_elements: whether each lane loads its elements itself instead, which asks nothing of the matrix.
     """
     neighbours = 1 if transformed else max(1, 2 // size)
-    return _block_2d(Block2D(rows, count, 16, neighbours, transformed), (0, neighbours), by_elements)
+    return _block_2d(Block2D(rows, count, 16, neighbours, transformed), (0, neighbours))
 
 
-def block_2d_transposed_read(depth: int, by_elements: bool = False) -> CopyAtom:
+def block_2d_transposed_read(depth: int) -> CopyAtom:
     """One that brings `depth` elements of a line to each lane of a sub-group of 16: of a column-major B, a column's."""
-    return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0), by_elements)
+    return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0))
+
+
+def block_2d_by_elements(atom: CopyAtom) -> CopyAtom:
+    """The same by loads of each lane's own elements, which asks nothing of the matrix."""
+    return replace(atom, name="block_2d_elements", aligned=False)
 
 
 def block_2d_write(size: int, rows: int) -> CopyAtom:
     """A 2D block write of a sub-group of 16, each of whose lanes has `rows` elements of a column."""
-    return replace(_block_2d(Block2D(rows, 1, 16), (0, 1), False), name="block_2d_write", bytes=(rows * size,))
+    return replace(_block_2d(Block2D(rows, 1, 16), (0, 1)), name="block_2d_write", bytes=(rows * size,))
 
 
-def _block_2d(block: Block2D, lane_step: tuple[int, int], by_elements: bool) -> CopyAtom:
+def by_payload(atom: CopyAtom) -> CopyAtom:
+    """The same 2D block read or prefetch by an address payload (Intel's compiler, `__builtin_IB_subgroup_*_ap_*`)."""
+    if atom.block is None:
+        raise LoweringError(f"{atom.name} reads no 2D block")
+    return replace(atom, block=replace(atom.block, by_payload=True))
+
+
+def _block_2d(block: Block2D, lane_step: tuple[int, int]) -> CopyAtom:
     return CopyAtom(
-        "block_2d_elements" if by_elements else "block_2d",
+        "block_2d",
         block.offset(1),
         lane_step,
         (block.elements,),
         "bounded",
         frozenset({"sub_groups", "intel_sub_groups"}),
-        aligned=not by_elements,
+        aligned=True,
         block=block,
     )
 

@@ -12,6 +12,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     CooperativeCopy,
@@ -24,6 +25,7 @@ from gemmgen.ir.stmt import (
     Let,
     Mma,
     Multiply,
+    PayloadAdvance,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -247,6 +249,8 @@ def _on_elements(
     | PointerInit
     | PointerIncrement
     | Prefetch
+    | BlockPayload
+    | PayloadAdvance
     | Return
     | Comment,
 ) -> str:
@@ -283,11 +287,19 @@ def _on_elements(
             return f"prefetch {what}{show_index(buffer, index)}{written}{_within(stmt.extent)}"
         case PointerIncrement(view, by):
             return f"pointer {view.name} += {show_expr(by)}"
+        case BlockPayload(payload, which, matrix, index):
+            return f"payload {_numbered(payload, which)} = {show_index(matrix, index)}{_within(stmt.extent)}"
+        case PayloadAdvance(payload, which, axis, by):
+            return f"payload {_numbered(payload, which)} += {by} {('rows', 'columns')[axis]}"
         case Return():
             return "return"
         case Comment(text):
             return f"# {text}"
     return _on_sync(stmt)
+
+
+def _numbered(payload: Buffer, which: tuple[Expr, ...]) -> str:
+    return f"{payload.name}[{', '.join(map(show_expr, which))}]" if which else payload.name
 
 
 def _within(extent: tuple[Expr, ...]) -> str:

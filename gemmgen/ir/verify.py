@@ -8,13 +8,14 @@ from gemmgen.ir.checker import Scope as _Scope
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
-from gemmgen.ir.expr import Expr, as_int
+from gemmgen.ir.expr import Const, Expr, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     CooperativeCopy,
@@ -26,6 +27,7 @@ from gemmgen.ir.stmt import (
     Let,
     Mma,
     Multiply,
+    PayloadAdvance,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -123,6 +125,13 @@ class _Verifier(Checker):
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} has batches of different sizes")
             case PointerInit() | PointerIncrement() | Prefetch():
                 self._place(stmt, scope)
+            case BlockPayload(payload, which, matrix, index, atom, extent):
+                self._element(matrix, index, scope)
+                self._extent(atom, extent, scope)
+                self._needs(atom.needs, "an address payload")
+                self._element(payload, (*which, Const(0)), scope, written=True)
+            case PayloadAdvance(payload, which, axis):
+                self._element(payload, (*which, Const(axis)), scope, written=True)
             case Return() | Comment():
                 together = not scope.divergent or isinstance(stmt, Comment)
                 self._require(together, "some of a group's work-items may return without the others")

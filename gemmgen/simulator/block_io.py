@@ -17,7 +17,7 @@ from gemmgen.ir.copy_instructions import (
     CopyAtom,
 )
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import Prefetch, VectorCopy
+from gemmgen.ir.stmt import PayloadAdvance, Prefetch, VectorCopy
 from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import GlobalMemory, Memory
@@ -93,6 +93,31 @@ def block_2d_prefetch_step(
 
     def step(active: Active) -> None:
         _check_matrix(stmt.buffer.dtype.size, matrix, _agreed(index, extent, lanes, active, site), active, site)
+
+    return step
+
+
+def payload_step(
+    payload: Memory, which: Sequence[IndexCode], index: Sequence[IndexCode], lanes: Lanes, site: Site
+) -> Callable[[Active], None]:
+    """What fills an address payload: row and column of the block, which all lanes of a whole sub-group say alike."""
+
+    def step(active: Active) -> None:
+        at, numbers = _agreed(index, which, lanes, active, site)
+        for axis, place in enumerate(at):
+            payload.write([*numbers, axis], cast(Value, place), active, site)
+
+    return step
+
+
+def advance_step(
+    stmt: PayloadAdvance, payload: Memory, which: Sequence[IndexCode], site: Site
+) -> Callable[[Active], None]:
+    """What moves the block of an address payload."""
+
+    def step(active: Active) -> None:
+        place: list[Index] = [*(code(active) for code in which), stmt.axis]
+        payload.write(place, payload.read(place, active, site) + stmt.by, active, site)
 
     return step
 

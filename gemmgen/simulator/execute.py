@@ -27,12 +27,14 @@ from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     For,
     If,
     Let,
     Multiply,
+    PayloadAdvance,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -53,7 +55,13 @@ from gemmgen.ir.synchronization import (
 )
 from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
-from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
+from gemmgen.simulator.block_io import (
+    advance_step,
+    block_2d_prefetch_step,
+    block_2d_step,
+    block_2d_write_step,
+    payload_step,
+)
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
@@ -263,6 +271,11 @@ class _Run:
             case Prefetch(buffer, index, _, _, extent):
                 places = self._indexes(index, scope, site), self._indexes(extent, scope, site)
                 return block_2d_prefetch_step(stmt, scope.memory(buffer.name), *places, self._lanes, site)
+            case BlockPayload(payload, which, _, index):
+                places = self._indexes(which, scope, site), self._indexes(index, scope, site)
+                return payload_step(scope.memory(payload.name), *places, self._lanes, site)
+            case PayloadAdvance(payload, which):
+                return advance_step(stmt, scope.memory(payload.name), self._indexes(which, scope, site), site)
             case Multiply():
                 return self._multiply(stmt, scope, site)
             case _:

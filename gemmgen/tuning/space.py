@@ -513,7 +513,7 @@ def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("block_k", (16, 32, 64, 128, 256)),
         Axis("barrier", (False, True)),
         Axis("prefetch_distance", (0, 1, 2, 3, 4)),
-        Axis("separate_payloads", (False, True)),
+        Axis("address_payloads", ("none", "prefetches", "all")),
         Axis("block_writes", (False, True)),
         Axis("large_grf", (False, True) if target.large_register_bytes else (False,)),
         Axis("split_k", _SPLITS),

@@ -190,7 +190,7 @@ def test_matrix_instructions(spec: GemmSpec, lanes: int, device: DeviceInfo, rng
 def test_matrix_instructions_on_2d_block_reads(spec: GemmSpec, device: DeviceInfo, rng: np.random.Generator) -> None:
     """By software, too: reads of whole lines, and where they lie as the hardware does not take them."""
     schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=64, atom="dpas", block_2d=True, prefetch_distance=1)
-    schedule = schedule.but(barrier=True, separate_payloads=True, block_writes=spec.result.size == 4)
+    schedule = schedule.but(barrier=True, address_payloads="all", block_writes=spec.result.size == 4)
     spec = replace(spec, b_order="col" if spec.dtype == BF16 else "row")
     if "intel_sub_groups" not in device.features:
         with pytest.raises(ScheduleError, match="intel_sub_groups, sub_groups: use target xe_hpc"):

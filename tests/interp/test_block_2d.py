@@ -36,13 +36,23 @@ SCHEDULES = [
         block_2d=True,
         barrier=True,
         prefetch_distance=2,
-        separate_payloads=True,
+        address_payloads="all",
     ),
     Schedule.of(tile=(8, 1), group=(2, 16), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1),
+    Schedule.of(
+        tile=(32, 2),
+        group=(2, 32),
+        block_k=64,
+        atom="dpas",
+        block_2d=True,
+        prefetch_distance=1,
+        address_payloads="prefetches",
+        large_grf=True,
+    ),
 ]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize(("dtype", "result"), [(F16, F32), (F16, F16), (BF16, F32), (I8, None)], ids=str)
 def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: np.random.Generator) -> None:
     """Lines a multiple of 16 bytes apart: the hardware's bounds, and what is left of K by each lane itself."""
@@ -53,7 +63,7 @@ def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: n
         problem.check(interpret(program, spec, problem, pad=0))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (-2.0, 0.0), (2.0, 3.0)])
 def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedule, rng: np.random.Generator) -> None:
@@ -65,7 +75,7 @@ def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedul
         problem.check(interpret(program, spec, problem, pad))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
 def test_a_column_major_b_is_transposed_by_its_reads(
     dtype: DType, schedule: Schedule, rng: np.random.Generator

@@ -34,7 +34,7 @@ TARGET = TARGETS["xe_hpc"]
         (SPEC, PLAIN.but(group=(16, 128)), "2048 work-items > 1024 on this target: use a smaller group"),
         (SPEC, PLAIN.but(block_k=48), "block_k = 48, but an instruction goes 16 deep in float16, and a 2D block read"),
         (SPEC, PLAIN.but(block_k=16, split_k=2), "block_k = 16, but parts of K are 32 deep at least with block_2d"),
-        (SPEC, PLAIN.but(block_k=1024, separate_payloads=True), "numbers 16 reads along K: use block_k 512 or less"),
+        (SPEC, PLAIN.but(address_payloads="prefetches"), "address_payloads prefetches, but there are none"),
         (SPEC, PLAIN.but(large_grf=False), "> 512 B on this target: use a smaller tile or large_grf"),
         (
             GemmSpec(dtype=F16),
@@ -99,13 +99,33 @@ def test_prefetches_are_spread_over_a_step() -> None:
     assert "p % " not in loop and loop.count("prefetch_") == 2
 
 
-def test_separate_payloads_are_of_numbers_that_the_compiler_does_not_know() -> None:
-    text = driver.emit(SPEC, PLAIN.but(separate_payloads=True), target=TARGET).text
-    assert "number[j] = intel_sub_group_shuffle(lane, j);" in text
-    assert "(int2)(k0 + number[p] * 32, row)" in text
-    assert "(int2)(tile_col + number[j] * 32, k0 + number[p] * 32)" in text
-    # What each lane loads for itself has no payload.
-    assert "number" not in text.split("The rest of K")[1]
+def test_address_payloads_are_filled_once_and_advanced() -> None:
+    """Without the functions of Intel's compiler the same are structures, for the extension's own functions."""
+    text = driver.emit(SPEC, PLAIN.but(prefetch_distance=1, address_payloads="all"), target=TARGET).text
+    before, loop = text.split("// Address payloads: each is filled once")[1].split("for (int k0 = 0; k0 < k_main;")
+    loop = loop.split("// The rest of K")[0]
+    assert before.count("= place_") == 4
+    assert "place_" not in loop
+    assert "read_32x32_at(a_frag[0], &a_at);" in loop
+    assert "move_cols(&a_ahead, BK);" in loop
+    assert "move_rows(&b_at[j], 32);" in loop
+    assert "or, without them, -DGEMMGEN_NO_ADDRESS_PAYLOADS" in " ".join(text.replace("//", "").split())
+    # What each lane loads for itself has none.
+    assert "_at(" not in text.split("// The rest of K")[1].split("if (beta")[0]
+
+
+def test_prefetches_alone_may_keep_their_payloads() -> None:
+    text = driver.emit(SPEC, PLAIN.but(prefetch_distance=1, address_payloads="prefetches"), target=TARGET).text
+    assert "prefetch_32x32_at(&a_ahead);" in text
+    assert "read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));" in text
+
+
+def test_columns_of_a_transposed_block_are_counted_in_words() -> None:
+    spec = replace(SPEC, b_order="col")
+    text = driver.emit(spec, PLAIN.but(prefetch_distance=1, address_payloads="all"), target=TARGET).text
+    assert "move_words(&b_at[q * TN + j], 32);" in text
+    assert "BlockX(*place, by / 2);" in text
+    assert "__builtin_IB_subgroup_block_read_ap_transpose_u32_m16k8v1(*place, 0, 0, 0);" in text
 
 
 def test_where_elements_of_a_block_lie() -> None:

@@ -47,14 +47,13 @@ from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
-    BlockPayload,
     Body,
     Comment,
     For,
     If,
     Let,
     Multiply,
-    PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -219,10 +218,6 @@ class CLike(ABC):
     def dependent_launch(self, step: DependentLaunch) -> str:
         """The statement that waits for the kernels before, or lets those after start."""
         raise LoweringError(f"{self.name} has no {step.verb} of kernels")
-
-    def address_payload(self, stmt: BlockPayload | PayloadAdvance) -> str:
-        """The statement that fills an address payload of 2D block reads, or moves its block."""
-        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
 
     def multiply(self, stmt: Multiply) -> str:
         """A sub-group's matrix instruction, where the language has it; a work-item's, which all have."""
@@ -426,10 +421,8 @@ class CLike(ABC):
                 yield self.tma_copy(stmt)
             case _ if isinstance(stmt, SyncStmt):
                 yield from self._sync(stmt)
-            case PointerInit() | PointerIncrement() | Prefetch():
+            case _ if isinstance(stmt, PlaceStmt):
                 yield self._placed(stmt)
-            case BlockPayload() | PayloadAdvance():
-                yield self.address_payload(stmt)
             case For():
                 yield from self._vector_loop(stmt) if stmt.vector else self._loop(stmt)
             case If():
@@ -471,7 +464,7 @@ class CLike(ABC):
             case _:
                 return self.role(stmt)
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
         """Where a pointer is from here on, or what will be needed."""
         match stmt:
             case Prefetch(buffer, index, writes):
@@ -485,6 +478,7 @@ class CLike(ABC):
                 return f"{self.parameter(view)} = {addresses.name}[{self.expr(place)}];"
             case PointerIncrement(view, by):
                 return f"{view.name} += {self.expr(by)};"
+        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.unroll_factor:

@@ -40,8 +40,7 @@ from gemmgen.ir.stmt import (
     BlockPayload,
     Multiply,
     PayloadAdvance,
-    PointerIncrement,
-    PointerInit,
+    PlaceStmt,
     Prefetch,
     VectorCopy,
     in_bytes,
@@ -387,13 +386,12 @@ class OpenCL(CLike):
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
+        if isinstance(stmt, BlockPayload | PayloadAdvance):
+            return payload_text(self, stmt)
         if isinstance(stmt, Prefetch) and stmt.atom is not None:
             return prefetch_text(self, stmt, stmt.atom)
         return super()._placed(stmt)
-
-    def address_payload(self, stmt: BlockPayload | PayloadAdvance) -> str:
-        return payload_text(self, stmt)
 
     def multiply(self, stmt: Multiply) -> str:
         if stmt.atom.scope == "thread":

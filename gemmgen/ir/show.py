@@ -26,6 +26,7 @@ from gemmgen.ir.stmt import (
     Mma,
     Multiply,
     PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -241,18 +242,7 @@ def _for(stmt: For) -> str:
 
 
 def _on_elements(
-    stmt: Alloc
-    | Let
-    | Store
-    | InstructionStmt
-    | SyncStmt
-    | PointerInit
-    | PointerIncrement
-    | Prefetch
-    | BlockPayload
-    | PayloadAdvance
-    | Return
-    | Comment,
+    stmt: Alloc | Let | Store | InstructionStmt | SyncStmt | PlaceStmt | Return | Comment,
 ) -> str:
     match stmt:
         case TmaCopy():
@@ -278,6 +268,17 @@ def _on_elements(
             at += _within(stmt.extent)
             what = f"{stmt.atom.name} x{stmt.width}{' ahead' if stmt.ahead else ''}"
             return f"{dst} <- vector_copy {what} {src}{valid}{at}"
+        case Return():
+            return "return"
+        case Comment(text):
+            return f"# {text}"
+        case _ if isinstance(stmt, PlaceStmt):
+            return _on_places(stmt)
+    return _on_sync(stmt)
+
+
+def _on_places(stmt: PlaceStmt) -> str:
+    match stmt:
         case PointerInit(view, buffer, index, which):
             name = view.name if which is None else f"{view.name}[{show_expr(which)}]"
             return f"pointer {name} = &{show_index(buffer, index)}"
@@ -291,11 +292,6 @@ def _on_elements(
             return f"payload {_numbered(payload, which)} = {show_index(matrix, index)}{_within(stmt.extent)}"
         case PayloadAdvance(payload, which, axis, by):
             return f"payload {_numbered(payload, which)} += {by} {('rows', 'columns')[axis]}"
-        case Return():
-            return "return"
-        case Comment(text):
-            return f"# {text}"
-    return _on_sync(stmt)
 
 
 def _numbered(payload: Buffer, which: tuple[Expr, ...]) -> str:

@@ -499,20 +499,8 @@ class Comment(Node):
 
 TileStmt = Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore | PipeOp
 InstructionStmt = VectorCopy | TmaCopy | Multiply
+#: Where a pointer or an address payload is from here on, or what will be needed.
+PlaceStmt = PointerInit | PointerIncrement | Prefetch | BlockPayload | PayloadAdvance
 Control = For | If | Block | Return
-Stmt = (
-    TileStmt
-    | InstructionStmt
-    | Alloc
-    | Let
-    | Store
-    | Control
-    | SyncStmt
-    | PointerInit
-    | PointerIncrement
-    | Prefetch
-    | BlockPayload
-    | PayloadAdvance
-    | Comment
-)
+Stmt = TileStmt | InstructionStmt | Alloc | Let | Store | Control | SyncStmt | PlaceStmt | Comment
 Body = tuple[Stmt, ...]

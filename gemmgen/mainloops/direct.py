@@ -413,6 +413,7 @@ class Direct:
             grid_z=BATCH_COUNT if problem.spec.batched else None,
             multiples=self._multiples,
             limits=self.tiles.limits,
+            large_registers=s.large_grf,
         )
 
     @property

@@ -6,18 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gemmgen.schedule.fields import WORDS, AddressPayloads, Chosen, Flat, flag, number, word
-from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field
+from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field, large_grf_field
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling
 
 #: Lanes of a sub-group that multiplies, at most; as many as one that reads 2D blocks has.
 MOST_LANES = BLOCK_2D_LANES = 16
-
-
-def large_grf_field() -> bool:
-    """Registers of a thread."""
-    return flag("twice as many registers a thread, and half as many threads (Intel)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,7 +299,7 @@ def _cpu_panel(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
 def _thread_tiles() -> tuple[Axis, ...]:
     """A work-item's neighbouring elements, so many times along rows and columns; and work-items."""
     return (
-        Axis("thread_vector.rows", (1, 2, 3, 4, 6, 8, 16, 32)),
+        Axis("thread_vector.rows", (1, 2, 3, 4, 6, 8, 16, 24, 32)),
         Axis("thread_vector.columns", (1, 2, 3, 4, 6, 8, 16)),
         Axis("tile.rows", _TIMES, unit=lambda x: _number(x["thread_vector.rows"])),
         Axis("tile.columns", _TIMES, unit=lambda x: _number(x["thread_vector.columns"])),
@@ -362,9 +362,10 @@ def _sub_group(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("a.block_read", blocks),
         Axis("b.block_read", blocks),
         Axis("a.shuffle", (False, True)),
-        Axis("b_sub_step", (0, 4, 8, 16)),
+        Axis("b_sub_step", (0, 2, 4, 8, 16)),
         Axis("barrier", (False, True)),
         Axis("serpentine", (False, True)),
+        Axis("large_grf", (False, True)),
         *_parts_of_k(target),
     )
 

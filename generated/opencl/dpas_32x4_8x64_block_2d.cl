@@ -28,7 +28,6 @@
 #define move_rows dpas_32x4_8x64_block_2d_move_rows
 #define load_32x32 dpas_32x4_8x64_block_2d_load_32x32
 #define read_32x32 dpas_32x4_8x64_block_2d_read_32x32
-#define prefetch_32x32 dpas_32x4_8x64_block_2d_prefetch_32x32
 #define place_32x32 dpas_32x4_8x64_block_2d_place_32x32
 #define prefetch_32x32_at dpas_32x4_8x64_block_2d_prefetch_32x32_at
 #define load_vnni_32x32 dpas_32x4_8x64_block_2d_load_vnni_32x32
@@ -175,18 +174,6 @@ static inline void read_32x32(__private ushort *to, const __global ushort *from,
 #endif
 }
 
-// Asks the caches for as much.
-static inline void prefetch_32x32(const __global ushort *from, int rows, int cols, int pitch,
-                                  int2 at)
-{
-#ifdef GEMMGEN_DPAS_SOFTWARE
-    (void)from, (void)rows, (void)cols, (void)pitch, (void)at;
-#else
-    intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)from, (cols * 2 + 3) / 4 * 4,
-                                                   rows, pitch * 2, at);
-#endif
-}
-
 // Where a block of 32 rows of 32 columns begins.
 static inline block_place place_32x32(const __global ushort *from, int rows, int cols, int pitch,
                                       int2 at)
@@ -205,11 +192,15 @@ void __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(__private int *pa
                                                                int cached);
 #endif
 
+// Asks the caches for as much.
 static inline void prefetch_32x32_at(const __private block_place *place)
 {
-#if defined(GEMMGEN_DPAS_SOFTWARE) || defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
-    prefetch_32x32((const __global ushort *)place->from, place->rows, place->cols, place->pitch,
-                   place->at);
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+    (void)place;
+#elif defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+    intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)place->from,
+                                                   (place->cols * 2 + 3) / 4 * 4, place->rows,
+                                                   place->pitch * 2, place->at);
 #else
     __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(*place, 0, 0, 0);
 #endif
@@ -443,7 +434,6 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 #undef move_rows
 #undef load_32x32
 #undef read_32x32
-#undef prefetch_32x32
 #undef place_32x32
 #undef prefetch_32x32_at
 #undef load_vnni_32x32

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,14 +17,15 @@ from gemmgen.api.kernels import kernel_for
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
-from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule import AddressPayloads, Operand, Schedule
 from gemmgen.source import Source
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES, devices_that
 from tests.support.problems import Problem
 from tests.support.sycl import device_compile, spirv
@@ -217,6 +219,25 @@ def test_clang_takes_them_without_warnings(spec: GemmSpec, needs_tool: Callable[
         file = tmp_path / f"{name}.cl"
         file.write_text(source.text)
         command = [needs_tool("clang"), *CLANG, *source.build_options, *STRICT, str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("kept", get_args(AddressPayloads))
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_clang_takes_2d_block_messages_without_warnings(
+    dtype: DType, order: Order, kept: AddressPayloads, needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """By the extension, by functions of Intel's compiler, and in software."""
+    schedule = Schedule.of(tile=(32, 4), group=(4, 32), block_k=128, atom="dpas", block_2d=True, large_grf=True)
+    schedule = schedule.but(prefetch_distance=1, address_payloads=kept)
+    source = driver.emit(GemmSpec(dtype=dtype, b_order=order), schedule, target=TARGETS["xe_hpc"])
+    file = tmp_path / "x.cl"
+    file.write_text(source.text)
+    has = "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
+    for given in ([has], [has, "-DGEMMGEN_NO_ADDRESS_PAYLOADS"], ["-DGEMMGEN_DPAS_SOFTWARE"]):
+        command = [needs_tool("clang"), *CLANG, "-cl-std=CL2.0", *given, *STRICT, str(file)]
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
 

@@ -86,7 +86,8 @@ def payload_array(payload: Buffer) -> Buffer:
 def _name(block: Block2D) -> str:
     """What a function's name ends in: rows and columns of what it brings."""
     rows, cols = block.shape
-    return f"{'vnni_' if block.transformed else 'transposed_' if block.transposed else ''}{rows}x{cols}"
+    two_rows = "two_rows_" if block.lines > 1 else ""
+    return f"{two_rows}{'vnni_' if block.transformed else 'transposed_' if block.transposed else ''}{rows}x{cols}"
 
 
 def _extension_name(block: Block2D, size: int) -> str:
@@ -94,14 +95,14 @@ def _extension_name(block: Block2D, size: int) -> str:
     if block.transposed:
         return f"transpose_32b_{block.lanes}r{block.rows * size // WORD_BYTES}x1c"
     how = "transform_" if block.transformed else ""
-    return f"{how}{8 * size}b_{block.rows}r{block.lanes * block.neighbours}x{block.count}c"
+    return f"{how}{8 * size}b_{block.rows}r{block.across}x{block.count}c"
 
 
 def _payload_shape(block: Block2D, size: int) -> tuple[int, int, int]:
     """Columns and rows of a block, and blocks, as an address payload has them."""
     if block.transposed:
         return block.rows * size // WORD_BYTES, block.lanes, 1
-    return block.lanes * block.neighbours, block.rows, block.count
+    return block.across, block.rows, block.count
 
 
 def _payload_name(block: Block2D, size: int) -> str:
@@ -147,6 +148,7 @@ def _words(block: Block2D, dtype: DType, types: Mapping[str, str]) -> dict[str, 
         "width": block.shape[1],
         "elements": block.elements,
         "lanes": block.lanes,
+        "lines": block.lines,
         "own": block.neighbours,
         "transformed": block.transformed,
         "transposed": block.transposed,

@@ -32,7 +32,7 @@ from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
-from gemmgen.ir.dtypes import I8, I16, I32, DType
+from gemmgen.ir.dtypes import F32, I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
@@ -57,6 +57,8 @@ SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
 #: them, but do not define the extension's macro.
 MATRIX_OPTIONS = (f"-D{MATRICES}=1", f"-D{SOFTWARE}")
 LARGE_REGISTERS = "-cl-intel-256-GRF-per-thread"
+#: The extension for float32 as TF32.
+MATRICES_TF32 = f"{MATRICES}_tf32"
 #: Sub-groups of so few lanes are no longer built.
 LANES_OF_OLD = 8
 #: (from, to) -> the function that converts; one that ends in a number converts so many elements.
@@ -259,6 +261,7 @@ class OpenCL(CLike):
         return [
             {
                 "function": dpas_function(atom),
+                "tf32": atom.dtype == F32,
                 "sums": self.types[atom.sums.name],
                 "word": self.types[(atom.a_word or (I32 if atom.lanes == LANES_OF_OLD else I16)).name],
                 "of_elements": atom.a_word is None,
@@ -450,7 +453,8 @@ def multiplies_by(kernel: Kernel, atom: str) -> bool:
 
 def matrix_extensions(kernel: Kernel) -> tuple[str, ...]:
     """The extensions in whose place a kernel has software."""
-    return (MATRICES, BLOCK_2D) if reads_2d_blocks(kernel) else (MATRICES,)
+    by_tf32 = any(isinstance(s, Multiply) and s.atom.dtype == F32 for s in walk(kernel.body))
+    return (MATRICES, *([MATRICES_TF32] if by_tf32 else []), *([BLOCK_2D] if reads_2d_blocks(kernel) else []))
 
 
 def sub_group_of(kernel: Kernel) -> int | None:

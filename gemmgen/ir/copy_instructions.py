@@ -155,6 +155,8 @@ class Block2D:
         transformed: whether neighbours of a column share a 32-bit word of the lane (VNNI), as `dpas` takes B. Where
             elements lie in the lane's registers does not depend on it.
         transposed: whether each lane gets `rows` neighbours of a line of its own instead, in 32-bit words.
+        lines: rows that the lanes stand on side by side, where a row of a block has fewer elements than there are
+            lanes.
         by_payload: whether where it begins stands in an address payload, which statements fill and advance.
     """
 
@@ -164,27 +166,40 @@ class Block2D:
     neighbours: int = 1
     transformed: bool = False
     transposed: bool = False
+    lines: int = 1
     by_payload: bool = False
 
     @property
     def elements(self) -> int:
         """Elements that a lane gets."""
-        return self.rows * self.count * self.neighbours
+        return self.rows * self.count * self.neighbours // self.lines
+
+    @property
+    def across(self) -> int:
+        """Columns of one block."""
+        return self.lanes // self.lines * self.neighbours
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of all blocks together."""
         if self.transposed:
             return self.lanes, self.rows
-        return self.rows, self.lanes * self.neighbours * self.count
+        return self.rows, self.across * self.count
+
+    def lane_offset(self, lane: int) -> tuple[int, int]:
+        """How far, in rows and columns, a lane's first element lies from that of the first lane."""
+        if self.transposed:
+            return lane, 0
+        line, place = divmod(lane, self.lanes // self.lines)
+        return line, place * self.neighbours
 
     def offset(self, element: int) -> tuple[int, int]:
         """How far, in rows and columns, a lane's element lies from its first one."""
         if self.transposed:
             return 0, element
-        row, neighbour = divmod(element % (self.rows * self.neighbours), self.neighbours)
-        block = element // (self.rows * self.neighbours)
-        return row, block * self.lanes * self.neighbours + neighbour
+        of_block = self.rows * self.neighbours // self.lines
+        row, neighbour = divmod(element % of_block, self.neighbours)
+        return row * self.lines, element // of_block * self.across + neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,14 +355,15 @@ BLOCK_2D_START, BLOCK_2D_PITCH, BLOCK_2D_LINE, BLOCK_2D_WORD, BLOCK_2D_MOST = 64
 BLOCK_2D_BYTES, BLOCK_2D_ROWS, BLOCK_2D_WRITTEN_ROWS = 64, 32, 8
 
 
-def block_2d_read(size: int, rows: int, count: int, transformed: bool = False) -> CopyAtom:
+def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, lines: int = 1) -> CopyAtom:
     """A 2D block read of a sub-group of 16, of elements of `size` bytes: of A in 16-bit words, of B transformed.
 
     Args:
         rows, count: rows of a block, and blocks side by side.
+        lines: rows that lanes stand on side by side.
     """
     neighbours = 1 if transformed else max(1, 2 // size)
-    return _block_2d(Block2D(rows, count, 16, neighbours, transformed), (0, neighbours))
+    return _block_2d(Block2D(rows, count, 16, neighbours, transformed, lines=lines), (0, neighbours))
 
 
 def block_2d_transposed_read(depth: int) -> CopyAtom:

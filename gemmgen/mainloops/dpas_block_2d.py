@@ -31,7 +31,7 @@ from gemmgen.ir.copy_instructions import (
 )
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
-from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas, of_elements
+from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -239,6 +239,7 @@ class DpasBlock2D:
         """A lane's elements of A, for each part along K; of B, for each read along K and each column."""
         rows, cols = self._schedule.tile
         own = self._atom.a.cols.values
+        rows //= self._atom.a.rows.lanes
         shape: tuple[int, ...] = (self._parts, rows) if own == 1 else (self._parts, rows, own)
         if name == "b":
             shape = (self._sub_step // self._b_rows, cols, self._b_rows)
@@ -347,7 +348,7 @@ class DpasBlock2D:
         """What brings a sub-step of A or of B."""
         (row, col), size, parts, zero = self._place, self._size, self._parts, Const(0)
         if name == "a":
-            atom = block_2d_read(size, self._schedule.tile[0], parts)
+            atom = block_2d_read(size, self._schedule.tile[0], parts, lines=self._atom.a.rows.lanes)
             to = (zero,) * len(self._fragment("a").shape)
             return Reads(self._a, atom, (1, 1), lambda k0, _q, _j: (row, k0), lambda _q, _j: to, 1)
         if self._by_columns:
@@ -356,7 +357,7 @@ class DpasBlock2D:
             at: Place = lambda k0, q, j: (col + j * BLOCK_2D_LANES, k0 + q * depth)  # noqa: E731
             return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * depth), 1)
         count, deep = self._b_count, self._b_rows
-        atom = block_2d_read(size, deep, count, transformed=True)
+        atom = block_2d_read(size, deep, count, transformed=size < WORD_BYTES)
         wide, shape = count * BLOCK_2D_LANES, (self._sub_step // deep, self._reads_across)
         return Reads(
             *(self._b, atom, shape),
@@ -442,7 +443,7 @@ class DpasBlock2D:
         """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own."""
         rows, cols = self._schedule.tile
         depth, zero = self._atom.depth, Const(0)
-        of_a = (PART, I * DPAS_ROWS, zero)[: len(a.shape)]
+        of_a = (PART, I * self._atom.a.rows.values, zero)[: len(a.shape)]
         of_b = (zero, J, PART * depth) if self._b_rows == self._sub_step else (PART, J, zero)
         multiply = Multiply(self._acc.buffer, (J, I * DPAS_ROWS), a, of_a, b, of_b, self._atom)
         return loop(PART, self._parts, loop(J, cols, loop(I, rows // DPAS_ROWS, (multiply,))))

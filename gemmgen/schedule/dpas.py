@@ -59,6 +59,7 @@ class DpasBlock2D(Mainloop):
             The kernel fills it before the loop, and an addition advances it. `prefetches`: for the extension's own
             function the compiler fills it anew each time. `all`: reads, too. Messages of Xe2 take constants beside a
             payload, so that reads share one; those of Xe-HPC do not.
+        tf32: whether float32 is multiplied as TF32, of whose significand 11 bits count.
         block_writes: whether C is stored by 2D block writes where beta is 0.
         large_grf: as in `Dpas`.
     """
@@ -74,6 +75,7 @@ class DpasBlock2D(Mainloop):
     prefetch_distance: int = number(
         0, "steps ahead that A and B are prefetched; 0 for none", 2, 16, (0, 1, 2, 3), least=0
     )
+    tf32: bool = flag("float32 is multiplied as TF32 by dpas (Xe-HPC, Xe2)")
     block_writes: bool = flag("C is stored by 2D block writes where beta is 0")
     address_payloads: AddressPayloads = word(
         "none",

@@ -101,6 +101,7 @@ class Schedule:
     block_2d = View(False)
     prefetch_distance = View(0)
     address_payloads = View[AddressPayloads]("none")
+    tf32 = View(False)
     block_writes = View(False)
     large_grf = View(False)
     c_width = View(1)

@@ -135,8 +135,14 @@ def _agreed(
 
 def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> list[Index]:
     """Row and column of an element of each lane."""
-    steps = zip(at, atom.offset(element), atom.lane_step, strict=True)
-    return [begin + further + step * lanes.lane_id() for begin, further, step in steps]
+    if (block := atom.block) is None:
+        raise LoweringError(f"{atom.name} reads no 2D block")
+    lane = lanes.lane_id() % block.lanes
+    apart = np.array([block.lane_offset(x) for x in range(block.lanes)])
+    return [
+        begin + further + apart[lane, axis]
+        for axis, (begin, further) in enumerate(zip(at, atom.offset(element), strict=True))
+    ]
 
 
 def _register(to: Sequence[Index], element: int, extents: Sequence[int]) -> list[Index]:

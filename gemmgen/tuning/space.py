@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import I8, DType
+from gemmgen.ir.dtypes import F32, I8, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
@@ -503,7 +503,7 @@ def _dpas(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
-def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+def _dpas_block_2d(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", ("dpas",)),
         Axis("block_2d", (True,)),
@@ -514,6 +514,7 @@ def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("block_k", (16, 32, 64, 128, 256)),
         Axis("barrier", (False, True)),
         Axis("prefetch_distance", (0, 1, 2, 3, 4)),
+        Axis("tf32", (spec.dtype == F32,)),
         Axis("address_payloads", ("none", "prefetches", "all")),
         Axis("block_writes", (False, True)),
         Axis("large_grf", (False, True) if target.large_register_bytes else (False,)),

@@ -208,6 +208,22 @@ def test_matrix_instructions_on_2d_block_reads(spec: GemmSpec, device: DeviceInf
         problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=0))
 
 
+@pytest.mark.parametrize("device", devices_that(lambda device: "intel_sub_groups" in device.features))
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_tf32_on_2d_block_reads(order: Order, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By software: whole numbers of few bits."""
+    spec = GemmSpec(b_order=order)
+    schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1)
+    schedule = schedule.but(tf32=True, address_payloads="all", block_writes=True)
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 80, 128), (17, 65, 99)):
+        m, n, k = size
+        a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        c = rng.integers(-8, 9, (m, n)).astype(np.float32)
+        of_b = np.asfortranarray(b) if order == "col" else b
+        assert np.array_equal(gemm(a, of_b, c.copy(), alpha=-2, beta=3), -2 * (a @ b) + 3 * c)
+
+
 CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
 STRICT = ("-Wall", "-Wextra", "-Werror")
 

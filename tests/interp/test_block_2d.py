@@ -11,6 +11,7 @@ from gemmgen import driver
 from gemmgen.errors import KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.expr import Const
+from gemmgen.ir.instructions import TF32_DIGITS
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Body, If, Let, Prefetch, Stmt, VectorCopy
@@ -20,6 +21,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
+from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, interpret
 
@@ -95,6 +97,30 @@ def test_lines_at_any_pitch(dtype: DType, order: Order, rng: np.random.Generator
     for pad in (1, 2, 8, 16):
         problem = Problem.of(rng, spec, 33, 66, 100, -2.0, 3.0)
         problem.check(interpret(program, spec, problem, pad))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[1:], ids=["four_by_two", "two_by_one", "two_by_two"])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_float32_by_tf32(order: Order, schedule: Schedule, rng: np.random.Generator) -> None:
+    """Two rows of A stand side by side on the lanes. Products of numbers of eleven bits are those of float32."""
+    spec = GemmSpec(b_order=order)
+    program = driver.lower_program(spec, schedule.but(tf32=True), TARGET)
+    for size, pad in (((33, 66, 131), 0), ((5, 97, 99), 0), ((3, 3, 7), 0), ((32, 64, 192), 4), ((33, 68, 64), 1)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        cut = replace(problem, a=significant(problem.a, TF32_DIGITS), b=significant(problem.b, TF32_DIGITS))
+        result = interpret(program, spec, cut, pad)
+        cut.check(result)
+        # The other bits never count.
+        assert np.array_equal(result, interpret(program, spec, problem, pad))
+
+
+def test_parts_of_k_by_tf32(rng: np.random.Generator) -> None:
+    spec = GemmSpec()
+    program = driver.lower_program(spec, SCHEDULES[2].but(split_k=3, tf32=True), TARGET)
+    for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((3, 3, 1), 0)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        cut = replace(problem, a=significant(problem.a, TF32_DIGITS), b=significant(problem.b, TF32_DIGITS))
+        cut.check(interpret(program, spec, cut, pad))
 
 
 def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:

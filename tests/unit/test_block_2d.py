@@ -28,7 +28,8 @@ TARGET = TARGETS["xe_hpc"]
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, not float32"),
+        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, and float32 by tf32, not float32"),
+        (SPEC, PLAIN.but(tf32=True), "tf32 is for float32, not float16: leave tf32 out"),
         (SPEC, PLAIN.but(tile=(24, 4)), "the tile's 24 rows are not those of a 2D block read: use one of 8, 16, 32"),
         (SPEC, PLAIN.but(group=(4, 24)), "group 4x24 is not of whole sub-groups of 16: use group 4x32"),
         (SPEC, PLAIN.but(group=(16, 128)), "2048 work-items > 1024 on this target: use a smaller group"),
@@ -65,12 +66,13 @@ def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
         (GemmSpec(dtype=I8), ("read_8b_32r32x2c", "read_transform_8b_32r16x4c")),
         (replace(SPEC, b_order="col"), ("read_16b_32r16x2c", "read_transpose_32b_16r8x1c")),
         (GemmSpec(dtype=I8, b_order="col"), ("read_8b_32r32x2c", "read_transpose_32b_16r8x1c")),
+        (GemmSpec(), ("read_32b_32r8x2c", "read_32b_16r16x1c", "prefetch_32b_32r16x1c")),
     ],
-    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns"],
+    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns", "tf32"],
 )
 def test_names_are_those_of_the_extension(spec: GemmSpec, reads: tuple[str, ...]) -> None:
-    text = driver.emit(spec, PLAIN.but(prefetch_distance=1), target=TARGET).text
-    for read in (*reads, reads[0].replace("read", "prefetch")):
+    text = driver.emit(spec, PLAIN.but(prefetch_distance=1, tf32=spec.dtype == F32), target=TARGET).text
+    for read in reads if spec.dtype == F32 else (*reads, reads[0].replace("read", "prefetch")):
         assert f" intel_sub_group_2d_block_{read}(" in text
 
 
@@ -133,6 +135,10 @@ def test_where_elements_of_a_block_lie() -> None:
     assert block.shape == (32, 64)
     assert [block.offset(e) for e in (0, 1, 2, 63, 64)] == [(0, 0), (0, 1), (1, 0), (31, 1), (0, 32)]
     assert block_2d_read(2, 32, 2).widths == (64,)
+    two_rows = Block2D(32, 2, 16, lines=2)
+    assert two_rows.shape == (32, 16)
+    assert [two_rows.offset(e) for e in (0, 1, 15, 16)] == [(0, 0), (2, 0), (30, 0), (0, 8)]
+    assert [two_rows.lane_offset(x) for x in (0, 7, 8)] == [(0, 0), (0, 7), (1, 0)]
 
 
 #: What the extension lists, version 1.1.0 ("New OpenCL C Functions"): bits, rows, columns and blocks of each function.
@@ -142,6 +148,9 @@ LISTED = {
     *(f"read_16b_{rows}r16x{count}c" for rows in ROWS for count in (1, 2)),
     *(f"read_transform_8b_32r16x{count}c" for count in (1, 2, 4)),
     *(f"read_transform_16b_{rows}r16x{count}c" for rows in (16, 32) for count in (1, 2)),
+    *(f"read_32b_{rows}r8x{count}c" for rows in ROWS for count in (1, 2)),
+    *(f"read_32b_{rows}r16x1c" for rows in ROWS),
+    *(f"prefetch_32b_{rows}r16x1c" for rows in ROWS),
     *(f"read_transpose_32b_{rows}r8x1c" for rows in (16, 32)),
     *(f"write_32b_{rows}r16x1c" for rows in (1, 2, 4, 8)),
     *(f"prefetch_8b_{rows}r32x{count}c" for rows in ROWS for count in (1, 2)),
@@ -150,13 +159,13 @@ LISTED = {
 
 
 @pytest.mark.parametrize("order", ["row", "col"])
-@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+@pytest.mark.parametrize("dtype", [F16, I8, F32], ids=str)
 def test_the_extension_has_every_function_that_is_called(dtype: DType, order: Order) -> None:
     """Whatever the tile, the group and the depth of a step."""
-    spec, called = GemmSpec(dtype=dtype, c_dtype=F32 if dtype == F16 else None, b_order=order), set()
+    spec, called = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=order), set()
     for rows, cols, (high, wide), block_k in product((8, 16, 32), (1, 2, 3, 4), ((1, 16), (2, 64)), (32, 64, 96, 128)):
         schedule = PLAIN.but(tile=(rows, cols), group=(high, wide), block_k=block_k, prefetch_distance=1)
-        schedule = schedule.but(block_writes=True)
+        schedule = schedule.but(block_writes=True, tf32=dtype == F32)
         with suppress(ScheduleError):
             text = driver.emit(spec, schedule, target=TARGET).text
             called |= set(re.findall(r"intel_sub_group_2d_block_(\w+)", text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Matrix, Problem, interpret
 
 TARGET = TARGETS["xe_hpc"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -107,7 +108,7 @@ def test_float32_by_tf32(order: Order, schedule: Schedule, rng: np.random.Genera
     program = driver.lower_program(spec, schedule.but(tf32=True), TARGET)
     for size, pad in (((33, 66, 131), 0), ((5, 97, 99), 0), ((3, 3, 7), 0), ((32, 64, 192), 4), ((33, 68, 64), 1)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        cut = replace(problem, a=significant(problem.a, TF32_DIGITS), b=significant(problem.b, TF32_DIGITS))
+        cut = _cut(problem)
         result = interpret(program, spec, cut, pad)
         cut.check(result)
         # The other bits never count.
@@ -119,7 +120,7 @@ def test_parts_of_k_by_tf32(rng: np.random.Generator) -> None:
     program = driver.lower_program(spec, SCHEDULES[2].but(split_k=3, tf32=True), TARGET)
     for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((3, 3, 1), 0)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        cut = replace(problem, a=significant(problem.a, TF32_DIGITS), b=significant(problem.b, TF32_DIGITS))
+        cut = _cut(problem)
         cut.check(interpret(program, spec, cut, pad))
 
 
@@ -249,3 +250,9 @@ def _unasked(kernel: Kernel, k: int) -> Program:
         return (Let(K_MAIN, Const(k)),) if isinstance(stmt, Let) and stmt.var == K_MAIN else None
 
     return Program((replace(kernel, body=map_body(kernel.body, lambda s: always(s) or (s,))),))
+
+
+def _cut(problem: Problem) -> Problem:
+    """The same with numbers that TF32 has."""
+    a, b = (cast("Matrix", significant(x, TF32_DIGITS)) for x in (problem.a, problem.b))
+    return replace(problem, a=a, b=b)

@@ -22,9 +22,10 @@ from statistics import median
 
 import numpy as np
 
-from gemmgen import candidates, sweeps
+from gemmgen import candidates
 from gemmgen.bench.records import parse_sizes
 from gemmgen.choose import choose
+from gemmgen.cpu import panels
 from gemmgen.driver import emit
 from gemmgen.errors import UserError
 from gemmgen.ir.target import Target
@@ -67,7 +68,7 @@ def contenders(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list
     """The chosen one first; then presets, then what the model likes."""
     named = [candidates.load(name) for name in candidates.names() if name.startswith("cpu_")]
     found = [choose(spec, shape, target), *(p.schedule for p in named if p.spec.dtype == spec.dtype)]
-    return list(dict.fromkeys([*found, *sweeps.liked(spec, shape, target, count)]))
+    return list(dict.fromkeys([*found, *panels.liked(spec, shape, target, count)]))
 
 
 def timed(kernels: list[CompiledKernel], spec: GemmSpec, shape: Shape) -> list[float]:

@@ -1,6 +1,6 @@
 """Which schedule computes a product where none is named. One function, for every place that has to choose.
 
-Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.sweeps`, for GPUs of CUDA
+Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.cpu`, for GPUs of CUDA
 `gemmgen.tiles`, of few rows `gemmgen.few_rows`. For other types and devices, and where sizes are not known, it is the
 first row of `MENU` that the product's types, layouts and promises allow on the target.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from gemmgen import candidates
+from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
 from gemmgen.few_rows import choose_few_rows
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
@@ -23,7 +24,6 @@ from gemmgen.passes.validate import is_possible, validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import sum_order
-from gemmgen.sweeps import USUAL, choose_sweep
 from gemmgen.tiles import PARTS, ROUNDS, WAYS, Way, choose_tiles, reaches
 from gemmgen.waves import Shape, blocks_of
 
@@ -129,7 +129,7 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
         small = candidates.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):
             return small
-    return choose_sweep(spec, shape, device)
+    return choose_panels(spec, shape, device)
 
 
 def _in_one_order(spec: GemmSpec, sizes: Sizes, device: Target) -> Schedule:

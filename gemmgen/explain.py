@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from gemmgen import sweeps, waves
+from gemmgen import waves
 from gemmgen.backends.clike import Words
 from gemmgen.checks.capacity import sub_group_registers
 from gemmgen.costs import Costs, Hop, buffers, costs_of
+from gemmgen.cpu import panels
 from gemmgen.errors import SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.copy_instructions import AxisLayout
@@ -227,10 +228,10 @@ def _intensity(costs: Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
 
 def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     """What the model that chooses schedules makes of this one, where there is a model for its kind."""
-    m, n, k = shape = (spec.m or sweeps.USUAL[0], spec.n or sweeps.USUAL[1], spec.k or sweeps.USUAL[2])
+    m, n, k = shape = (spec.m or panels.USUAL[0], spec.n or panels.USUAL[1], spec.k or panels.USUAL[2])
     tile = waves.tile_of(schedule) if "async_copy" in target.features and spec.dtype in waves.TYPES else None
     if schedule.vector > 1:
-        parts, model = sweeps.account(spec, schedule, shape, target), "sweeps.toml"
+        parts, model = panels.account(spec, schedule, shape, target), "gemmgen/cpu"
         what = f"cycles of the busiest of {_count(target.cores, 'core')}"
     elif tile is not None:
         parts, model = waves.account(spec, tile, schedule, shape, target), "waves.toml"

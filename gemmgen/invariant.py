@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf, log
 
-from gemmgen import sweeps, tiles, waves
+from gemmgen import tiles, waves
+from gemmgen.cpu import panels
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.ir.workspace import REACHED
@@ -89,6 +90,6 @@ def _costs(spec: GemmSpec, shape: Shape, target: Target) -> dict[SumOrder, float
 def _by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[tuple[float, Schedule]]:
     """Schedules with their costs by the model that knows the device, the cheapest first."""
     if "vectors" in target.features:
-        yield from sweeps.by_order(spec, shape, target, cores, USUAL_ROWS)
+        yield from panels.by_order(spec, shape, target, cores, USUAL_ROWS)
     elif "async_copy" in target.features and spec.dtype in waves.TYPES:
         yield from tiles.by_order(spec, shape, target)

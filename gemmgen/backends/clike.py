@@ -38,7 +38,7 @@ from gemmgen.backends.vectors import (
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import NAME, PRODUCT, SUM, WIDTH, Named, text_of, whole_parts, width_of
-from gemmgen.ir.copy_instructions import BLOCK_2D_START
+from gemmgen.ir.copy_instructions import BLOCK_2D_START, MAP_BYTES
 from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
 from gemmgen.ir.functions import MATH
@@ -71,8 +71,6 @@ from gemmgen.positions import LOAD_STAGE
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
-#: What a tensor map's matrix begins on multiples of.
-MAP_BYTES = 16
 #: Functions of numbers that C calls otherwise where they are of floats.
 FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
@@ -255,13 +253,13 @@ class CLike(ABC):
         numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
         copies = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
-        moves = [s for s in copies if s.atom.block is None and s.atom.unit(s.width, s.src.dtype.size) > 1]
+        moves = [s for s in copies if s.atom.edge != "bounded" and s.atom.unit(s.width, s.src.dtype.size) > 1]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
         touched = [(m, b) for m, b in given if not (b == m.dst and b.prepacked)]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
         boxes = [MAP_BYTES for p in self.kernel.matrices if p.tma_tile is not None and not p.prepacked]
-        blocks = [BLOCK_2D_START] * any(s.atom.block is not None for s in copies)
+        blocks = [BLOCK_2D_START] * any(s.atom.edge == "bounded" for s in copies)
         widths = [m.atom.unit(m.width, b.dtype.size) * b.dtype.size for m, b in touched]
         return max([1, *widths, *elements, *boxes, *blocks])
 

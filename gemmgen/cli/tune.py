@@ -67,7 +67,8 @@ Local = Annotated[int | None, _option("--local", "N", "N workers of Dask on this
 MOST_SEEDS = 2**32
 Seed = Annotated[int, _option("--seed", "N", "Of the sampler.")]
 Calibrate = Annotated[
-    bool, typer.Option("--calibrate", help="Measure a GPU's own constants for the cost model first, in about a minute.")
+    bool,
+    typer.Option("--calibrate", help="Measure the device's constants for the cost model first, in about a minute."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document in place of the table.")]
 
@@ -306,8 +307,8 @@ def _search(
 
 def _uncalibrated(place: Place) -> Iterator[str]:
     """Why a device can't be calibrated, if it can't."""
-    if "async_copy" not in place.target.features:
-        yield f"--calibrate is for GPUs of CUDA, not for {place.key}: leave it out"
+    if {"async_copy", "vectors"}.isdisjoint(place.target.features):
+        yield f"--calibrate is for CPUs and GPUs of CUDA, not for {place.key}: leave it out"
 
 
 def _use_constants(runner: Runner, place: Place, store: Store, anew: bool) -> None:

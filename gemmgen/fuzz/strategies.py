@@ -1,4 +1,4 @@
-"""Cases drawn by hypothesis: presets with some fields changed; rings, warpgroups and sweeps put together from scratch;
+"""Cases drawn by hypothesis: presets with some fields changed; rings, warpgroups and panels put together from scratch;
 specs, formulas of epilogues, sizes and numbers.
 
 Simple choices come first, since a case that fails is shrunk towards them.
@@ -242,15 +242,15 @@ def _warpgroup_specs(draw: st.DrawFn, dtype: DType, mine: str, its: str, held: b
     return replace(spec, **changes)  # type: ignore[arg-type]
 
 
-def sweeps(place: Place) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
-    """Work-items with vectors, B in place or copied: tiles, blocks and sweeps so small that small matrices have many,
-    and a spec that goes with them; nothing where there are no vectors.
+def panels(place: Place) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
+    """Work-items with vectors, B in place or copied: tiles, blocks and macro-kernels so small that small matrices have
+    many, and a spec that goes with them; nothing where there are no vectors.
     """
-    return _sweeps(place.target) if "vectors" in place.target.features else st.nothing()
+    return _panels(place.target) if "vectors" in place.target.features else st.nothing()
 
 
 @st.composite
-def _sweeps(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
+def _panels(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
     dtype = draw(st.sampled_from((F32, F64)))
     vector = draw(st.sampled_from([width for width in WIDTHS if width * dtype.size <= target.vector_bytes]))
     along_k, copied = draw(st.booleans()), draw(st.booleans())
@@ -283,7 +283,7 @@ def _sweeps(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
 
 
 #: All kinds of requests.
-KINDS: tuple[Kind, ...] = (changed_presets, rings, warpgroups, sweeps)
+KINDS: tuple[Kind, ...] = (changed_presets, rings, warpgroups, panels)
 
 
 # --- epilogues ------------------------------------------------------------------------------------

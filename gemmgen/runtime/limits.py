@@ -13,12 +13,18 @@ from gemmgen.ir.target import CPU_PRIVATE_BYTES, Target
 CPU_REGISTER_BYTES = 65536
 #: Bytes of a thread's stack if the process has no limit: glibc's default on x86-64.
 UNLIMITED_STACK = 2 << 20
+#: Where Linux describes a processor's caches, and bytes up to which a cache is taken to be a core's own.
+CACHES, LARGEST_OF_A_CORE = Path("/sys/devices/system/cpu/cpu0/cache"), 4 << 20
 #: Files of cgroups with the processor time that a process may take in a period: version 2, then version 1.
 _QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 
 
 def of_cpu(target: Target, units: int, vector_bytes: int, cache_bytes: int) -> Target:
-    """The target of a CPU with `units` compute units, within the limits of the process."""
+    """The target of a CPU with `units` compute units, within the limits of the process.
+
+    Args:
+        cache_bytes: of one of its caches, as the runtime reports it; 0 if it reports none.
+    """
     return replace(
         target,
         register_bytes=CPU_REGISTER_BYTES,
@@ -27,8 +33,7 @@ def of_cpu(target: Target, units: int, vector_bytes: int, cache_bytes: int) -> T
         private_bytes=min(CPU_PRIVATE_BYTES, stack_bytes() // 2),
         vector_bytes=vector_bytes,
         cores=min(max(1, units), processors()),
-        cache_bytes=cache_bytes,
-        maker=maker(target.name),
+        caches=caches() or ((0, cache_bytes, 0) if cache_bytes <= LARGEST_OF_A_CORE else (0, 0, cache_bytes)),
     )
 
 
@@ -38,9 +43,21 @@ def stack_bytes() -> int:
     return UNLIMITED_STACK if limit == resource.RLIM_INFINITY else limit
 
 
-def maker(name: str) -> str:
-    """The maker of a CPU of that name, if the CPU cost model has constants for it (`gemmgen/sweeps.toml`)."""
-    return "intel" if "Intel" in name else ""
+def caches(folder: Path = CACHES) -> tuple[int, int, int] | None:
+    """Bytes of the first, second and third level that a core reads data from, as the kernel reports them; 0 for a level
+    that is missing, None where it reports nothing. Runtimes report one level, not all of them the same one.
+    """
+    sizes = {1: 0, 2: 0, 3: 0}
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = (
+                (index / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size")
+            )
+            if kind != "Instruction" and int(level) in sizes:
+                sizes[int(level)] = int(size.removesuffix("K")) << 10 * size.endswith("K")
+        except (OSError, ValueError):
+            continue
+    return (sizes[1], sizes[2], sizes[3]) if sizes[1] else None
 
 
 def instructions() -> str:

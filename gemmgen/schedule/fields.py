@@ -26,7 +26,7 @@ WarpAtom = Literal["mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32
 WarpgroupAtom = Literal["wgmma", "wgmma_s8", "wgmma_f8", "wgmma_tf32", "wgmma_3xtf32"]
 #: Which messages of 2D blocks have an address payload that a kernel fills once and advances.
 AddressPayloads = Literal["none", "prefetches", "all"]
-MatrixAtom = Literal["dpas", "mfma", WarpAtom, WarpgroupAtom]
+MatrixAtom = Literal["dpas", "joint_matrix", "mfma", WarpAtom, WarpgroupAtom]
 Atom = Literal[ThreadAtom, MatrixAtom]
 
 _Kind = TypeVar("_Kind")

@@ -31,10 +31,12 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
     PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -63,10 +65,19 @@ from gemmgen.simulator.block_io import (
     payload_step,
 )
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.launches import Stream
-from gemmgen.simulator.memory import ClusterMemory, GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.simulator.memory import (
+    ClusterMemory,
+    GlobalMemory,
+    ImageMemory,
+    LocalMemory,
+    PrivateMemory,
+    ViewMemory,
+    unknown,
+)
 from gemmgen.simulator.semantics import load_step, multiply_step, neighbour, put_step
 from gemmgen.simulator.synchronization import Group, barrier_step, mbarrier_step, one_by_one, runs
 from gemmgen.simulator.tiles import BoxedMatrix, RingMemory, TileMemory
@@ -191,11 +202,13 @@ class _Run:
         self._sites: list[Site] = []
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes, self._group.products)
+        extents = [extent for matrix in kernel.matrices for extent in matrix.shape]
+        self._loaded = frozenset[str]().union(*(unknown(extent, self._sizes) for extent in extents))
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
-        """All groups, a share of them at a time."""
-        most = max(1, MOST_LANES // self._lanes.group_size)
+        """All groups, a share of them at a time; where each loads sizes of its own, one."""
+        most = 1 if self._loaded else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
@@ -255,6 +268,8 @@ class _Run:
                 return self._for(stmt, scope, site)
             case If():
                 return self._if(stmt, scope, site)
+            case FragmentApply():
+                return self._apply(stmt, scope, site)
             case Block(body, apart, parts):
                 step = self._block(body, scope.inner())
                 return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
@@ -262,6 +277,16 @@ class _Run:
                 return self._sync(stmt, scope, site)
             case TmaCopy():
                 return self._tma_copy(stmt, scope, site)
+            case _ if isinstance(stmt, PlaceStmt):
+                return self._place(stmt, scope, site)
+            case Multiply():
+                return self._multiply(stmt, scope, site)
+            case _:
+                raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
+
+    def _place(self, stmt: PlaceStmt, scope: Scope, site: Site) -> _Step | None:
+        """What pointers, prefetches and address payloads do."""
+        match stmt:
             case PointerInit():
                 return self._point(stmt, scope, site)
             case PointerIncrement():
@@ -276,10 +301,6 @@ class _Run:
                 return payload_step(scope.memory(payload.name), *places, self._lanes, site)
             case PayloadAdvance(payload, which):
                 return advance_step(stmt, scope.memory(payload.name), self._indexes(which, scope, site), site)
-            case Multiply():
-                return self._multiply(stmt, scope, site)
-            case _:
-                raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
@@ -329,7 +350,22 @@ class _Run:
         def let(active: Active) -> None:
             cell.value = code(active)
 
-        return let
+        def extent(active: Active) -> None:
+            let(active)
+            self._sizes[stmt.var.name] = int(agreed(cast(Index, cell.value), active))
+            for matrix in self._group.matrices:
+                matrix.measure(self._sizes)
+
+        return extent if stmt.var.name in self._loaded else let
+
+    def _apply(self, stmt: FragmentApply, scope: Scope, site: Site) -> _Step:
+        loop = self._for(by_lanes(stmt), scope, site)
+
+        def apply(active: Active) -> None:
+            require_whole(self._lanes, active, site)
+            loop(active)
+
+        return apply
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
         memory = scope.memory(stmt.buffer.name)
@@ -430,7 +466,7 @@ class _Run:
             return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
-        if stmt.atom.block is not None:
+        if stmt.atom.edge == "bounded":
             extent = self._indexes(stmt.extent, scope, site)
             way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
             return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)

@@ -15,7 +15,7 @@ from math import prod
 from gemmgen import candidates
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import designs
+from gemmgen.tuning import calibrate_cpu, designs
 from gemmgen.tuning.job import Job, promised
 from gemmgen.tuning.machine import machine_of
 from gemmgen.tuning.runners import Runner
@@ -38,6 +38,8 @@ NAMED: Mapping[str, tuple[str, str]] = {
 def measured(runner: Runner, place: Place, tell: Callable[[str], None] = lambda _: None) -> dict[str, float]:
     """The constants that could be measured on a device, by their names."""
     target = place.target
+    if "vectors" in target.features:
+        return calibrate_cpu.measured(runner, place, tell)
     machine, found = machine_of(target), dict[str, float]()
     for name, spec, shape, schedule in _products(place):
         job = Job(place.backend, place.number, spec, shape, 1, schedule, budget=LOOK)

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from gemmgen.cpu import machine as cpu
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.target import Target
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
+#: All that files of records may hold: of GPUs, and of CPUs.
+KEPT = (*MEASURED, *cpu.MEASURED)
 #: Of what devices promise, what is reached of a memory's rate; of L2, how much a product may take to be half in it.
 REACHED, HELD = 0.9, 0.8
 #: A device that says nothing of its clock (MHz), memory (bytes in a microsecond) or L2 (bytes).
@@ -108,6 +111,9 @@ _measured: dict[Target, Mapping[str, float]] = {}
 
 def calibrate(target: Target, measured: Mapping[str, float]) -> None:
     """From now on, constants of a device are those that were measured on it."""
+    if "vectors" in target.features:
+        cpu.calibrate(target, measured)
+        return
     known = {key: value for key, value in measured.items() if key in MEASURED and value > 0}
     if _measured.get(target, {}) != known:
         _measured[target] = known

@@ -1,7 +1,7 @@
 """What the cost models make of schedules before anything runs: an order to measure them in, and what to leave out.
 
-On a CPU the model is `gemmgen.sweeps`, on GPUs of CUDA the prior. Where there is none for a device, the named schedules
-come first, and then what differs from them in a few values.
+On a CPU the model is `gemmgen.cpu.prior`, on GPUs of CUDA the prior. Where there is none for a device, the named
+schedules come first, and then what differs from them in a few values.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 
-from gemmgen import sweeps, tiles, waves
+from gemmgen import tiles, waves
 from gemmgen.choose import choose
+from gemmgen.cpu import panels
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
@@ -41,7 +42,7 @@ def costs(
     if not schedules:
         return []
     if schedules[0].vector > 1:
-        return [products * sweeps.cycles(spec, each, shape, target) for each in schedules]
+        return [products * float(x) for x in panels.cycles(spec, schedules, shape, target)]
     if "async_copy" not in target.features:
         return []
     machine = machine_of(target)
@@ -56,7 +57,7 @@ def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | No
     if schedule.vector > 1:
         rows, cols = schedule.tile
         held = rows * cols + cols + 1 if schedule.dot_product else (rows + 1) * (cols // schedule.vector) + 1
-        registers = 32 if target.vector_bytes >= sweeps.MANY_REGISTERS else 16
+        registers = 32 if target.vector_bytes >= panels.MANY_REGISTERS else 16
         if held > SPILLED * registers:
             return f"{held} vectors in {registers} registers spill"
     return None
@@ -93,7 +94,7 @@ def _ordered(spec: GemmSpec, shape: Shape, target: Target, products: int, seed: 
         if space.mainloop is CpuPanel:
             points = (schedule for _, schedule in space.sample(SAMPLED, seed))
             likely = [each for each in points if static_problem(each, shape, target) is None]
-            yield from _of_each_kind({each: products * sweeps.cycles(spec, each, shape, target) for each in likely})
+            yield from _of_each_kind(dict(zip(likely, costs(likely, spec, shape, target, products), strict=True)))
         elif near := [each for each in known_schedules(space) if is_possible(spec, each, target)]:
             yield from near
             yield from (schedule for _, schedule in space.sample(UNORDERED, seed, near))
@@ -102,7 +103,7 @@ def _ordered(spec: GemmSpec, shape: Shape, target: Target, products: int, seed: 
 def _ranked(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Iterator[Schedule]:
     """What the choice itself weighs, and on GPUs of CUDA the prior's designs, in turns."""
     if "vectors" in target.features:
-        yield from sweeps.liked(spec, shape, target, UNORDERED)
+        yield from panels.liked(spec, shape, target, UNORDERED)
     elif "async_copy" in target.features:
         own = (schedule for _, schedule in designs.ranked(spec, shape, target, products))
         known = (schedule for _, _, schedule in tiles.ranked(spec, shape, target, products))

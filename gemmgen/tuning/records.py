@@ -28,7 +28,7 @@ from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.machine import MEASURED
+from gemmgen.tuning.machine import KEPT
 from gemmgen.tuning.space import Shape
 
 #: The format's name and number, in the first line of a file.
@@ -236,7 +236,7 @@ def _machine(head: str) -> dict[str, float]:
     """The constants in a first line that is one; those that are no numbers are left out."""
     told = _table(json.loads(head[:LONGEST_LINE])).get("machine")
     known = told.items() if isinstance(told, dict) else ()
-    return {key: float(value) for key, value in known if key in MEASURED and _time(value) and value > 0}
+    return {key: float(value) for key, value in known if key in KEPT and _time(value) and value > 0}
 
 
 def _line(content: str) -> Line | str:

@@ -40,9 +40,9 @@ def test_warpgroups(drawn: tuple[Case, Place]) -> None:
     check(*drawn)
 
 
-@given(strategies.cases(CPU, kinds=(strategies.sweeps,)))
+@given(strategies.cases(CPU, kinds=(strategies.panels,)))
 @budget(40)
-def test_sweeps(drawn: tuple[Case, Place]) -> None:
+def test_panels(drawn: tuple[Case, Place]) -> None:
     """Vectors of columns and along K, B in place and copied, K in blocks and parts, epilogues."""
     check(*drawn)
 
@@ -81,10 +81,10 @@ def test_what_is_drawn() -> None:
     }
 
 
-def test_what_is_drawn_of_sweeps() -> None:
+def test_what_is_drawn_of_panels() -> None:
     seen: set[str] = set()
 
-    @given(strategies.cases(CPU, kinds=(strategies.sweeps,)))
+    @given(strategies.cases(CPU, kinds=(strategies.panels,)))
     @budget(150)
     def look(drawn: tuple[Case, Place]) -> None:
         s, spec = drawn[0].schedule, drawn[0].spec

@@ -34,7 +34,8 @@ def table() -> Records:
 def place() -> Place:
     """The device of the table, as far as the models look at it."""
     key, cpu = table().key, replace(TARGETS["cpu"], register_bytes=65536, private_bytes=CPU_PRIVATE_BYTES)
-    target = replace(cpu, name=key.device, cores=key.cores, maker="intel", cache_bytes=2 << 20)
+    features, caches = cpu.features | {"sub_groups"}, (48 << 10, 2 << 20, 0)
+    target = replace(cpu, name=key.device, cores=key.cores, features=features, caches=caches)
     return Place("opencl", None, target, key)
 
 

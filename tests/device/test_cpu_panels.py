@@ -13,16 +13,16 @@ import pytest
 
 import gemmgen
 from gemmgen import driver
+from gemmgen.cpu.panels import choose_panels
 from gemmgen.errors import DeviceError
-from gemmgen.ir.dtypes import F32, F64
+from gemmgen.ir.dtypes import F64
 from gemmgen.ir.target import CPU_FEATURES
-from gemmgen.methods import kernel_name
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime import limits
 from gemmgen.runtime.opencl_build import workspace_bytes
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.sweeps import choose_sweep
 from tests.device.naive import CPUS, DEVICES
 from tests.support.cli import printed
 from tests.support.problems import Problem
@@ -51,9 +51,9 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
     assert target.vector_bytes in (16, 32, 64)
     for m, n, k in SIZES:
         gemm = gemmgen.compile(GemmSpec(m=m, n=n, k=k), device=device)
-        chosen = choose_sweep(GemmSpec(m=m, n=n, k=k), None, target)
+        chosen = choose_panels(GemmSpec(m=m, n=n, k=k), None, target)
         assert chosen is not None
-        assert gemm.source.name == kernel_name(chosen, [F32])
+        assert gemm.source.name == kernel_name(chosen, GemmSpec())
         problem = Problem.random(rng, m, n, k, 1.5, -0.5)
         problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=1.5, beta=-0.5))
     if target.vector_bytes == 64:

@@ -1,0 +1,362 @@
+"""Which schedule with vectors a CPU computes a product by: the cheapest of some thousand, by the prior.
+
+How deep K is cut decides the order of sums, so that is chosen for one core: the same sizes give the same bits on any
+number of them. What does not depend on the sizes is listed once for a type, its layouts and a device, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.cpu import prior
+from gemmgen.cpu.machine import Machine, derived, machine_of
+from gemmgen.cpu.prior import Panels, Shape
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import problems_as_asked
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+
+#: What is assumed of sizes that are not known yet.
+USUAL: Shape = (2048, 2048, 2048)
+#: Tiles (rows, vectors) that leave room for a line of B and an element of A, by how many vector registers there are.
+TILES = {32: ((6, 4), (12, 2), (14, 1)), 16: ((6, 2), (12, 1))}
+#: Vectors of them at most.
+MOST_VECTORS = 4
+#: More of them for a copy of B: fewer columns are left over.
+TILES_BESIDE_COPY = {32: ((8, 3),), 16: ()}
+#: Bytes of vectors from which on a CPU has 32 registers of them (AVX-512), not 16.
+MANY_REGISTERS = 64
+#: Tiles that a work-item computes at most, downwards and across.
+DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
+#: The same where tiles go down in blocks of so many, for macro-kernels much longer than those.
+M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4,)
+#: The same where vectors lie along K, (rows, columns).
+TILES_ALONG_K = {
+    32: ((8, 1), (8, 2), (4, 3), (4, 4), (4, 6), (2, 8), (1, 8)),
+    16: ((8, 1), (4, 2), (3, 3), (2, 4), (1, 6)),
+}
+#: How deep blocks of K are there, and up to how many columns B is transposed for it.
+DEPTHS_ALONG_K, TRANSPOSED = (1024, 4096, 16384), 16
+#: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
+FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
+#: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
+FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
+#: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
+DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
+#: K is cut into parts of at least this depth where C has few tiles.
+LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
+#: Beside a copy of B: steps of K in an iteration; how many steps ahead its lines are prefetched, for tiles that leave
+#: registers for their places; and the depth of a block from which on all rows of C are prefetched in time.
+WRITTEN_OUT, B_PREFETCH, ROWS_BESIDE_PREFETCH, C_PREFETCH = 4, 8, 6, 384
+#: Where B comes from.
+IN_PLACE, COPIED = Operand(), Operand(memory="private")
+
+
+class _Form(NamedTuple):
+    """A tile and how its operands are read: what decides whether a target can run a schedule."""
+
+    tile: tuple[int, int]
+    vector: int
+    copied: bool
+    split: int
+    dot: bool = False
+
+    def schedule(self, **more: object) -> Schedule:
+        """With some fields more."""
+        own = {"tile": self.tile, "vector": self.vector, "split_k": self.split, "dot_product": self.dot}
+        given: dict[str, object] = {"kc": self.vector if self.dot else 1, **own, **more}
+        return Schedule.of(name=None, group=(1, 1), b=COPIED if self.copied else IN_PLACE, **given)
+
+
+class _Sizes(NamedTuple):
+    """All of the sizes that candidates themselves depend on, so that few lists of them serve all sizes."""
+
+    m: int
+    n: int
+    k: int
+    parts: int
+
+    @classmethod
+    def of(cls, spec: GemmSpec, shape: Shape, target: Target, parts: int) -> _Sizes:
+        (m, n, k), widest = shape, target.vector_bytes // spec.dtype.size
+        tallest = max(rows for rows, _ in TILES[_registers(target)])
+        if n > widest:  # whole vectors, and whether there is a part of one
+            n = n // widest * widest + (n % widest > 0)
+        most = max(WIDE) * widest if m <= FEW_ROWS_BY_COLUMNS else MOST_VECTORS * widest + 1
+        bounds = sorted({widest - 1, SHALLOW, *DEPTHS, AT_ONCE, *DEPTHS_ALONG_K})
+        depth = next((bound for bound in bounds if k <= bound), bounds[-1] + 1)
+        return cls(min(m, tallest + 1), min(n, most), depth, parts)
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Schedules as arrays.
+
+    Attributes:
+        forms, form: those that there are, and the number of each candidate's.
+        more_down, more_across: tiles that C must have more than, for the lengths of a macro-kernel to be useful.
+        fewest: K at least.
+        order: a number for each order of sums.
+    """
+
+    forms: tuple[_Form, ...]
+    panels: Panels
+    form: npt.NDArray[np.intp]
+    more_down: prior.Numbers
+    more_across: prior.Numbers
+    least_k: prior.Numbers
+    order: prior.Numbers
+
+    def useful(self, shape: Shape) -> _Candidates:
+        """Those for a shape."""
+        m, n, k = shape
+        tiles = np.ceil(m / self.panels.rows), np.ceil(n / self.panels.cols)
+        which = (tiles[0] > self.more_down) & (tiles[1] > self.more_across) & (k >= self.least_k)
+        return self.take(which)
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> _Candidates:
+        """Some of them."""
+        return _Candidates(
+            self.forms,
+            self.panels.take(which),
+            self.form[which],
+            self.more_down[which],
+            self.more_across[which],
+            self.least_k[which],
+            self.order[which],
+        )
+
+    def schedule(self, at: int, spec: GemmSpec, depth: int, target: Target) -> Schedule:
+        """One of them, for a K."""
+        p = self.panels
+        form, kc = self.forms[int(self.form[at])], int(p.kc[at])
+        return form.schedule(
+            macro_kernel=(int(p.down[at]), int(p.across[at])),
+            grid_multiple=(int(p.even_down[at]), int(p.even_across[at])),
+            kc=kc,
+            mc=int(p.mc[at]),
+            **_loop(spec, form, min(depth, kc), target),
+        )
+
+
+def _loop(spec: GemmSpec, form: _Form, depth: int, target: Target) -> dict[str, int]:
+    """What the loop over a block of K does beside the sum."""
+    if form.dot or not form.copied or depth < WRITTEN_OUT:
+        return {}
+    prefetches = "cache_prefetch" in target.features
+    asks_for_c = prefetches and depth >= C_PREFETCH and (spec.c_order == "row" or form.split > 1)
+    asks_for_b = prefetches and form.tile[0] <= ROWS_BESIDE_PREFETCH
+    return {"block_k": WRITTEN_OUT, "b_prefetch": B_PREFETCH * asks_for_b, "c_prefetch": asks_for_c}
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def choose_panels(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedule | None:
+    """The schedule for a product on a CPU; None where the target is none, or vectors can't compute the product."""
+    if "vectors" not in target.features:
+        return None
+    known = (spec.m, spec.n, spec.k)
+    m, n, k = (size or asked for size, asked in zip(known, shape or USUAL, strict=True))
+    return _choose(_free(spec), (m, n, k), target, machine_of(target))
+
+
+@lru_cache(maxsize=256)
+def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Schedule | None:
+    found = _candidates(spec, _Sizes.of(spec, shape, target, _parts(shape)), target).useful(shape)
+    costs = prior.cycles(spec, found.panels, shape, machine)
+    if not costs.size:
+        return None
+    # The first of equal costs, in an order of the candidates' own.
+    alone = found.panels.cores == 1
+    order = found.order[np.argmin(np.where(alone, costs, np.inf))]
+    wanted = (found.panels.cores == target.cores) & (found.order == order)
+    return found.schedule(int(np.argmin(np.where(wanted, costs, np.inf))), spec, shape[2], target)
+
+
+def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
+    """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
+    found, costs = _with_costs(spec, shape, target, target.cores, _parts(shape), machine_of(target))
+    kinds: dict[tuple[float, ...], int] = {}
+    p = found.panels
+    for at in np.argsort(costs, kind="stable"):
+        kind = float(found.form[at]), p.kc[at], p.even_down[at], p.even_across[at]
+        kinds.setdefault(kind, int(at))
+    return [found.schedule(at, spec, shape[2], target) for at in list(kinds.values())[:count]]
+
+
+def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int) -> Iterator[tuple[float, Schedule]]:
+    """The cheapest of each order of sums, each with its cycles. Parts of K are those of a C of so many rows.
+
+    What was measured decides nothing here: an order holds before a calibration and after it.
+    """
+    found, costs = _with_costs(spec, shape, target, cores, _parts((rows, *shape[1:])), derived(target))
+    seen: set[tuple[float, float]] = set()
+    for at in np.argsort(costs, kind="stable"):
+        kind = float(found.order[at]), found.panels.copied[at]
+        if kind not in seen:
+            seen.add(kind)
+            yield float(costs[at]), found.schedule(int(at), spec, shape[2], target)
+
+
+def cycles(spec: GemmSpec, schedules: Sequence[Schedule], shape: Shape, target: Target) -> prior.Numbers:
+    """What the busiest core takes for a product by each schedule."""
+    return prior.cycles(spec, prior.panels(schedules, target.cores), shape, machine_of(target))
+
+
+def account(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> dict[str, float]:
+    """The cycles of the busiest core, by what they go to."""
+    found = prior.account(spec, prior.panels([s], target.cores), shape, machine_of(target))
+    return {name: float(part[0]) for name, part in found.items()}
+
+
+def _with_costs(
+    spec: GemmSpec, shape: Shape, target: Target, cores: int, parts: int, machine: Machine
+) -> tuple[_Candidates, prior.Numbers]:
+    """The candidates for so many cores."""
+    spec, target = _free(spec), replace(target, cores=cores) if cores != target.cores else target
+    found = _candidates(spec, _Sizes.of(spec, shape, target, parts), target).useful(shape)
+    found = found.take(found.panels.cores == cores)
+    return found, prior.cycles(spec, found.panels, shape, machine)
+
+
+def _free(spec: GemmSpec) -> GemmSpec:
+    """The spec without its sizes, which decide nothing about what a target can run."""
+    return replace(spec, m=None, n=None, k=None)
+
+
+# --- candidates -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
+    """All that are worth a thought, and that the target can run: for one core, and for all that it has."""
+    forms: list[_Form] = []
+    rows: list[tuple[float, ...]] = []
+    orders: dict[tuple[int, int], int] = {}
+    for form, depths in (*_of_columns(spec, sizes, target), *_along_k(spec, sizes, target)):
+        if not _is_possible(spec, form, target):
+            continue
+        at = len(forms)
+        forms.append(form)
+        for kernel, depth, (even, cores) in product(_kernels(form, sizes.m), depths, _evens(target.cores)):
+            (mc, down, across), more = kernel[:3], kernel[3:]
+            block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
+            if form.copied and block > target.private_bytes:
+                continue
+            order = orders.setdefault((depth, form.vector if form.dot else 1), len(orders))
+            panel = *form.tile, form.vector, form.copied, form.dot, down, across, *even, depth, mc, form.split, cores
+            rows.append((at, *more, depth + 1 if depth and not form.copied else 0, order, *panel))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 5 + 13)
+    at, down, across, least, order = table.T[:5].copy()
+    return _Candidates(tuple(forms), Panels.of(table[:, 5:]), at.astype(np.intp), down, across, least, order)
+
+
+def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_Form, tuple[int, ...]]]:
+    """Vectors of neighbouring columns: tiles, ways to B, and how deep blocks of K can be."""
+    m, n, k, parts = sizes
+    by_lines = spec.b_order == "row"
+    # Deeper than K is needless, but a copy has to say how deep it is at most.
+    enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
+    depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
+    widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
+    more = TILES_BESIDE_COPY[_registers(target)] if m > FEW_ROWS_BY_COLUMNS else ()
+    ways = [*product(_tiles(spec, m, target), (False, True)), *((tile, True) for tile in more)]
+    for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
+        # In place, a C narrower than a tile goes the slow way; a copy has no edges.
+        most = _up(n, lanes) if copied else n // lanes
+        # A copy that one tile alone reads is needless.
+        if (lanes > fitting and not copied) or (by_lines and copied and rows >= m):
+            continue
+        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
+            continue
+        few = FEW_LINES if m <= FEW_ROWS and not copied else ()
+        if spec.c_order == "col" and by_lines and not copied:
+            few = (0, *few)  # what waits in C goes there and back an element at a time
+        kept = (depth for depth in (*few, *depths) if depth or not copied)
+        yield _Form((rows, vectors * lanes), lanes, copied, parts), tuple(dict.fromkeys(kept))
+
+
+def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_Form, tuple[int, ...]]]:
+    """The same of vectors along K, for which B that has lines is transposed by a copy."""
+    m, n, k, parts = sizes
+    lanes, transposed = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
+    if k < lanes or (transposed and n > TRANSPOSED):
+        return
+    enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
+    depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
+    for rows, cols in TILES_ALONG_K[_registers(target)]:
+        tile = min(m, rows), min(n, cols)
+        yield _Form(tile, lanes, transposed, parts, dot=True), depths if transposed else (0, *depths)
+
+
+def _kernels(form: _Form, m: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Tiles of a column before those right of them, tiles of a work-item at most along rows and columns, and how many
+    of each C must have more for that.
+    """
+    is_one_row = m <= form.tile[0]
+    for (down, more_down), (across, more_across) in product(_after(DOWN), _after(DOWN if is_one_row else ACROSS)):
+        yield 0, down, across, more_down, more_across
+        # A tile's rows stay in the first level while panels of B pass.
+        if form.dot or (form.copied and across > 1 and not is_one_row):
+            yield 1, down, across, max(1, more_down), max(1, more_across)
+    if form.copied and not form.dot:
+        for mc, (down, more), across in product(M_BLOCKS, _after(DOWN_IN_BLOCKS), ACROSS_IN_BLOCKS):
+            yield mc, down, across, max(M_BLOCKS[0], more), 0
+
+
+def _after(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Each with the one before."""
+    return zip(lengths, (0, *lengths), strict=False)
+
+
+@lru_cache(maxsize=4096)
+def _is_possible(spec: GemmSpec, form: _Form, target: Target) -> bool:
+    return not problems_as_asked(spec, form.schedule(), target)
+
+
+def _evens(cores: int) -> tuple[tuple[tuple[int, int], int], ...]:
+    """What numbers of work-items are multiples of, for one core and for several."""
+    one: tuple[tuple[int, int], int] = ((1, 1), 1)
+    return (one,) if cores == 1 else (one, ((cores, 1), cores), ((1, cores), cores), ((1, 1), cores))
+
+
+def _registers(target: Target) -> int:
+    return 32 if target.vector_bytes >= MANY_REGISTERS else 16
+
+
+def _tiles(spec: GemmSpec, m: int, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
+    registers = _registers(target)
+    few, wide = (FEW_ROWS, WIDE) if spec.a_order == "row" else (FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS)
+    if m > few:
+        return TILES[registers]
+    # With a single row each vector of B is used once, and needs no register.
+    return (*TILES[registers], *((m, width) for width in wide if width * (m + (m > 1)) < registers))
+
+
+def _lanes(spec: GemmSpec, n: int, target: Target) -> int:
+    """Elements of a vector: as wide as the target's, unless C is narrower."""
+    lanes = target.vector_bytes // spec.dtype.size
+    while lanes > 2 and lanes > n:
+        lanes //= 2
+    return lanes
+
+
+def _parts(shape: Shape) -> int:
+    """Parts of K, by the sizes alone, since the order of sums depends on them."""
+    m, n, k = shape
+    tiles = _up(m, 6) * _up(n, 64)
+    return 1 if tiles >= FEW_TILES else max(1, min(MOST_PARTS, k // LONG))
+
+
+def _up(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)

@@ -1,0 +1,306 @@
+"""What is chosen for a CPU: by its sizes, its caches and its cores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.choose import SMALL_PRESET, choose
+from gemmgen.cpu.machine import CACHES, calibrate, machine_of, measured_on
+from gemmgen.cpu.panels import account, by_order, choose_panels, cycles
+from gemmgen.cpu.prior import HELD, Shape
+from gemmgen.ir.dtypes import F16, F64
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.kernel_names import kernel_name
+from gemmgen.passes.validate import validate
+from gemmgen.runtime import limits
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.cli import printed
+
+#: Two cores, as `target_of` describes them.
+CPU = replace(TARGETS["cpu"], cores=2, caches=(48 << 10, 1 << 20, 32 << 20), register_bytes=65536)
+SHAPES: tuple[Shape, ...] = (
+    *((1, 1, 1), (5, 3, 0), (7, 11, 13), (64, 64, 64), (1000, 1000, 1000), (2048, 2048, 2048), (3, 5000, 2)),
+    *((64, 4096, 4096), (4096, 64, 4096), (4096, 4096, 64), (100, 100, 100000), (4096, 1, 4096)),
+)
+#: Where tiles of 12 rows in place are among the best.
+SHARED_OUT = tuple((m, n, k) for m in (120, 240, 454) for n in (160, 320, 326) for k in (243, 431, 466))
+
+
+def groups(s: Schedule | None, shape: Shape) -> int:
+    """Work-items of a product."""
+    assert s is not None
+    extents = zip(shape[:2], s.tile, s.macro_kernel, s.grid_multiple, strict=True)
+    return prod(-(-size // (unit * most * even)) * even for size, unit, most, even in extents)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_is_chosen_can_be_had_and_shares_c_out(shape: Shape) -> None:
+    schedule = choose_panels(GemmSpec(), shape, CPU)
+    assert schedule is not None
+    validate(GemmSpec(), schedule, CPU)
+    assert choose_panels(GemmSpec(m=shape[0], n=shape[1], k=shape[2] or None), (9, 9, shape[2]), CPU) == schedule
+    if shape[0] * shape[1] > 20000:
+        assert schedule.grid_multiple != (1, 1), "an odd number of work-items leaves a core without one"
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[2] > 100], ids=str)
+def test_the_order_of_sums_depends_on_the_sizes_alone(shape: Shape) -> None:
+    """K in the same blocks and parts on any number of cores: the same bits."""
+    chosen = [choose_panels(GemmSpec(), shape, replace(CPU, cores=cores)) for cores in (1, 2, 3, 16, 64)]
+    assert len({(s.kc, s.split_k) for s in chosen if s is not None}) == 1
+    assert None not in chosen
+
+
+def test_long_k_and_few_tiles_go_in_parts() -> None:
+    for shape, split in (((6, 64, 100000), 12), ((100, 100, 100000), 1), ((6, 64, 4096), 1)):
+        chosen = choose_panels(GemmSpec(), shape, replace(CPU, cores=8))
+        assert chosen is not None
+        assert chosen.split_k == split
+
+
+def test_types_orders_and_widths() -> None:
+    shape = (1000, 1000, 1000)
+    for spec, target, vector, memories in (
+        (GemmSpec(dtype=F64), CPU, 8, {"global", "private"}),
+        (GemmSpec(b_order="col"), CPU, 16, {"private"}),
+        (GemmSpec(), replace(CPU, vector_bytes=32), 8, {"global", "private"}),
+        (GemmSpec(), replace(CPU, vector_bytes=16), 4, {"global", "private"}),
+    ):
+        chosen = choose_panels(spec, shape, target)
+        assert chosen is not None
+        assert chosen.vector == vector
+        assert chosen.b.memory in memories
+        driver.emit(spec, chosen, target=target)
+
+
+@pytest.mark.parametrize("n", [63, 31, 17, 64])
+def test_nothing_narrower_than_a_tile_is_read_in_place(n: int) -> None:
+    chosen = choose_panels(GemmSpec(), (521, n, 135), CPU)
+    assert chosen is not None
+    assert chosen.b.memory == "private" or n >= chosen.tile[1]
+
+
+def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
+    """B in place with lines whole pages apart."""
+    for n in (512, 640, 1024, 1032, 2048):
+        for k in (512, 520, 1024, 1032):
+            chosen = choose_panels(GemmSpec(), (1000, n, k), CPU)
+            assert chosen is not None
+            if n * 4 % 4096 == 0 and k > 640:
+                assert chosen.b.memory == "private"
+
+
+def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits() -> None:
+    large = choose_panels(GemmSpec(), (4096, 4096, 4096), CPU)
+    assert large is not None
+    assert large.mc * large.tile[0] * large.kc * 4 <= HELD * machine_of(CPU).second
+    in_blocks, without = cycles(GemmSpec(), [large, large.but(mc=0)], (4096,) * 3, CPU)
+    assert large.mc > 0
+    assert in_blocks < without
+    for size in (1000, 1024):
+        chosen = choose_panels(GemmSpec(), (size, size, size), CPU)
+        assert chosen is not None
+        assert chosen.kc == 1024
+
+
+@pytest.mark.parametrize("k", [1, 16, 32])
+def test_what_is_shallow_is_copied_only_to_be_transposed(k: int) -> None:
+    for order in ("row", "col"):
+        chosen = choose_panels(GemmSpec(b_order="col" if order == "col" else "row"), (2000, 2000, k), CPU)
+        assert chosen is not None
+        assert chosen.b.memory == ("private" if order == "col" else "global")
+
+
+ALONG_K: tuple[tuple[GemmSpec, Shape, bool], ...] = (
+    (GemmSpec(), (4000, 1, 4000), True),
+    (GemmSpec(c_order="col"), (4000, 3, 300), True),
+    (GemmSpec(b_order="col"), (1, 4000, 4000), True),
+    (GemmSpec(b_order="col"), (12, 4000, 1000), True),
+    (GemmSpec(b_order="col"), (1000, 1000, 1000), False),
+    (GemmSpec(), (1, 4000, 4000), False),
+    (GemmSpec(a_order="col"), (4000, 1, 4000), False),
+    (GemmSpec(), (4000, 1, 12), False),
+)
+
+
+@pytest.mark.parametrize(("spec", "shape", "along_k"), ALONG_K, ids=str)
+def test_few_columns_and_columns_in_lines_go_along_k(spec: GemmSpec, shape: Shape, along_k: bool) -> None:
+    """The same order of sums on any number of cores there, too."""
+    chosen = [choose_panels(spec, shape, replace(CPU, cores=cores)) for cores in (1, 2, 16)]
+    assert [s is not None and s.dot_product for s in chosen] == [along_k] * 3
+    assert len({(s.kc, s.vector, s.split_k) for s in chosen if s is not None}) == 1
+
+
+def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
+    chosen = choose_panels(GemmSpec(), (2, 8192, 8192), CPU)
+    assert chosen is not None
+    assert chosen.tile[0] == 2
+    assert chosen.kc in (8, 32)
+    one = choose_panels(GemmSpec(), (1, 8192, 8192), CPU)
+    assert one is not None
+    assert (one.tile, one.kc) == ((1, 256), 8)
+
+
+def test_a_c_by_columns_is_written_once() -> None:
+    """An element at a time, so that sums don't wait there; few rows have tiles of as many where A is by columns."""
+    chosen = choose_panels(GemmSpec(a_order="col", c_order="col"), (8, 1000, 4096), CPU)
+    assert chosen is not None
+    assert (chosen.tile[0], chosen.kc) == (8, 0)
+
+
+def test_what_vectors_cannot_do_is_left_to_others() -> None:
+    assert choose_panels(GemmSpec(dtype=F16), (1000, 1000, 1000), CPU) is None
+
+
+def test_a_compiler_that_keeps_fewer_pointers_gets_fewer_rows_in_place() -> None:
+    """Intel's compiler, which has sub-groups, keeps the pointers of twelve rows where B is in place, LLVM of eight."""
+    intel = replace(CPU, features=CPU.features | {"sub_groups"})
+    tall = [shape for shape in SHARED_OUT if (s := choose_panels(GemmSpec(), shape, intel)) and s.tile == (12, 32)]
+    assert len(tall) >= 5
+    for shape in SHARED_OUT:
+        chosen = choose_panels(GemmSpec(), shape, CPU)
+        assert chosen is not None
+        assert chosen.b.memory == "private" or chosen.tile[0] <= machine_of(CPU).pointers
+
+
+@pytest.fixture
+def measured() -> Iterator[Target]:
+    """A device that is its own, so that what is measured on it is not taken for another."""
+    target = replace(CPU, name="measured")
+    yield target
+    calibrate(target, {})
+
+
+def test_what_was_measured_on_a_device_decides(measured: Target) -> None:
+    shape = 100, 100, 100
+    before = choose_panels(GemmSpec(), shape, measured)
+    derived = machine_of(measured)
+    calibrate(measured, {"threads": 1e7, "third_line": -1.0, "first": 5.0})
+    assert machine_of(measured) == replace(derived, threads=1e7), "what is no time, or is not measured, is left out"
+    alone = choose_panels(GemmSpec(), shape, measured)
+    assert before is not None and alone is not None
+    assert groups(before, shape) > 1 == groups(alone, shape)
+    assert dict(measured_on(measured)) == {"threads": 1e7}
+    # An order of sums that has to hold for any number of rows is not chosen by it.
+    orders = [cycles for cycles, _ in by_order(GemmSpec(), shape, measured, 2, 128)]
+    calibrate(measured, {})
+    assert orders == [cycles for cycles, _ in by_order(GemmSpec(), shape, measured, 2, 128)]
+    assert choose_panels(GemmSpec(), shape, measured) == before
+
+
+def test_rows_at_a_time_follow_from_what_memory_gives(measured: Target) -> None:
+    """By several rows of A at a time where that was found to be faster."""
+    for several, rows in ((4.0, range(2, 9)), (16.0, range(1, 2))):
+        calibrate(measured, {"memory_line": 8.0, "several_line": several})
+        chosen = choose_panels(GemmSpec(), (8192, 1, 8192), measured)
+        assert chosen is not None
+        assert chosen.tile[0] in rows
+
+
+def test_the_loop_over_k_is_written_out_beside_a_copy() -> None:
+    """Prefetches where there are registers for the places of their lines, and a language has them."""
+
+    def said(m: int, n: int, k: int, target: Target = CPU, **spec: object) -> tuple[object, ...]:
+        s = choose_panels(replace(GemmSpec(), **spec), (m, n, k), target)  # type: ignore[arg-type]
+        assert s is not None
+        return s.tile, s.block_k, s.b_prefetch, s.c_prefetch
+
+    assert said(1024, 1024, 1024) == ((6, 64), 4, 8, True)
+    assert said(2048, 2048, 256) == ((6, 64), 4, 8, False), "too short to ask for six rows"
+    assert said(300, 40, 700)[1:] == (4, 0, True), "tall"
+    assert said(1024, 1024, 1024, c_order="col")[1:] == (4, 8, False)
+    assert said(1024, 1024, 1024, replace(CPU, features=CPU.features - {"cache_prefetch"}))[1:] == (4, 0, False)
+    assert said(500, 64, 30)[1:] == (1, 0, False), "B in place"
+
+
+def test_a_small_product_wakes_no_thread() -> None:
+    for size, most in ((64, 1), (128, 64)):
+        chosen = choose_panels(GemmSpec(), (size,) * 3, CPU)
+        assert chosen is not None
+        assert 1 <= groups(chosen, (size,) * 3) <= most
+    assert groups(choose_panels(GemmSpec(), (256,) * 3, CPU), (256,) * 3) > 1
+
+
+def test_other_devices_are_left_to_others() -> None:
+    assert choose_panels(GemmSpec(), None, TARGETS["intel"]) is None
+
+
+@pytest.mark.parametrize("caches", [(0, 0, 0), (1, 1, 1), (1 << 40, 1 << 40, 1 << 40), (0, 1 << 18, 0)], ids=str)
+def test_a_device_that_says_little_or_much_of_its_cache(caches: tuple[int, int, int]) -> None:
+    chosen = choose_panels(GemmSpec(), (2000, 2000, 2000), replace(CPU, caches=caches, cores=1))
+    assert chosen is not None
+    usual = choose_panels(GemmSpec(), (2000, 2000, 2000), replace(CPU, caches=CACHES, cores=1))
+    assert chosen == usual or any(caches)
+
+
+def test_caches_as_linux_describes_them(tmp_path: Path) -> None:
+    assert limits.caches(tmp_path) is None
+    described = (("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2048K"), ("3", "Unified", "?"))
+    for number, texts in enumerate(described):
+        (tmp_path / f"index{number}").mkdir()
+        for name, text in zip(("level", "type", "size"), texts, strict=True):
+            (tmp_path / f"index{number}" / name).write_text(f"{text}\n")
+    assert limits.caches(tmp_path) == (48 << 10, 2 << 20, 0)
+
+
+def test_the_account_is_what_is_compared() -> None:
+    shape = (700, 900, 1100)
+    chosen = choose_panels(GemmSpec(), shape, CPU)
+    assert chosen is not None
+    worse = chosen.but(macro_kernel=(1, 1), grid_multiple=(1, 1))
+    first, second = cycles(GemmSpec(), [chosen, worse], shape, CPU)
+    assert sum(account(GemmSpec(), chosen, shape, CPU).values()) == pytest.approx(first)
+    assert first < second
+    ideal = 700 * 900 * 1100 / 16 / machine_of(CPU).fma / CPU.cores
+    assert first > ideal
+
+
+def test_a_choice_takes_a_millisecond() -> None:
+    """Processor time of a choice for sizes that were not seen, in the median."""
+    times = list[float]()
+    for size in range(300, 380):
+        begin = time.process_time()
+        assert choose_panels(GemmSpec(), (size, 2 * size, size + 5), CPU) is not None
+        times.append(time.process_time() - begin)
+    assert median(times) < 2e-3, "1 ms, beside other processes"
+
+
+SMALL: tuple[Shape, ...] = ((1, 1, 1), (16, 16, 100), (30, 20, 16))
+THIN: tuple[Shape, ...] = ((1, 100000, 3), (8192, 1, 20), (1, 1, 20000), (64, 64, 64))
+
+
+@pytest.mark.parametrize("shape", [*SMALL, *THIN], ids=str)
+def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> None:
+    """Few multiplications, counted as it makes them, go to the one kernel that small products share; all else not."""
+    m, n, k = shape
+    cpu = TARGETS["cpu"]
+    chosen = choose(GemmSpec(), shape, cpu)
+    assert chosen == choose(GemmSpec(m=m, n=n, k=k), None, cpu)
+    assert (chosen == presets.load(SMALL_PRESET).schedule) == (shape in SMALL)
+    asked = ("--target", "cpu", "-M", str(m), "-N", str(n), "-K", str(k))
+    name = kernel_name(chosen, GemmSpec())
+    assert printed("explain", *asked).startswith(f"{name}:")
+    assert f"{name}(" in printed("emit", *asked)
+
+
+def test_the_command_line_chooses_and_explains() -> None:
+    chosen = choose_panels(GemmSpec(m=1000, n=1000, k=1000), None, TARGETS["cpu"])
+    assert chosen is not None
+    text = printed("explain", "--target", "cpu", "-M", "1000", "-N", "1000", "-K", "1000")
+    assert text.startswith(f"{kernel_name(chosen, GemmSpec())}: C = ")
+    (down, across), cols = chosen.macro_kernel, chosen.tile[1]
+    assert f"{down}x{across} tiles one after the other" in text
+    assert f"blocks of {across}x{chosen.kc}x{cols} to private memory" in text
+    assert "cycles of the busiest of 1 core for 1000 x 1000 x 1000, by the model of gemmgen/cpu" in text
+    assert "multiply-adds and loads" in text
+    naive = printed("explain", "--target", "cpu", "--method", "naive")
+    assert naive.startswith("gemm_f32_naive_1x1: C = ") and "vectors of" not in naive

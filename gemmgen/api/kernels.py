@@ -266,7 +266,7 @@ def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, product
     """The schedule that was measured on the device for such a product, if records have one."""
     from gemmgen import tuning
 
-    if spec.grouped is not None or not tuning.decides(backend, place.target):
+    if spec.grouped is not None or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.recorded import ask
 

@@ -251,7 +251,7 @@ def _taken(engine: Engine, spec: GemmSpec, sizes: tuple[int, int, int] | None, p
     from gemmgen.choose import choose
 
     target = engine.device.target
-    if tuning.decides(engine.backend, target):
+    if tuning.has_records(engine.backend):
         from gemmgen.tuning.recorded import ask
 
         found = ask(engine.backend, engine.device, target, spec, sizes, products)

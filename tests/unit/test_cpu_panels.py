@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -262,16 +260,6 @@ def test_the_account_is_what_is_compared() -> None:
     assert first < second
     ideal = 700 * 900 * 1100 / 16 / machine_of(CPU).fma / CPU.cores
     assert first > ideal
-
-
-def test_a_choice_takes_a_millisecond() -> None:
-    """Processor time of a choice for sizes that were not seen, in the median."""
-    times = list[float]()
-    for size in range(300, 380):
-        begin = time.process_time()
-        assert choose_panels(GemmSpec(), (size, 2 * size, size + 5), CPU) is not None
-        times.append(time.process_time() - begin)
-    assert median(times) < 2e-3, "1 ms, beside other processes"
 
 
 SMALL: tuple[Shape, ...] = ((1, 1, 1), (16, 16, 100), (30, 20, 16))

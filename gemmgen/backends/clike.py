@@ -38,7 +38,7 @@ from gemmgen.backends.vectors import (
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import NAME, PRODUCT, SUM, WIDTH, Named, text_of, whole_parts, width_of
-from gemmgen.ir.copy_instructions import BLOCK_2D_START
+from gemmgen.ir.copy_instructions import BLOCK_2D_START, MAP_BYTES
 from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
 from gemmgen.ir.functions import MATH
@@ -53,6 +53,7 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Multiply,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -70,8 +71,6 @@ from gemmgen.positions import LOAD_STAGE
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
-#: What a tensor map's matrix begins on multiples of.
-MAP_BYTES = 16
 #: Functions of numbers that C calls otherwise where they are of floats.
 FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
@@ -420,7 +419,7 @@ class CLike(ABC):
                 yield self.tma_copy(stmt)
             case _ if isinstance(stmt, SyncStmt):
                 yield from self._sync(stmt)
-            case PointerInit() | PointerIncrement() | Prefetch():
+            case _ if isinstance(stmt, PlaceStmt):
                 yield self._placed(stmt)
             case For():
                 yield from self._vector_loop(stmt) if stmt.vector else self._loop(stmt)
@@ -463,7 +462,7 @@ class CLike(ABC):
             case _:
                 return self.role(stmt)
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
         """Where a pointer is from here on, or what will be needed."""
         match stmt:
             case Prefetch(buffer, index, writes):
@@ -477,6 +476,7 @@ class CLike(ABC):
                 return f"{self.parameter(view)} = {addresses.name}[{self.expr(place)}];"
             case PointerIncrement(view, by):
                 return f"{view.name} += {self.expr(by)};"
+        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.unroll_factor:

@@ -13,7 +13,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
     RANK,
@@ -235,7 +235,7 @@ class Cuda(Simt):
     def role(self, step: RoleStep) -> list[str]:
         return [hopper.store_group(step)] if isinstance(step, StoreGroup) else hopper.role(step, self)
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
         if isinstance(stmt, PointerInit) and stmt.view.layout.swizzle:
             return hopper.point(stmt, self)
         return super()._placed(stmt)

@@ -412,6 +412,7 @@ class Direct:
             grid_z=problem.layers,
             multiples=self._multiples,
             limits=self.tiles.limits,
+            large_registers=s.large_grf,
         )
 
     @property

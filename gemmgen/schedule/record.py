@@ -10,7 +10,7 @@ from gemmgen.errors import ScheduleError, UserError
 from gemmgen.names import name_problem
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.epilogues import Epilogue, Registers
-from gemmgen.schedule.fields import Atom, Flat, Pair, Value, meanings
+from gemmgen.schedule.fields import AddressPayloads, Atom, Flat, Pair, Value, meanings
 from gemmgen.schedule.flat import (
     AXES,
     Key,
@@ -100,7 +100,8 @@ class Schedule:
     atom = View[Atom]("fma")
     block_2d = View(False)
     prefetch_distance = View(0)
-    separate_payloads = View(False)
+    address_payloads = View[AddressPayloads]("none")
+    tf32 = View(False)
     block_writes = View(False)
     large_grf = View(False)
     c_width = View(1)

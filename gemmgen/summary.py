@@ -15,7 +15,7 @@ from gemmgen.backends.text import Notes
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.dtypes import F32
-from gemmgen.ir.expr import Bin, Expr, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, as_int
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     CooperativeCopy,
@@ -172,6 +172,10 @@ class _Reader:
         text = f"{high}x{wide} per {words.group}"
         if (slices := self._slices(high * wide)) > 1:
             text = f"{high * wide} per {words.group}, {slices} slices of each step along K (sliced-K)"
+        if (lanes_along_k := self._lanes_along_k()) > 1:
+            text = (
+                f"{text}, each of {lanes_along_k} lanes" if slices > 1 else f"{high * wide} per {words.group}, along K"
+            )
         lanes = self.kernel.sub_group
         if lanes is not None and words.sub_group != "warp" and "warp" not in self.lets:
             text += f", {words.sub_group}s of {lanes}"
@@ -183,8 +187,17 @@ class _Reader:
         """Parts of a step of K that work-items of their own multiply."""
         rows, cols = self.block
         spread = self.fragment.rows, self.fragment.cols
-        owners = rows * cols // max(1, spread[0].values * spread[1].values)
+        owners = rows * cols // max(1, spread[0].values * spread[1].values) * self._lanes_along_k()
         return work_items // owners if self.vector == 1 and owners and "slice" in self.lets else 1
+
+    def _lanes_along_k(self) -> int:
+        """Lanes that share elements of C."""
+        match self.lets.get("lane_k"):
+            case Bin("%", _, Const(int(lanes))):
+                return int(lanes)
+            case Call("local_id", (Const(int(dimension)),)):
+                return self.kernel.group[1 - int(dimension)]
+        return 1
 
     def _warp(self) -> str:
         """Rows and columns of the threads of a warp, and whether neighbours are in different rows."""

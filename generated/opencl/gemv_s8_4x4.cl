@@ -1,7 +1,8 @@
 // gemv_s8_4x4: C = alpha * A * B + beta * C; int8, sums and C in int32; B col-major
 //
 // Tile       4x4 of C per group, 4x4 per work-item, 4096 along K per step
-// Work-items 256 per group, 256 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 256 per group, 8 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          buffer, loads of 16 elements
 // B          buffer, loads of 16 elements
 // Multiply   dot products of four neighbours along K (dp4a), sums in int32
@@ -52,7 +53,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
             __global const char *restrict b, int ldb, int beta, __global int *restrict c, int ldc)
 {
     const int slice = (int)get_local_id(1);
-    const int lane_k = (int)get_local_id(0) % 32;
+    const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
     const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);

@@ -169,13 +169,12 @@ class _Reader:
         (high, wide), words = self.kernel.group, self.words
         if self.roles is not None:
             return self._roles(self.roles)
-        text = f"{high}x{wide} per {words.group}"
+        text, along_k = f"{high}x{wide} per {words.group}", self._lanes_along_k()
         if (slices := self._slices(high * wide)) > 1:
             text = f"{high * wide} per {words.group}, {slices} slices of each step along K (sliced-K)"
-        if (lanes_along_k := self._lanes_along_k()) > 1:
-            text = (
-                f"{text}, each of {lanes_along_k} lanes" if slices > 1 else f"{high * wide} per {words.group}, along K"
-            )
+            text += f", each of {along_k} lanes" if along_k > 1 else ""
+        elif along_k > 1:
+            text = f"{high * wide} per {words.group}, {along_k} lanes along K"
         lanes = self.kernel.sub_group
         if lanes is not None and words.sub_group != "warp" and "warp" not in self.lets:
             text += f", {words.sub_group}s of {lanes}"

@@ -408,6 +408,7 @@ class Direct:
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.lanes,
+            min_blocks=s.min_blocks,
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=BATCH_COUNT if problem.spec.batched else None,

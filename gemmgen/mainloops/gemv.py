@@ -150,20 +150,26 @@ class LaneSums:
     @property
     def kept(self) -> tuple[int, int]:
         """Rows and columns of sums that a lane holds afterwards."""
-        (rows, cols), lanes = self.schedule.tile, self.schedule.lanes_along_k
+        (rows, cols), lanes = self._tile, self.schedule.lanes_along_k
         own_rows = max(1, rows // lanes)
         return own_rows, max(1, cols // max(1, lanes * own_rows // rows))
 
     @property
+    def _tile(self) -> tuple[int, int]:
+        """Its rows and columns as plain numbers: quotients of named ones say nothing to a reader."""
+        rows, cols = self.schedule.tile
+        return int(rows), int(cols)
+
+    @property
     def alike(self) -> int:
         """Neighbouring lanes that hold the same sums afterwards."""
-        (rows, cols), (own_rows, own_cols) = self.schedule.tile, self.kept
+        (rows, cols), (own_rows, own_cols) = self._tile, self.kept
         return self.schedule.lanes_along_k // (rows // own_rows * (cols // own_cols))
 
     @property
     def after(self) -> Registers:
         """The registers as they are then."""
-        (rows, cols), (own_rows, own_cols) = self.schedule.tile, self.kept
+        (rows, cols), (own_rows, own_cols) = self._tile, self.kept
         high, wide = self.schedule.group
         across = cols // own_cols
         down: Expr = LANE_K // (self.alike * across)

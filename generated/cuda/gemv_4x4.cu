@@ -35,11 +35,6 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    float partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_4x4_detail::BLOCK_THREADS)
@@ -47,7 +42,6 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace gemv_4x4_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
     const int lane_k = int(threadIdx.x);
@@ -172,8 +166,9 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
+    __shared__ float partial[SLICES][BM][BN];
     if (lane_k % (32 / (TM * TN)) == 0) {
-        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
             alpha * acc[0][0];
     }
     __syncthreads();
@@ -183,10 +178,10 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        float total = shared.partial[0][sum_row][sum_col];
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 

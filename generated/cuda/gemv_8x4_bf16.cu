@@ -48,11 +48,6 @@ __device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
     }
 }
 
-// Shared memory of a block.
-struct Shared {
-    float partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_8x4_bf16_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_8x4_bf16_detail::BLOCK_THREADS)
@@ -61,7 +56,6 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
               __nv_bfloat16 *__restrict__ c, int ldc)
 {
     using namespace gemv_8x4_bf16_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
     const int lane_k = int(threadIdx.x);
@@ -198,7 +192,8 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     acc[0][0] = (is_low_1 ? acc[0][0] : acc[0][TN / 4]) + received;
 
     // Every slice writes its partial sums; then they are added up.
-    shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    __shared__ float partial[SLICES][BM][BN];
+    partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
     __syncthreads();
 
     const int sum_row = local_index / BN;
@@ -206,10 +201,10 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        float total = shared.partial[0][sum_row][sum_col];
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 

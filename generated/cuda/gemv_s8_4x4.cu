@@ -43,11 +43,6 @@ __device__ __forceinline__ void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    int partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_s8_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_s8_4x4_detail::BLOCK_THREADS)
@@ -55,7 +50,6 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
             const signed char *__restrict__ b, int ldb, int beta, int *__restrict__ c, int ldc)
 {
     using namespace gemv_s8_4x4_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
     const int lane_k = int(threadIdx.x);
@@ -179,8 +173,9 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
+    __shared__ int partial[SLICES][BM][BN];
     if (lane_k % (32 / (TM * TN)) == 0) {
-        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
+        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
             alpha * acc[0][0];
     }
     __syncthreads();
@@ -190,10 +185,10 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        int total = shared.partial[0][sum_row][sum_col];
+        int total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const int term = shared.partial[s][sum_row][sum_col];
+            const int term = partial[s][sum_row][sum_col];
             total += term;
         }
 

@@ -176,7 +176,7 @@ class _Reader:
         elif along_k > 1:
             text = f"{high * wide} per {words.group}, {along_k} lanes along K"
         lanes = self.kernel.sub_group
-        if lanes is not None and words.sub_group != "warp" and "warp" not in self.lets:
+        if lanes is not None and words.work_item != "thread" and "warp" not in self.lets:
             text += f", {words.sub_group}s of {lanes}"
         if "warp" in self.lets:
             text += f", {words.sub_group}s of {self._warp()}"

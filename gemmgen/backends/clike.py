@@ -603,6 +603,8 @@ class CLike(ABC):
             case Select(condition, then, other):
                 texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
                 return "{} ? {} : {}".format(*texts), TERNARY
+            case Bin("*", a, Const() as one) if self.expr(one) == "1":
+                return self._bound(a)
             case Bin("min", a, b):
                 return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
             case Bin("^", a, b):

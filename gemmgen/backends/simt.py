@@ -246,7 +246,7 @@ class Simt(CLike):
         if found is None:
             return 0
         # With more stages it may become too large.
-        fixed = found.bytes <= self.static_bytes and not found.is_union and "STAGES" not in self.free
+        fixed = found.bytes <= self.static_bytes and not found.is_union and "STAGES" not in self.free & found.names()
         return 0 if fixed else found.bytes
 
     def asked_bytes(self) -> str:

@@ -193,7 +193,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
 
     // Every slice writes its partial sums; then they are added up.
     __shared__ float partial[SLICES][BM][BN];
-    partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    partial[slice][lane_k / 4][lane_k % 4] = alpha * acc[0][0];
     __syncthreads();
 
     const int sum_row = local_index / BN;

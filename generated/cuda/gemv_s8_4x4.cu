@@ -174,9 +174,8 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
 
     // Every slice writes its partial sums; then they are added up.
     __shared__ int partial[SLICES][BM][BN];
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     __syncthreads();
 

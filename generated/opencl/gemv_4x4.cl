@@ -141,9 +141,8 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
 
     // Every slice writes its partial sums; then they are added up.
     __local float partial[SLICES][BM][BN];
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

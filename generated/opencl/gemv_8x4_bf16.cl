@@ -181,7 +181,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
 
     // Every slice writes its partial sums; then they are added up.
     __local float partial[SLICES][BM][BN];
-    partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    partial[slice][lane_k / 4][lane_k % 4] = alpha * acc[0][0];
     barrier(CLK_LOCAL_MEM_FENCE);
 
     const int sum_row = local_index / BN;

@@ -152,9 +152,8 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
 
     // Every slice writes its partial sums; then they are added up.
     __local int partial[SLICES][BM][BN];
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

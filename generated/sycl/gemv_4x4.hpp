@@ -155,9 +155,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     acc[0][0] += sycl::permute_group_by_xor(sub_group, acc[0][0], 1);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     sycl::group_barrier(item.get_group());
 

@@ -1,4 +1,4 @@
-"""What a choice costs for sizes that a process has not seen: by records and the prior, and by the fitted model alone.
+"""What a choice costs for sizes that a process has not seen: by records and the prior, and by the prior alone.
 
     python benchmarks/choice_time.py --count 200
 
@@ -25,7 +25,7 @@ from gemmgen.options import build_spec
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.device import DeviceKey
 from gemmgen.tuning.job import promised
-from gemmgen.tuning.recorded import Book, by_prior, recorded
+from gemmgen.tuning.recorded import Book, recorded
 from gemmgen.tuning.records import Store
 
 H100 = replace(TARGETS["sm_90a"], clock=1980, memory_rate=3_352_320, cache_bytes=50 << 20)
@@ -62,14 +62,13 @@ def main() -> None:
         book = Book(KEY, Store(Path(folder) / "tuned"), H100)
 
         def front_door(spec: GemmSpec, shape: Shape) -> object:
-            found = recorded(book, spec, shape, H100) or by_prior(spec, shape, H100)
-            return found or choose(spec, shape, H100)
+            return recorded(book, spec, shape, H100) or choose(spec, shape, H100)
 
         for dtype, layout in KINDS:
             kind = build_spec(dtype=dtype, layout=layout)
             print(f"{dtype} {layout}: {timed(kind, count, 1, front_door)}")
-            fitted = timed(kind, count, 2, lambda spec, shape: choose(spec, shape, H100))
-            print(f"{dtype} {layout}, fitted model: {fitted}")
+            alone = timed(kind, count, 2, lambda spec, shape: choose(spec, shape, H100))
+            print(f"{dtype} {layout}, the prior alone: {alone}")
 
 
 if __name__ == "__main__":

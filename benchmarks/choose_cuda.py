@@ -4,7 +4,7 @@
     python benchmarks/choose_cuda.py --shapes 40 --seed 7 --dtype bfloat16 --timings rows.json
     python benchmarks/choose_cuda.py --shapes 0 --given 1024,6008x1152x48 --dtype bfloat16 --more 8 --timings rows.json
 
-Times that are kept are what `benchmarks/fit_waves.py` reads; `--more` has them of what the model puts next, too.
+Times that are kept are what `benchmarks/prior_regret.py` reads; `--more` has them of what the prior puts next, too.
 
 Each shape: one schedule after the other in shuffled rounds, by replayed graphs, each replayed before to warm up; those
 that the first round has found to be much slower than the fastest one are not timed any further. The ratio is the best
@@ -30,9 +30,11 @@ from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import candidates, driver, tiles, waves
+from gemmgen import candidates, driver
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.bench.records import parse_sizes
+from gemmgen.choice import gpu, prior
+from gemmgen.choice.machine import machine_of
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
@@ -127,15 +129,14 @@ def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     """The presets that could have been chosen."""
     names = [name for name in candidates.names() if name.startswith(KINDS) and "atomic" not in name]
     found = [candidates.load(name).schedule for name in names]
-    own = [x for x in found if spec.dtype in waves.ATOMS.get(x.atom, ())]
-    return [x for x in own if is_possible(promised(spec, x, shape), x, target)]
+    return [x for x in found if is_possible(promised(spec, x, shape), x, target)]
 
 
 def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
     """What the model puts first."""
-    found: dict[str, list[Schedule]] = {}
-    for _, tile, schedule in tiles.ranked(aligned(spec, shape), shape, target):
-        same = found.setdefault(tile.named, [])
+    found: dict[tuple[int, int], list[Schedule]] = {}
+    for _, schedule in gpu.ranked(aligned(spec, shape), shape, target):
+        same = found.setdefault(schedule.block_tile, [])
         if sum(map(len, found.values())) < count and len(same) < OF_TILE:
             same.append(schedule)
     return [x for same in found.values() for x in same]
@@ -213,10 +214,9 @@ def runners(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
 
 
 def guessed(spec: GemmSpec, schedule: Schedule, shape: Shape) -> float:
-    """The model's microseconds; of what it does not know some few."""
-    tile = waves.tile_of(schedule)
-    known = waves.account(aligned(spec, shape), tile, schedule, shape, target_of(pick())) if tile else {"": 10.0}
-    return sum(known.values())
+    """The prior's microseconds."""
+    (cost,) = prior.costs(aligned(spec, shape), [schedule], shape, machine_of(target_of(pick())))
+    return cost
 
 
 def times(found: list[Runner], rounds: int) -> dict[str, float]:

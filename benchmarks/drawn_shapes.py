@@ -35,7 +35,7 @@ from gemmgen.options import build_spec
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import designs, shipped
+from gemmgen.tuning import shipped
 from gemmgen.tuning.job import Job, promised
 from gemmgen.tuning.on_cuda import CudaContestant, compile_only
 from gemmgen.tuning.recorded import ask
@@ -280,13 +280,10 @@ def libraries(spec: GemmSpec, shape: Shape, kept: CudaContestant, lt: Lt | None)
 def schedules(spec: GemmSpec, shape: Shape, info: CudaDeviceInfo, records: bool) -> dict[str, Schedule]:
     """What is compared, by what decided."""
     kept, target = promised(spec, shape), info.target
-    found = {"before": choose(kept, shape, target)}
-    first = next(designs.ranked(kept, shape, target), None)
-    if first is not None:
-        found["prior"] = first[1]
+    found = {"prior": choose(kept, shape, target)}
     if records:
         said = ask("cuda", info, target, kept, shape)
-        found["records"] = found["before"] if said is None else said.schedule
+        found["records"] = found["prior"] if said is None else said.schedule
     return {name: each.but(name=None) for name, each in found.items()}
 
 

@@ -1,74 +1,131 @@
-"""What the prior loses by its choices among schedules that were measured on an H200, beside the fitted model.
+"""What the prior loses by its choices among schedules that were measured on GPUs.
 
-    python benchmarks/prior_regret.py benchmarks/results/2026-11-22_h200/rows*.json
+    python benchmarks/prior_regret.py
+    python benchmarks/prior_regret.py --files benchmarks/results/2026-11-22_h200/rows1.json
 
-Of each problem with three schedules and more: the time of the one that a model puts first, as a multiple of the fastest
-measured. The fitted model (`gemmgen.waves`) was fitted to these figures, the prior has no constant of a schedule's own.
+Of each problem with three schedules and more: the time of the one that the prior puts first, as a multiple of the
+fastest measured. The H200's files are of `benchmarks/choose_cuda.py --timings`; presets change, and rows that no
+schedule has today do not count. The H100's figures are the records that come with gemmgen.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from fit_waves import Point, points
 
-from gemmgen import waves
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from gemmgen import candidates, tuning
+from gemmgen.choice import prior
+from gemmgen.choice.machine import Machine, machine_of
+from gemmgen.choice.parts import PARTS
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
+from gemmgen.kernel_names import kernel_name
 from gemmgen.schedule import Schedule
-from gemmgen.tuning import prior
-from gemmgen.tuning.machine import machine_of
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning.job import promised
+from gemmgen.tuning.records import parse
 
-#: As the device of the figures says of itself.
+ROOT = Path(__file__).resolve().parents[1]
+FILES = sorted((ROOT / "benchmarks" / "results" / "2026-11-22_h200").glob("rows*.json"))
+#: As the devices of the figures say of themselves.
 H200 = replace(TARGETS["sm_90a"], clock=1980, memory_rate=4_800_000, cache_bytes=50 << 20)
-#: Schedules of a problem at least.
-LEAST = 3
+H100 = replace(H200, memory_rate=3_352_320)
+#: Schedules of a problem at least; the deepest parts of K that a cluster adds up.
+LEAST, JOINED = 3, 2
+
+Shape = tuple[int, int, int]
 
 
-def problems(files: Sequence[Path]) -> list[list[Point]]:
-    """The measurements of each problem, of a schedule the fastest."""
-    found: dict[object, dict[Schedule, Point]] = defaultdict(dict)
-    for path in files:
-        for point in points(path):
-            same = found[point.problem, point.spec.ld_multiple]
-            if point.schedule not in same or point.us < same[point.schedule].us:
-                same[point.schedule] = point
-    return [list(same.values()) for same in found.values() if len(same) >= LEAST]
+@dataclass(frozen=True)
+class Problem:
+    """A product, and the microseconds of the schedules that it was measured by."""
+
+    spec: GemmSpec
+    shape: Shape
+    products: int
+    us: dict[Schedule, float]
+
+    def choice(self, machine: Machine) -> Schedule:
+        """What the prior puts first."""
+        costs = prior.costs(self.spec, list(self.us), self.shape, machine, self.products)
+        return list(self.us)[int(np.argmin(costs))]
+
+    def regret(self, machine: Machine) -> float:
+        """The time of the prior's choice, as a multiple of the fastest."""
+        return self.us[self.choice(machine)] / min(self.us.values())
 
 
-def by_prior(measured: Sequence[Point]) -> Sequence[float]:
-    """What the prior says of a problem's schedules."""
-    first, machine = measured[0], machine_of(H200)
-    made = prior.designs(first.spec, [x.schedule for x in measured], first.shape, machine)
-    return [float(x) for x in prior.microseconds(first.spec, made, first.shape, machine, first.products)]
-
-
-def by_fit(measured: Sequence[Point]) -> Sequence[float]:
-    """The same by the fitted model."""
-    found = []
-    for x in measured:
-        target, tile = TARGETS["sm_90a" if x.schedule.by_warpgroups else "sm_90"], waves.tile_of(x.schedule)
-        assert tile is not None
-        found.append(sum(waves.account(x.spec, tile, x.schedule, x.shape, target, x.products).values()))
+@cache
+def named() -> dict[str, Schedule]:
+    """All that the figures may name: tiles, with K in parts and matrices packed."""
+    found = {}
+    for name in candidates.names():
+        plain = candidates.load(name).schedule
+        if plain.atomic or not name.startswith(("naive_16x16", "async_", "mbarrier_", "mma_", "wgmma_")):
+            continue
+        found.setdefault(name, plain)
+        for parts, way, (stream, joined) in product(PARTS, candidates.WAYS, ((False, 1), (True, 1), (False, JOINED))):
+            if not (stream and parts > 1) and not (joined > 1 and parts % joined):
+                with suppress(ScheduleError):  # not every tile can be dealt out, or added up by a cluster
+                    schedule = candidates.varied(name, parts, way, stream, joined)
+                    found.setdefault(schedule.name or name, schedule)
     return found
 
 
-MODELS: dict[str, Callable[[Sequence[Point]], Sequence[float]]] = {"prior": by_prior, "fitted": by_fit}
+def of_file(path: Path) -> Iterator[tuple[GemmSpec, Shape, Schedule, float]]:
+    """A file's measurements."""
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        dtype, shape = MATRIX_DTYPES[row["dtype"]], tuple(row["shape"])
+        # What is packed was run without the promise that lines of other sizes keep.
+        unit = 16 // dtype.size
+        kept = all(size % unit == 0 for size in shape[1:])
+        spec = GemmSpec(dtype=dtype, ld_multiple=unit if kept else 1)
+        for name, us in row["us"].items():
+            if name in named():
+                yield spec, shape, named()[name], us
 
 
-def regrets(files: Sequence[Path]) -> dict[tuple[str, str], list[float]]:
-    """By the model and the type."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for measured in problems(files):
-        best = min(x.us for x in measured)
-        for name, model in MODELS.items():
-            chosen = measured[int(np.argmin(model(measured)))]
-            found[name, measured[0].spec.dtype.name].append(chosen.us / best)
+def of_h200(files: Sequence[Path] = FILES) -> list[Problem]:
+    """Problems of the files, each with every schedule that was measured, at its fastest."""
+    found: dict[tuple[GemmSpec, Shape], dict[Schedule, float]] = defaultdict(dict)
+    for path in files:
+        for spec, shape, schedule, us in of_file(path):
+            same, plain = found[spec, shape], schedule.but(name=None)
+            same[plain] = min(us, same.get(plain, math.inf))
+    return [Problem(spec, shape, 1, us) for (spec, shape), us in found.items() if len(us) >= LEAST]
+
+
+def of_h100() -> tuple[list[Problem], Machine]:
+    """Problems of the records, and the device as it was calibrated."""
+    (path,) = tuning.shipped("cuda")
+    records = parse(path.read_text(encoding="utf-8"), path.name)
+    found: dict[tuple[GemmSpec, Shape, int], dict[Schedule, float]] = defaultdict(dict)
+    for line in records.lines:
+        made = line.measurement()
+        found[promised(made.spec, line.shape), line.shape, line.products][made.schedule] = line.seconds * 1e6
+    problems = [Problem(*about, us) for about, us in found.items() if len(us) >= LEAST]
+    return problems, replace(machine_of(H100), **records.machine)
+
+
+def regrets(problems: Sequence[Problem], machine: Machine) -> dict[str, list[float]]:
+    """By the type."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for problem in problems:
+        found[problem.spec.dtype.name].append(problem.regret(machine))
     return found
 
 
@@ -78,13 +135,24 @@ def geomean(values: Sequence[float]) -> float:
 
 
 def main() -> None:
-    """Print a line a model and type."""
+    """Print a line a device and type."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+")
-    for (name, dtype), values in sorted(regrets(parser.parse_args().files).items(), key=lambda x: x[0][::-1]):
-        ninth = sorted(values)[len(values) * 9 // 10]
-        told = f"geomean {geomean(values):.4f}, ninth decile {ninth:.3f}, worst {max(values):.2f}"
-        print(f"{dtype:14} {name:8} {len(values):4} problems: {told}")
+    parser.add_argument("--files", type=Path, nargs="+", default=FILES)
+    parser.add_argument("--worst", type=int, default=0, help="so many problems of the largest regret are told")
+    arguments = parser.parse_args()
+    for device, (problems, machine) in (
+        ("H200", (of_h200(arguments.files), machine_of(H200))),
+        ("H100", of_h100()),
+    ):
+        for dtype, values in sorted(regrets(problems, machine).items()):
+            ninth = sorted(values)[len(values) * 9 // 10]
+            told = f"geomean {geomean(values):.4f}, ninth decile {ninth:.3f}, worst {max(values):.2f}"
+            print(f"{device} {dtype:14} {len(values):4} problems: {told}")
+        for problem in sorted(problems, key=lambda x: -x.regret(machine))[: arguments.worst]:
+            best, taken = min(problem.us, key=lambda x: problem.us[x]), problem.choice(machine)
+            names = (kernel_name(x, problem.spec) for x in (taken, best))
+            us = ", ".join(f"{name} {problem.us[x]:.1f} us" for name, x in zip(names, (taken, best), strict=True))
+            print(f"  {problem.regret(machine):.2f} {problem.shape} {problem.spec.dtype.name}: {us}")
 
 
 if __name__ == "__main__":

@@ -26,8 +26,10 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import candidates, driver, waves
+from gemmgen import candidates, driver
 from gemmgen.bench.records import Size, parse_sizes
+from gemmgen.choice import prior
+from gemmgen.choice.machine import machine_of
 from gemmgen.cli.bench import bench
 from gemmgen.cli.request import Request
 from gemmgen.errors import GemmgenError
@@ -129,16 +131,11 @@ def likely(table: Table, size: Size) -> list[str]:
     ranked = []
     for name in table.names:
         preset = candidates.load(name)
-        spec, tile = preset.spec, waves.tile_of(preset.schedule)
+        spec, shape = preset.spec, (size.m, size.n, size.k)
         if size.n % spec.ld_multiple == size.k % spec.ld_multiple == 0:
-            known = tile is not None and spec.dtype in waves.TYPES
-            cost = (
-                waves.account(spec, tile, preset.schedule, (size.m, size.n, size.k), target_of(pick()))
-                if tile and known
-                else {}
-            )
-            ranked.append((sum(cost.values()), name))
-    return [name for cost, name in sorted(ranked) if not cost] + [name for cost, name in sorted(ranked) if cost][:TRIED]
+            (cost,) = prior.costs(spec, [preset.schedule], shape, machine_of(target_of(pick())))
+            ranked.append((cost, name))
+    return [name for _, name in sorted(ranked)][:TRIED]
 
 
 def measure(table: Table, path: Path, folder: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gemmgen.api.compile import compile as compile  # noqa: A004
     from gemmgen.api.gemm import gemm as gemm
     from gemmgen.api.gemm import last_choice as last_choice
+    from gemmgen.api.grouped import grouped as grouped
     from gemmgen.api.weights import Packed as Packed
     from gemmgen.api.weights import prepack as prepack
     from gemmgen.drawing import draw as draw
@@ -49,6 +50,7 @@ _HOMES = {
     "emit": "driver",
     "gemm": "api.gemm",
     "last_choice": "api.gemm",
+    "grouped": "api.grouped",
     "Packed": "api.weights",
     "prepack": "api.weights",
     **dict.fromkeys(

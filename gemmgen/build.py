@@ -18,6 +18,7 @@ from gemmgen.mainloops.direct import Direct
 from gemmgen.mainloops.dpas import Dpas
 from gemmgen.mainloops.dpas_block_2d import DpasBlock2D
 from gemmgen.mainloops.gemv import Gemv
+from gemmgen.mainloops.joint_matrix import JointMatrix
 from gemmgen.mainloops.sub_group import SubGroup
 from gemmgen.mainloops.warp_mma import WarpMma
 from gemmgen.mainloops.warpgroup_mma import WarpgroupMma
@@ -50,6 +51,7 @@ MAINLOOPS: dict[str, Callable[[Problem], Mainloop]] = {
     "gemv": Gemv,
     "dpas": Dpas,
     "dpas_block_2d": DpasBlock2D,
+    "joint_matrix": JointMatrix,
     "shared_memory": Direct,  # its operands pass through tiles
     "sub_group": SubGroup,
     "warp_mma": WarpMma,
@@ -61,6 +63,8 @@ def mainloop_of(s: Schedule) -> str:
     """Which mainloop a schedule describes."""
     if s.atom == "dpas":
         return "dpas_block_2d" if s.block_2d else "dpas"
+    if s.atom == "joint_matrix":
+        return "joint_matrix"
     if s.by_warpgroups:
         return "warpgroup_mma"
     if s.by_warps:

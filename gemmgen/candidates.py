@@ -9,7 +9,11 @@ from functools import cache
 
 from gemmgen import presets
 from gemmgen.presets import Preset
-from gemmgen.schedule import Atom, Operand, Schedule
+from gemmgen.schedule import Operand, Schedule
+
+#: Whether A and B are packed.
+Way = tuple[bool, bool]
+WAYS: tuple[Way, ...] = ((False, False), (False, True), (True, False), (True, True))
 
 
 @cache
@@ -24,28 +28,27 @@ def load(name: str) -> Preset:
 
 
 @cache
-def varied(
-    name: str,
-    parts: int = 1,
-    packed: tuple[bool, bool] = (False, False),
-    stream: bool = False,
-    joined: int = 1,
-    atom: Atom | None = None,
+def varied(name: str, parts: int = 1, packed: Way = (False, False), stream: bool = False, joined: int = 1) -> Schedule:
+    """A named schedule as a product asks for it. Arguments, and what it raises: as `changed`."""
+    return changed(load(name).schedule.but(name=name), parts, packed, stream, joined)
+
+
+@cache
+def changed(
+    plain: Schedule, parts: int = 1, packed: Way = (False, False), stream: bool = False, joined: int = 1
 ) -> Schedule:
-    """A named schedule as a product asks for it, by a name that says so.
+    """A schedule as a product asks for it, by a name that says so if it has one.
 
     Packed operands leave C's lines free to begin anywhere, and parts of K are no C: neither is stored by TMA, nor by
     groups that stay.
 
     Args:
-        parts: of K, of which a cluster adds up `cluster_reduction`.
-        stream: whether blocks are dealt out evenly to the groups that the device runs at once.
+        parts: of K, of which a cluster adds up `joined`.
         packed: whether a kernel before lays out A, and B.
-        atom: an instruction in the place of the schedule's own, of elements of the same size.
+        stream: whether blocks are dealt out evenly to the groups that the device runs at once.
 
     Raises: ScheduleError where there is no such schedule.
     """
-    plain = load(name).schedule
     boxes = plain.epilogue_stages if parts == 1 and not any(packed) else 0
     width = plain.c_width if joined == plain.cluster_reduction else 4 if joined > 1 else 1
     stays = plain.persistent and boxes > 0
@@ -61,8 +64,7 @@ def varied(
         c_width=width,
         persistent=stays,
         ordered_epilogue=plain.ordered_epilogue and stays,
-        atom=atom or plain.atom,
-        name=_varied_name(name.replace(plain.atom, atom or plain.atom), parts, packed, stream, joined),
+        name=plain.name and _varied_name(plain.name, parts, packed, stream, joined),
     )
 
 
@@ -72,7 +74,7 @@ def _packed(operand: Operand, transposed: bool | None) -> Operand:
     return replace(operand, prepacked=True, pad=0, transposed=stored)
 
 
-def _varied_name(name: str, parts: int, packed: tuple[bool, bool], stream: bool, joined: int) -> str:
+def _varied_name(name: str, parts: int, packed: Way, stream: bool, joined: int) -> str:
     for suffix in ("_split", "_joined", "_packed"):
         name = name.partition(suffix)[0]
     name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")

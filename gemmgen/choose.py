@@ -1,8 +1,8 @@
 """Which schedule computes a product where none is named. One function, for every place that has to choose.
 
 Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.cpu`, for GPUs of CUDA
-`gemmgen.tiles`, of few rows `gemmgen.few_rows`. For other types and devices, and where sizes are not known, it is the
-first row of `MENU` that the product's types, layouts and promises allow on the target.
+the prior (`gemmgen.choice`). For other types and devices, and where sizes are not known, it is the first row of `MENU`
+that the product's types, layouts and promises allow on the target.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from gemmgen import candidates
+from gemmgen.candidates import WAYS, Way
+from gemmgen.choice.parts import PARTS, ROUNDS, Shape, blocks_of, reaches
 from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
-from gemmgen.few_rows import choose_few_rows
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
 from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
-from gemmgen.ir.workspace import REACHED
 from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import sum_order
-from gemmgen.tiles import PARTS, ROUNDS, WAYS, Way, choose_tiles, reaches
-from gemmgen.waves import Shape, blocks_of
 
 #: m, n and k, as far as they are known.
 Sizes = tuple[int | None, int | None, int | None]
@@ -121,10 +119,11 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
     """
     m, n, k = _sizes(spec, shape)
     if "vectors" not in device.features:
-        if m is None or n is None or k is None:
-            return choose_tiles(spec, None, device, products)
-        few = choose_few_rows(spec, (m, n, k), device, products)
-        return few or choose_tiles(spec, (m, n, k), device, products)
+        if m is None or n is None or k is None or "async_copy" not in device.features:
+            return None
+        from gemmgen.choice.gpu import choose_for_gpu
+
+        return choose_for_gpu(spec, (m, n, k), device, products)
     if m is not None and n is not None and k is not None and _is_small_beside_vectors(m, n, k, products):
         small = candidates.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):
@@ -184,8 +183,8 @@ def _ways(offer: Offer, sizes: Sizes, device: Target, products: int) -> Iterator
         elif reaches(plain, (m, n, k)):
             deepest, idle = k // (ROUNDS * plain.round_depth), device.cores // blocks_of(plain, (m, n, k), products)
             parts = max((x for x in PARTS if x <= min(deepest, idle)), default=1)
-            if parts > 1 and parts * m * n * products < REACHED:
-                yield _made(offer, way, parts)
+            if parts > 1 and reaches(split := _made(offer, way, parts), (m, n, k), products):
+                yield split
             yield plain
 
 

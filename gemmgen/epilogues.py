@@ -22,6 +22,7 @@ from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old,
 from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.operands import stored_tma_tile
+from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
@@ -45,7 +46,9 @@ from gemmgen.problem import Problem, three_dimensional, which_product
 
 
 def operands(problem: Problem) -> tuple[Buffer, ...]:
-    """The arrays that the functions take, in the order of `OPERANDS`; of a batch, vectors serve all products."""
+    """The arrays that the functions take, in the order of `OPERANDS`; of a batch, vectors serve all products. Each
+    group of a grouped product has vectors of its own, one after the other.
+    """
     return tuple(_operand(problem, name) for name in problem.spec.operands if OPERANDS[name].of == "c")
 
 
@@ -53,22 +56,23 @@ def _operand(problem: Problem, name: str) -> Buffer:
     operand, dtype, one = OPERANDS[name], problem.spec.result, Const(1)
     if operand.axes != "mn":
         extent = problem.n if (operand.axes == "n") != problem.rows_are_columns else problem.m
-        return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False)
-    step = Var(f"stride_{operand.letter}", I64) if problem.spec.batched else None
+        step = extent if problem.spec.grouped and extent != GROUP_ROWS else None
+        return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False, batch_stride=step)
+    step = Var(f"stride_{operand.letter}", I64) if problem.spec.batched or problem.spec.grouped == "k" else None
     layout = Layout(problem.c.shape, (Var(f"ld{operand.letter}"), one))
     return Buffer(name, dtype, Space.GLOBAL, layout, writable=False, batch_stride=step)
 
 
 def matrices(problem: Problem) -> tuple[Buffer, ...]:
-    """Those of them that a batch has one of for each product."""
-    return tuple(buffer for buffer in operands(problem) if len(buffer.shape) == 2)
+    """Those of them that a batch, or a grouped product, has one of for each product."""
+    return tuple(buffer for buffer in operands(problem) if problem.spec.grouped or len(buffer.shape) == 2)
 
 
 def parameters(problem: Problem) -> tuple[Buffer | Var, ...]:
     """What the kernel that stores C takes for its epilogue, after all else."""
     listed: list[Buffer | Expr | None] = []
     for buffer in operands(problem):
-        listed += [buffer, buffer.layout.strides[0], buffer.batch_stride]
+        listed += [buffer, *((buffer.layout.strides[0], buffer.batch_stride) if len(buffer.shape) == 2 else ())]
     return tuple(p for p in listed if isinstance(p, Buffer | Var))
 
 

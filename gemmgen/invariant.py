@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf, log
 
-from gemmgen import tiles, waves
+from gemmgen.choice.parts import Shape
 from gemmgen.cpu import panels
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
@@ -19,7 +19,6 @@ from gemmgen.ir.workspace import REACHED
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import SumOrder, sum_order
-from gemmgen.waves import Shape
 
 #: Numbers of rows that an order is judged by.
 ROWS = (1, 16, 128, 1024, 8192)
@@ -91,5 +90,7 @@ def _by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Itera
     """Schedules with their costs by the model that knows the device, the cheapest first."""
     if "vectors" in target.features:
         yield from panels.by_order(spec, shape, target, cores, USUAL_ROWS)
-    elif "async_copy" in target.features and spec.dtype in waves.TYPES:
-        yield from tiles.by_order(spec, shape, target)
+    elif "async_copy" in target.features:
+        from gemmgen.choice import gpu
+
+        yield from gpu.by_order(spec, shape, target)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Var
+from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
+from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
 from gemmgen.ir.stmt import TmaCopy, VectorCopy
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import map_expr, substitute, walk
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
 
 
@@ -58,6 +59,19 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
         if p.name in boxed.keys() & alone:
             out.append(replace(boxed[p.name], tma_tile=None))
     return tuple(out)
+
+
+def given_shape(matrix: Buffer) -> tuple[Expr, ...]:
+    """A matrix' extents as its caller knows them: where groups share out an axis, all of it; of a vector that each
+    group has, all of them.
+    """
+    shape = tuple(map_expr(extent, substitute(OF_ALL_GROUPS)) for extent in matrix.shape)
+    return (GROUP_COUNT * shape[0],) if len(shape) == 1 and matrix.batch_stride is not None else shape
+
+
+def products(kernel: Kernel) -> Var | None:
+    """How many products there are of which each has matrices a stride apart; None for one."""
+    return GROUP_COUNT if GROUP_COUNT in kernel.params else kernel.grid_z
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:

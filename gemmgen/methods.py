@@ -14,6 +14,7 @@ from typing import get_args
 from gemmgen.schedule import PLAIN, Flat, Method, Operand, Pair, Schedule, Value, text_of
 from gemmgen.schedule.dpas import MOST_LANES
 from gemmgen.schedule.fields import WarpAtom, WarpgroupAtom
+from gemmgen.schedule.joint_matrix import LANES as JOINT_MATRIX_LANES
 from gemmgen.schedule.mainloop import ELEMENT_BYTES
 from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma, is_swapped
@@ -108,6 +109,14 @@ def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
     )
 
 
+def _joint_matrix(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    group = group or (8, 64)
+    lanes = lanes or min(group[1], JOINT_MATRIX_LANES)
+    return Schedule.of(
+        tile=tile or (32, 4), group=group, block_k=k_step or 32, sub_group=lanes, atom="joint_matrix", large_grf=True
+    )
+
+
 def _mfma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     return Schedule.of(tile=tile or (8, 2), group=group or (4, 16), block_k=k_step or 16, sub_group=lanes, atom="mfma")
 
@@ -184,6 +193,7 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "simd": _simd,
     "block_read": _block_read,
     "dpas": _dpas,
+    "joint_matrix": _joint_matrix,
     "mfma": _mfma,
     **{atom: partial(_mma, atom) for atom in get_args(WarpAtom)},
     **{atom: partial(_wgmma, atom) for atom in get_args(WarpgroupAtom)},

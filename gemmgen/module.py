@@ -104,6 +104,8 @@ def _only_kernel(source: Source) -> EntryPoint:
         raise ScheduleError("a Python module counts in 32 bits: leave out --wide, or use gemmgen.compile")
     if source.operation == "gemm" and source.spec.batched:
         raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
+    if source.operation == "gemm" and source.spec.grouped:
+        raise ScheduleError("a Python module takes no groups: leave out --grouped, or use gemmgen.grouped")
     if source.operation == "gemm" and (source.spec.operands or source.spec.names_c):
         taken = ", ".join(source.spec.operands or ("c",))
         raise ScheduleError(f"a Python module takes no arrays but A and B, but this one {taken}: use gemmgen.compile")

@@ -62,7 +62,7 @@ _FAMILIES = (
     r"|st(matrix_x4|_shared_\w+)(_trans)?|cluster_(sync(_relaxed)?|arrive|wait)|map_shared_rank|shared_address"
     r"|swizzled_address|prefetch_tensormap|(own_)?matrix_descriptor(_\d+b)?|make_tensor_map|(blocks|clustered)_at_once"
     r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|OF_EACH_LANE|(load|read|prefetch)_(vnni_|transposed_)?\d+x\d+"
+    r"|OF_EACH_LANE|(load|read|prefetch)_(vnni_|transposed_)?\d+x\d+|load_(fragment|elements)"
     r"|mfma_\d+x\d+x\d+|mma_m\d+n\d+k\d+|ldmatrix_\w+|cvt_rna_tf32|tf32_(high|low(_finite)?)"
 )
 

@@ -38,6 +38,8 @@ BLOCKS, WAVE, WAVES = Var("blocks"), Var("wave"), Var("waves")
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
 BATCH, BATCH_COUNT = Var("batch"), Var("batch_count")
+#: Grouped products: which group it is, and where it begins.
+GROUP, GROUP_BEGIN = Var("group"), Var("group_begin")
 #: A block's number where the blocks of all products of a batch stand in one line.
 OF_ALL = Var("block_of_all")
 #: The part of K that a group sums (split-K, stream-K), and its bounds.

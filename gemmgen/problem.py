@@ -22,14 +22,14 @@ from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUPS
 from gemmgen.ir.stmt import Body, Comment, If, Let, PointerIncrement
 from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.ir.workspace import Workspace
 from gemmgen.kernel_names import kernel_name
-from gemmgen.positions import BATCH, BATCH_COUNT, WHOLE
+from gemmgen.positions import BATCH, BATCH_COUNT, GROUP, GROUP_BEGIN, WHOLE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import MATRICES, GemmSpec
 
@@ -86,7 +86,7 @@ class Problem:
     @property
     def asks_alpha(self) -> bool:
         """Whether the kernel itself must see to it that A and B are not read where alpha is 0: K is no argument."""
-        return self.spec.k is not None and self.spec.alpha is None
+        return (self.spec.k is not None or self.spec.grouped == "k") and self.spec.alpha is None
 
     def unless_zero(self, body: Body) -> Body:
         """What is summed along K, where alpha is not zero; elsewhere A and B are not read."""
@@ -117,7 +117,9 @@ class Problem:
 
     @cached_property
     def m(self) -> Expr:
-        """Rows of C."""
+        """Rows of C, of a group its own."""
+        if self.spec.grouped == "rows":
+            return GROUP_ROWS
         return Var("m") if self.spec.m is None else Const(self.spec.m)
 
     @cached_property
@@ -127,7 +129,9 @@ class Problem:
 
     @cached_property
     def k(self) -> Expr:
-        """The axis that is summed over."""
+        """The axis that is summed over, of a group its share."""
+        if self.spec.grouped == "k":
+            return GROUP_DEPTH
         return Var("k") if self.spec.k is None else Const(self.spec.k)
 
     @cached_property
@@ -200,7 +204,7 @@ class Problem:
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, self.pitch(name))
-        step: Expr | None = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
+        step: Expr | None = Var(f"stride_{name}", I64) if name in self.strided else None
         dtype = self.spec.result if name == "c" else self.spec.element(name)
         if dtype.pairs:
             # Arguments count bytes, and places elements, until `passes/nibbles.py` makes bytes of these.
@@ -219,7 +223,7 @@ class Problem:
     def assumptions(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, and of the steps of a batch; where tensor maps reach C, of its lines."""
         known = [self.pitch(name) for name in "abc"]
-        known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched and not self.spec.listed else []
+        known += [Var(f"stride_{name}", I64) for name in self.strided]
         promised: list[tuple[Expr, int]] = [(var, self.spec.ld_multiple) for var in known]
         sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
         lines = [(self._pitch(f"{name}_packed"), self.units[self.packed_axes(name)[1]]) for name in self.packed]
@@ -381,8 +385,40 @@ class Problem:
 
     # --- batches and parameters -------------------------------------------------------------------
 
+    @property
+    def strided(self) -> str:
+        """The matrices that each product has its own of, a stride behind the one before."""
+        if self.spec.grouped:
+            return {"rows": "b", "k": "c"}[self.spec.grouped]
+        return "abc" if self.spec.batched and not self.spec.listed else ""
+
+    @property
+    def layers(self) -> Var | None:
+        """How many products have a grid each; None where one grid is all."""
+        return GROUP_COUNT if self.spec.grouped == "k" else BATCH_COUNT if self.spec.batched else None
+
+    def _to_group(self, matrices: Collection[Buffer | None]) -> Body:
+        """Moves matrices on to what a group has of them: by a stride, or to where its share begins along their rows, or
+        along K.
+        """
+        out: list[PointerIncrement] = []
+        for x in matrices:
+            if x is not None and x.batch_stride is not None:
+                out.append(PointerIncrement(x, GROUP * x.batch_stride))
+            elif x is not None:
+                out.append(PointerIncrement(x, GROUP_BEGIN * x.layout.strides[self._ragged_axis(x)]))
+        return tuple(out)
+
+    def _ragged_axis(self, matrix: Buffer) -> int:
+        """The storage axis of a matrix, or of an epilogue's operand, that groups share out."""
+        if matrix.contracted is not None:
+            return matrix.contracted if self.spec.grouped == "k" else 1 - matrix.contracted
+        return int(len(matrix.shape) > 1 and self.spec.c_order == "col")
+
     def to_product(self, *matrices: Buffer | None) -> Body:
-        """Of a batch, moves the matrices on to this group's product."""
+        """Of a batch or a grouped product, moves the matrices on to this group's product."""
+        if self.spec.grouped:
+            return self._to_group(matrices)
         if not self.spec.batched:
             return ()
         wide = self.spec.is_wide
@@ -446,18 +482,21 @@ class Problem:
         return ATOMIC_ADD_VECTOR, ATOMIC_ADD_VECTOR.widest(width, self.spec.result.size)
 
 
-def three_dimensional(matrix: Buffer) -> Buffer:
+def three_dimensional(matrix: Buffer, count: Expr = BATCH_COUNT) -> Buffer:
     """A matrix of a batch by three coordinates, the first of which says which one: so tensor maps have it, and so does
     a persistent kernel, whose groups go from one product to another. Any other matrix as it is.
+
+    Args:
+        count: how many there are.
     """
     if matrix.batch_stride is None or len(matrix.shape) != 2:
         return matrix
     layout = matrix.layout
-    layout = Layout((BATCH_COUNT, *layout.shape), (matrix.batch_stride, *layout.strides))
+    layout = Layout((count, *layout.shape), (matrix.batch_stride, *layout.strides))
     contracted = None if matrix.contracted is None else matrix.contracted + 1
     return replace(matrix, layout=layout, contracted=contracted)
 
 
-def which_product(matrix: Buffer) -> tuple[Expr, ...]:
+def which_product(matrix: Buffer, product: Expr = BATCH) -> tuple[Expr, ...]:
     """The coordinate that stands before the others of such a matrix."""
-    return (BATCH,) if len(matrix.shape) > 2 else ()
+    return (product,) if len(matrix.shape) > 2 else ()

@@ -119,6 +119,8 @@ def _problems(source: Source, form: str) -> list[str]:
         problems.append(f"a project's program checks plain products, not prologues ({', '.join(formulas)}): {remedy}")
     if spec.alpha == 0:
         problems.append(f"a project's program checks products, but alpha = 0 leaves none: {remedy}")
+    if spec.grouped:
+        problems.append(f"a project's program has matrices of one size, not groups: {remedy}")
     if spec.listed:
         problems.append(f"a project's program has matrices a stride apart, not listed ones: {remedy}")
     if any(argument.kind == "image" for entry in source.entry_points for argument in entry.arguments):

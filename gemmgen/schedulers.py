@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gemmgen import epilogues
+from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import I32
@@ -124,7 +124,7 @@ class Scheduler:
     @property
     def layers(self) -> Var | None:
         """How many grids there are: a product's each, of a batch."""
-        return BATCH_COUNT if self.problem.spec.batched and not self.batch_in_line else None
+        return None if self.batch_in_line else self.problem.layers
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -175,10 +175,16 @@ class Scheduler:
         s = self._schedule
         return s.block_tile[0] * s.cluster[0], s.block_tile[1] * s.cluster[1]
 
+    @property
+    def _down(self) -> Expr:
+        """Blocks along C's rows; of groups of rows as many as there can be."""
+        rows = self._unit[0]
+        return groups.most_blocks(rows) if self.problem.spec.grouped == "rows" else ceil_div(self.problem.m, rows)
+
     def grid(self) -> tuple[Expr, Expr]:
         """Groups along rows and columns."""
         problem = self.problem
-        down, across = (ceil_div(x, unit) for x, unit in zip((problem.m, problem.n), self._unit, strict=True))
+        down, across = self._down, ceil_div(problem.n, self._unit[1])
         if self._schedule.stream_k:
             return Const(1), GROUPS
         each = Const(self._schedule.partial_sums * self.clustered)
@@ -187,8 +193,8 @@ class Scheduler:
 
     def _numbered(self) -> Body:
         """The block of a group by its number: all blocks of a part, then the next part's."""
-        problem, (rows, cols) = self.problem, self._unit
-        sizes: Body = (Let(DOWN, ceil_div(problem.m, rows)), Let(ACROSS, ceil_div(problem.n, cols)))
+        problem, (_, cols) = self.problem, self._unit
+        sizes: Body = (Let(DOWN, self._down), Let(ACROSS, ceil_div(problem.n, cols)))
         number: Expr = call("group_id", 0)
         count: Expr = call("group_count", 0)
         if self.clustered > 1:
@@ -229,11 +235,21 @@ class Scheduler:
     def origin(self) -> Body:
         """Where a block begins in C."""
         (rows, cols), (row, col) = self._schedule.block_tile, self._block
+        if self.problem.spec.grouped == "rows":
+            return *groups.group_of(row, rows), Let(COL0, col * cols)
         return Let(ROW0, row * rows), Let(COL0, col * cols)
 
     def origin_by_number(self) -> Body:
         """The same, by its number."""
         return (*self._swizzled(), *self.origin())
+
+    def product(self) -> Body:
+        """Which product of several a grid is, and of a group its share of K."""
+        if self.layers is None:
+            return ()
+        if self.problem.spec.grouped:
+            return groups.share_of_k(call("group_id", 2))
+        return (Let(BATCH, call("group_id", 2)),)
 
     def positions(self, threads: ThreadLayout, k_main: Body = ()) -> Body:
         """Where a thread stands, names that nothing uses being dropped by `simplify`; `k_main` names where the main
@@ -241,7 +257,7 @@ class Scheduler:
         """
         s = self._schedule
         return (
-            *((Let(BATCH, call("group_id", 2)),) if self.layers is not None else ()),
+            *self.product(),
             *threads.position(),
             *((Let(LANE, call("lane_id")),) if s.sub_group is not None else ()),
             *(self._numbered() if self.in_line else ()),

@@ -26,9 +26,14 @@ from gemmgen.prologue import of_transpose, prologue
 from gemmgen.records import Kind, field_problems, is_whole
 
 Order = Literal["row", "col"]
+#: What the groups of a grouped product share out: rows of A and C, or K.
+Grouped = Literal["rows", "k"]
 #: What an element type may be given as: `parse_dtype`.
 DTypeLike: TypeAlias = object
 ORDERS: tuple[str, ...] = ("row", "col")
+GROUPED: tuple[str, ...] = ("rows", "k")
+#: What the array is called that says where groups end.
+OFFSETS = "offsets"
 #: What A, B and C are called in a product as it was asked for, and (True) in one of the transposes of what was.
 MATRICES = {False: ("A", "B", "C"), True: ("B^T", "A^T", "C^T")}
 _TRANSPOSED: dict[Order, Order] = {"row": "col", "col": "row"}
@@ -40,6 +45,7 @@ _KINDS: dict[str, Kind] = {
         lambda x: isinstance(x, DType) and x in STORED_DTYPES.values(),
     ),
     "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
+    "Grouped": ("rows or k", lambda x: isinstance(x, str) and x in GROUPED),
     "complex": ("a number", lambda x: type(x) in (int, float, complex)),
     "tuple[int, int, int]": (
         "three whole numbers, for m, n and k",
@@ -84,6 +90,10 @@ class GemmSpec:
             types for them which a device or a compiler may lack (SYCL); in others it means nothing.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
             folded sizes need that, it is so anyway (`is_wide`).
+        grouped: whether it is many products of different sizes, told apart by `offsets`, an array on the device with
+            the end of each group. `rows`: a group has rows of A and C, and a B of its own, `stride_b` elements behind
+            the one before (mixture of experts). `k`: a group has columns of A and rows of B, and a C of its own,
+            `stride_c` elements behind the one before (the gradient of its weights).
     """
 
     m: int | None = None
@@ -109,6 +119,7 @@ class GemmSpec:
     prologue_a: str | None = None
     prologue_b: str | None = None
     emulate: bool = False
+    grouped: Grouped | None = None
 
     if TYPE_CHECKING:
         # Element types are given by name as well, and kept as `DType`: a type checker is told both.
@@ -137,6 +148,7 @@ class GemmSpec:
             prologue_a: str | None = None,
             prologue_b: str | None = None,
             emulate: bool = False,
+            grouped: Grouped | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -158,6 +170,7 @@ class GemmSpec:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
         if self.listed and not self.batched:
             problems.append("listed matrices are those of a batch: set batched (--batched), too")
+        problems += self._group_problems()
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
         if not (wrong := self._type_problems()):
@@ -187,6 +200,35 @@ class GemmSpec:
                 found = F32  # so that its annotation holds, whatever else is wrong
             object.__setattr__(self, key, found)
         return problems
+
+    def _group_problems(self) -> list[str]:
+        """What a grouped product can't be as well, and what is not known of its groups."""
+        if self.grouped is None:
+            return []
+        problems = []
+        if self.batched:
+            problems.append("groups are told by offsets, products of a batch by a count: leave out batched or grouped")
+        number = {"rows": 0, "k": 2}[self.grouped]
+        axis, size, unit = "mnk"[number], (self.m, self.n, self.k)[number], self.multiple_of[number]
+        if size is not None:
+            problems.append(f"{axis} = {size} can't be folded, as groups share it out: pass it at run time")
+        if unit != 1:
+            problems.append(f"{axis} is said to be a multiple of {unit}, but a group's share need not be: say 1")
+        if self.alpha == 0:
+            problems.append("alpha = 0 leaves nothing of the groups' products: scale C by itself, without grouped")
+        if self.prologue_a is not None or self.prologue_b is not None:
+            problems.append("a grouped product takes no prologues: apply them to A and B beforehand")
+        problems += [
+            f"{x}_dtype {self.element(x)} keeps two elements in a byte, which no group begins within: use int8"
+            for x in "ab"
+            if self.element(x).pairs
+        ]
+        return problems
+
+    @property
+    def ragged(self) -> str | None:
+        """The axis that groups share out, `m` or `k`; None where there are no groups."""
+        return None if self.grouped is None else {"rows": "m", "k": "k"}[self.grouped]
 
     def _epilogue_problems(self) -> list[str]:
         if self.epilogue and self.accumulator.real is not None:
@@ -386,6 +428,7 @@ class GemmSpec:
         )
         how = "by arrays of the matrices' addresses" if self.listed else "with a constant stride"
         batched = f"a batch, {how}" if self.batched else ""
+        batched = f"groups of {'rows' if self.grouped == 'rows' else 'K'} by offsets" if self.grouped else batched
         wide = "leading dimensions of 64 bits" if self.is_wide else ""
         types = {self.dtype, self.result, self.element("a"), self.element("b")}
         bits = "16-bit floats in integers" if self.emulate and types & {F16, BF16} else ""

@@ -293,6 +293,10 @@ class _Reader:
                     if step.atom.aligned:
                         how = "transposing " if step.atom.block.transposed else ""
                         yield f"{how}2D block reads of {'x'.join(map(str, step.atom.block.shape))}"
+                elif step.atom.fragment is not None:
+                    if step.atom.aligned:
+                        shape = "x".join(map(str, step.atom.fragment.shape))
+                        yield f"joint_matrix_load_checked of {shape}"
                 elif dst.name.endswith("_block"):
                     yield f"copied in blocks of {'x'.join(map(str, dst.extents))} to private memory"
                 else:
@@ -376,6 +380,8 @@ class _Reader:
                 text = f"v_mfma_f32_{atom.rows}x{atom.cols}x{atom.depth}_{atom.short}, sums in {atom.sums}"
             case "warp":
                 text = f"mma.sync m16n8k{atom.depth}, sums in {atom.sums}"
+            case "sub_group" if atom.name == "joint_matrix":
+                text = f"joint_matrix_mad of {atom.rows}x{atom.cols}x{atom.depth}, sums in {atom.sums}"
             case "sub_group" if not atom.is_expanded:
                 text = f"matrix instructions of the {self.words.sub_group} (dpas), sums in {atom.sums}"
             case _:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from gemmgen.api import on_disk
+from gemmgen.cpu.machine import measured_on
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.runtime.cache import once
@@ -143,7 +144,7 @@ def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
     """The schedule that was measured for a product of known sizes on a device, by its number or name."""
     from gemmgen import tuning
 
-    by_name = device is None or isinstance(device, int | str)
+    by_name = spec.grouped is None and (device is None or isinstance(device, int | str))
     if not by_name or None in (spec.m, spec.n, spec.k) or backend not in RUNNABLE or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.device import by_argument
@@ -207,7 +208,8 @@ def emitted(
 
         return driver.emit(promised(spec, ld_multiple), schedule or choose(spec, None, target), backend, target, form)
 
-    return on_disk.remembered("source", (spec, schedule, ld_multiple, backend, target, form), emit)
+    about = spec, schedule, ld_multiple, backend, target, form, measured_on(target)
+    return on_disk.remembered("source", about, emit)
 
 
 def cuda_kernel(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from gemmgen.api import aside, on_disk
 from gemmgen.api.compile import emitted, promised_specs, wider
+from gemmgen.cpu.machine import measured_on
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import BLOCK_FEATURES, Target
@@ -38,8 +39,8 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A spec with known assumptions, the schedule if it is named, sizes, the number of products, and a target. All
-    answers are kept on disk. With them a start imports neither passes nor printers, nor schedules.
+    """A spec with known assumptions, the schedule if it is named, sizes, the number of products, a target, and what was
+    measured on it. All answers are kept on disk. With them a start imports neither passes nor printers, nor schedules.
     """
 
     spec: GemmSpec
@@ -48,11 +49,12 @@ class Question:
     products: int
     target: Target
     backend: str
+    measured: tuple[tuple[str, float], ...] = ()
 
     def choice(self) -> tuple[Schedule, GemmSpec]:
         """The schedule, and the spec with the assumptions that it needs."""
         about = self.spec, self.named, self.shape, self.products, self.target
-        return on_disk.remembered("choice", about, lambda: choice(*about))
+        return on_disk.remembered("choice", (*about, self.measured), lambda: choice(*about))
 
     def source(self, spec: GemmSpec) -> Source:
         """The source of a spec with that schedule."""
@@ -126,19 +128,12 @@ def kernel_for(
     device, is_chosen = _named(device), schedule is None
     wanted = UNALIGNED_PRESET if is_chosen and any_address else schedule
     named = None if wanted is None else _named_schedule(wanted)
-    if asked is not None and is_chosen:
+    if asked is not None and is_chosen and spec.grouped is None:
         asked.append((backend, spec, shape, products))
     kept = replace(spec, ld_multiple=ld_multiple)
     found = _answers.get(
         (backend, device, kept, (*shape, products), named),
-        lambda: Question(
-            kept,
-            named or _recorded(backend, _place(backend, device, spec), kept, shape, products),
-            shape,
-            products,
-            _place(backend, device, spec).target,
-            backend,
-        ).answer(),
+        lambda: _question(backend, _place(backend, device, spec), kept, named, shape, products).answer(),
     )
     key = backend, device, found.source, found.variants
     kernel = _kernels.get(key, lambda: _made(_place(backend, device, spec), found))
@@ -259,11 +254,19 @@ def in_one_order(
     return with_fixed_order(_named_schedule(schedule))
 
 
+def _question(
+    backend: str, place: Chosen, kept: GemmSpec, named: Schedule | None, shape: Shape, products: int
+) -> Question:
+    """With the schedule that is named, or that records have. They have what was measured on the device as well."""
+    schedule = named or _recorded(backend, place, kept, shape, products)
+    return Question(kept, schedule, shape, products, place.target, backend, measured_on(place.target))
+
+
 def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> Schedule | None:
     """The schedule that was measured on the device for such a product, if records have one."""
     from gemmgen import tuning
 
-    if not tuning.decides(backend, place.target):
+    if spec.grouped is not None or not tuning.has_records(backend):
         return None
     from gemmgen.tuning.recorded import ask
 

@@ -126,7 +126,6 @@ class CLike(ABC):
     long: ClassVar[str] = "LL"
     #: How it computes on vectors of a work-item's own, where it does.
     vectors: ClassVar[VectorWords | None] = None
-
     #: Whether it has functions within functions, which see what is declared around them.
     inner_functions: ClassVar[bool] = True
 
@@ -253,13 +252,13 @@ class CLike(ABC):
         numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
         copies = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
-        moves = [s for s in copies if s.atom.block is None and s.atom.unit(s.width, s.src.dtype.size) > 1]
+        moves = [s for s in copies if s.atom.edge != "bounded" and s.atom.unit(s.width, s.src.dtype.size) > 1]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
         touched = [(m, b) for m, b in given if not (b == m.dst and b.prepacked)]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
         boxes = [MAP_BYTES for p in self.kernel.matrices if p.tma_tile is not None and not p.prepacked]
-        blocks = [BLOCK_2D_START] * any(s.atom.block is not None for s in copies)
+        blocks = [BLOCK_2D_START] * any(s.atom.edge == "bounded" for s in copies)
         widths = [m.atom.unit(m.width, b.dtype.size) * b.dtype.size for m, b in touched]
         return max([1, *widths, *elements, *boxes, *blocks])
 

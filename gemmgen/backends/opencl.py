@@ -33,7 +33,7 @@ from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
 from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, VectorCopy, in_bytes
 from gemmgen.ir.synchronization import Barrier
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import LARGE_REGISTERS, Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.workspace import Workspace
 
@@ -43,7 +43,6 @@ SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
 #: What the compiler is told where the device has matrix instructions, and where it has none. Compilers of 2022 have
 #: them, but do not define the extension's macro.
 MATRIX_OPTIONS = (f"-D{MATRICES}=1", f"-D{SOFTWARE}")
-LARGE_REGISTERS = "-cl-intel-256-GRF-per-thread"
 #: Sub-groups of so few lanes are no longer built.
 LANES_OF_OLD = 8
 #: (from, to) -> the function that converts; one that ends in a number converts so many elements.
@@ -112,7 +111,9 @@ class OpenCL(CLike):
     chips: ClassVar[frozenset[str]] = frozenset({"gfx942"})
     forms: ClassVar[tuple[str, ...]] = ("kernel", "header")
     #: Buffers are no addresses; floats are not added in one step, nor do arrays share local memory.
-    lacks: ClassVar[frozenset[str]] = frozenset({"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts"})
+    lacks: ClassVar[frozenset[str]] = frozenset(
+        {"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts", "joint_matrix"}
+    )
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
         "float64": "double",

@@ -19,7 +19,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.walk import walk_expr
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import span
+from gemmgen.launch import given_shape, products, span
 
 #: Extensions that a host asks the device for before it builds.
 REQUIRED_SIZE = "cl_intel_required_subgroup_size"
@@ -199,7 +199,7 @@ def _spans(file: CLike, kernels: Sequence[Kernel]) -> Iterator[Mapping[str, str 
     least, read = min(map(span, kernels)), file.reads_operands()
     for p in file.kernel.matrices:
         if _is_matrix(p):
-            (lines, length), pitch = map(file.expr, p.shape[-2:]), file.expr(p.layout.strides[-2])
+            (lines, length), pitch = map(file.expr, given_shape(p)[-2:]), file.expr(p.layout.strides[-2])
             # Without K there are no elements, which the function sees for itself.
             alone = p.name in ("a", "b") and read is not None and read != "k > 0"
             yield {
@@ -235,7 +235,7 @@ def _needs(
     file: CLike, matrices: Sequence[Buffer], between: Mapping[str, Mapping[str, object]]
 ) -> Iterator[Mapping[str, object]]:
     """How large buffers must be."""
-    layers = file.kernel.grid_z
+    layers = products(file.kernel)
     for p in matrices:
         if p.space is Space.IMAGE:
             continue
@@ -243,7 +243,12 @@ def _needs(
         if p.name in between:
             yield {"name": p.name, "elements": f"(cl_long){p.name}_bytes", "bytes": 1, "line": ""}
         elif not _is_matrix(p):
-            yield {"name": p.name, "elements": " * ".join(map(file.expr, p.shape)) or "1", "bytes": size, "line": ""}
+            yield {
+                "name": p.name,
+                "elements": " * ".join(map(file.expr, given_shape(p))) or "1",
+                "bytes": size,
+                "line": "",
+            }
         elif p.batch_stride is not None and layers is not None:
             more = f"{p.name}_span > 0 ? ({layers.name} - 1) * {file.expr(p.batch_stride)} : 0"
             line = f"const cl_long {p.name}_more = {more};"

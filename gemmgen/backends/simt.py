@@ -24,7 +24,8 @@ from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import map_name, passed, span
+from gemmgen.launch import given_shape, map_name, passed, span
+from gemmgen.spec import OFFSETS
 
 #: A preset for any type, whose blocks fill warps.
 FILLS_WARPS = "smem_8x8"
@@ -391,13 +392,13 @@ class Simt(CLike):
     # --- what a launcher refuses ------------------------------------------------------------------
 
     def _addresses(self) -> Iterator[tuple[str, int]]:
-        """Matrices, and what they begin on multiples of. What an epilogue takes is read element by element; of lists of
-        addresses the host sees nothing.
+        """Matrices, and what they begin on multiples of. What an epilogue takes, and offsets, are read element by
+        element; of lists of addresses the host sees nothing.
         """
         for p in self.kernel.launcher_params:
             if isinstance(p, Buffer):
                 size = 8 if p.addresses is not None else p.dtype.size
-                alone = p.addresses is not None or p.name in OPERANDS
+                alone = p.addresses is not None or p.name in {*OPERANDS, OFFSETS}
                 if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
                     yield p.name, bytes_
 
@@ -416,7 +417,7 @@ class Simt(CLike):
             raise LoweringError(f"no launcher checks that matrices span less than {most} elements")
         read = self.reads_operands()
         for p in self.kernel.matrices:
-            shape = p.shape[-2:]
+            shape = given_shape(p)[-2:]
             if p.prepacked or len(shape) < 2 or p.name == "workspace":
                 continue
             (lines, length), pitch = map(self.expr, shape), self.expr(p.layout.strides[-2])

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, CLike, Words, converting, rounds, way
 from gemmgen.backends.files import environment, rendered
+from gemmgen.backends.joint_matrix import (
+    EXTENSIONS,
+    FRAGMENTS,
+    MATRIX_HEADERS,
+    apply_opening,
+    fragment_types,
+    load_functions,
+    load_text,
+    multiply_text,
+    uses_fragments,
+)
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import nibbles
+from gemmgen.backends.sycl_program import program_words
 from gemmgen.backends.vectors import POSTFIX, VectorWords
-from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, I8, DType
+from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
+from gemmgen.ir.fragments import fragments_of
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
-from gemmgen.ir.stmt import Alloc, For, VectorCopy
+from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
-from gemmgen.spec import GemmSpec, Order
 
 #: Built-in ids that have a dimension.
 IDS = ("group_id", "local_id")
@@ -41,10 +54,6 @@ VECTORS = VectorWords(
 )
 #: Functions of a sub-group.
 LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
-#: Sizes that tell rows from columns, and a size to be timed.
-SHAPES = ((509, 258, 131), (512, 512, 512))
-#: For the run-time arguments: exact in float32, and other than 0 and 1.
-ALPHA, BETA = 1.5, 0.25
 
 # --- element types ---
 
@@ -121,6 +130,7 @@ BY_BITS = Elements(
 )
 
 
+@dataclass
 class Sycl(CLike):
     """SYCL 2020, for DPC++; block loads by its extension `group_load`."""
 
@@ -146,6 +156,8 @@ class Sycl(CLike):
     minimum: ClassVar[str] = "std::min"
     math_prefix: ClassVar[str] = "sycl::"
     vectors: ClassVar[VectorWords] = VECTORS
+    #: Fragments whose elements are being spoken of.
+    _applied: dict[Buffer, FragmentApply] = field(default_factory=dict, init=False, compare=False)
 
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
@@ -156,7 +168,7 @@ class Sycl(CLike):
             case "main":
                 between = [(w.name, self.expr(in_numbers(w.elements))) for w in workspaces]
                 more = ["chrono", "cmath", "cstddef", "cstdio", "exception", "vector"]
-                own = _program(self.kernel, self.spec, between)
+                own = program_words(self.kernel, self.spec, between)
                 return {"standard": [*used, *more], "one_event": len(kernels) == 1, **own}
             case "kernel":
                 return {"standard": used, "headers": _headers(self.kernel, self._words(), self.elements)}
@@ -210,6 +222,7 @@ class Sycl(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
+            *self._fragments(),
             *nibbles(self.kernel, "inline", self.types[I8.name]),
             *rendered(
                 "sycl/functions.hpp.j2",
@@ -224,6 +237,14 @@ class Sycl(CLike):
                 ],
             ),
         ]
+
+    def _fragments(self) -> list[str]:
+        """The types of fragments, and the function that loads one."""
+        types = fragment_types(self.kernel, self.types)
+        if not types:
+            return []
+        found = load_functions(self.kernel, self.types, lambda dtype: self.literal(0, dtype)[0])
+        return rendered("sycl/joint_matrix.hpp.j2", types=types, **found)
 
     def _in_bytes(self) -> bool:
         """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
@@ -298,7 +319,13 @@ class Sycl(CLike):
         size = self.kernel.sub_group or self.kernel.compiled_for
         lanes = [f"sub-groups of {size}"] * bool(size)
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
-        return [", ".join([*extensions, *lanes])] if lanes else []
+        extensions += EXTENSIONS if uses_fragments(self.kernel) else ()
+        more: list[str] = []
+        if uses_fragments(self.kernel):
+            more.append(f"A and B that begin on multiples of {self.alignment()} bytes")
+            option = f"on Intel's GPUs, and only there, the build option {LARGE_REGISTERS}"
+            more += [option] * self.kernel.large_registers
+        return [", ".join([*extensions, *lanes]), *more] if lanes else []
 
     def build_line(self) -> str:
         name = self.kernel.name
@@ -313,6 +340,9 @@ class Sycl(CLike):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory is declared by who starts the work-items."""
+        if (use := fragments_of(self.kernel.body).get(buffer)) is not None:
+            counts = "".join(f"[{self.number(extent)}]" for extent in buffer.extents[:-1])
+            return [f"{FRAGMENTS[use]} {buffer.name}{counts};"]
         return [] if buffer.space is Space.LOCAL else super().declare(buffer)
 
     def unroll(self, loop: For) -> str:
@@ -343,9 +373,33 @@ class Sycl(CLike):
         return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        if buffer in self._applied and index == self._applied[buffer].place:
+            return self._applied[buffer].element.name
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
             return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
         return super().element(buffer, index)
+
+    def multiply(self, stmt: Multiply) -> str:
+        return multiply_text(self, stmt) if stmt.atom.name == "joint_matrix" else super().multiply(stmt)
+
+    def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
+        if isinstance(stmt, FragmentApply):
+            return iter(self._fragment_apply(stmt))
+        return super()._statement(stmt, following)
+
+    def _fragment_apply(self, stmt: FragmentApply) -> list[str]:
+        """What is done to each element of a fragment."""
+        if (value := stmt.fill) is not None:
+            fragment = self.element(stmt.fragment, stmt.index)
+            return [f"matrix::joint_matrix_fill(sub_group, {fragment}, {self.expr(value)});"]
+        opening = apply_opening(self, stmt, self.types[stmt.fragment.dtype.name])
+        self._applied[stmt.fragment] = stmt
+        body = list(self.indented(stmt.body, 2))
+        del self._applied[stmt.fragment]
+        return [opening, *body, "});"]
+
+    def role_barrier(self, barrier: Barrier) -> str:
+        return "sycl::group_barrier(sub_group);" if barrier.of_sub_group else super().role_barrier(barrier)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
@@ -360,6 +414,8 @@ class Sycl(CLike):
                 return f"atomic_add({to}, {self.element(move.src, move.src_index)});"
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
+            case "joint_matrix" | "joint_matrix_elements":
+                return load_text(self, move)
             case "block_read" if move.width == 1:
                 return f"{self.element(move.dst, move.dst_index)} = {BLOCK_LOAD}(sub_group, {source});"
             case "block_read":
@@ -441,7 +497,7 @@ def local_arrays(kernel: Kernel) -> list[Buffer]:
 
 def shares_lanes(kernel: Kernel) -> bool:
     """Whether work-items of a sub-group act together."""
-    return bool(block_loads(kernel)) or uses_calls(kernel, {"lane_id", *LANES})
+    return bool(block_loads(kernel)) or uses_fragments(kernel) or uses_calls(kernel, {"lane_id", *LANES})
 
 
 def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list[str]:
@@ -458,6 +514,8 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
         found.append("ext/oneapi/work_group_static.hpp")
     if shares_lanes(kernel):
         found += ["group_algorithm.hpp", "sub_group.hpp"]
+    if uses_fragments(kernel):
+        found += MATRIX_HEADERS
     if block_loads(kernel):
         experimental = "ext/oneapi/experimental"
         found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
@@ -465,64 +523,3 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
         found.append("vector.hpp")
     found += [header for p in kernel.matrices for header in elements.headers.get(p.dtype.name, ())]
     return sorted(set(found))
-
-
-# --- main ---
-
-
-def _program(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, str]]) -> Mapping[str, object]:
-    """What a program that checks itself says about its matrices: sizes, strides, and the plain loop's arithmetic.
-
-    Args:
-        between: the memory between kernels: arguments and how many elements each has.
-
-    Raises: ScheduleError for what a program does not check.
-    """
-    if spec.batched or {spec.dtype, *map(spec.element, "ab")} != {F32}:
-        raise ScheduleError(f"form main checks single products of float32, not {spec.label()}: use form header")
-    if spec.epilogue:
-        raise ScheduleError(f"form main checks plain products, not {', '.join(spec.epilogue)}: use form header")
-    if formulas := [text for text in (spec.prologue_a, spec.prologue_b) if text]:
-        raise ScheduleError(f"form main checks plain products, not prologues ({', '.join(formulas)}): use form header")
-    transpose = kernel.scalars[0].name == "rows"
-    arguments = ", ".join(["queue", *(p.name for p in kernel.params)])
-    if transpose:
-        sizes = [f"{rows}, {cols}" for rows, cols, _ in SHAPES]
-        return {"transpose": True, "arguments": arguments, "sizes": sizes}
-    scalars = [(name, f"{value!r}f") for name, value in (("alpha", ALPHA), ("beta", BETA))]
-    return {
-        "transpose": False,
-        "arguments": arguments,
-        "workspaces": between,
-        "sizes": list(dict.fromkeys(_sizes(shape, spec) for shape in SHAPES)),
-        "scalars": [(name, value) for name, value in scalars if getattr(spec, name) is None],
-        "lda": _pitch("m", "k", spec.a_order),
-        "ldb": _pitch("k", "n", spec.b_order),
-        "ldc": _pitch("m", "n", spec.c_order),
-        "a_at": _at("i", "p", "lda", spec.a_order),
-        "b_at": _at("p", "j", "ldb", spec.b_order),
-        "c_at": _at("i", "j", "ldc", spec.c_order),
-        "expected": _expected(spec),
-    }
-
-
-def _sizes(shape: tuple[int, int, int], spec: GemmSpec) -> str:
-    """m, n and k: those that the spec fixes, else the nearest that keep its promises."""
-    fixed = (spec.m, spec.n, spec.k)
-    promised = zip(fixed, shape, spec.multiple_of, strict=True)
-    return ", ".join(str(-(-wish // unit) * unit if size is None else size) for size, wish, unit in promised)
-
-
-def _pitch(rows: str, cols: str, order: Order) -> str:
-    return cols if order == "row" else rows
-
-
-def _at(row: str, col: str, pitch: str, order: Order) -> str:
-    slow, fast = (row, col) if order == "row" else (col, row)
-    return f"{slow} * {pitch} + {fast}"
-
-
-def _expected(spec: GemmSpec) -> str:
-    alpha = "alpha" if spec.alpha is None else repr(float(spec.alpha.real))
-    beta = "beta" if spec.beta is None else repr(float(spec.beta.real))
-    return f"{alpha} * sum + {beta} * before[{_at('i', 'j', 'ldc', spec.c_order)}]"

@@ -11,7 +11,7 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.constants import definitions, guards
 from gemmgen.backends.files import environment
 from gemmgen.backends.layout import lay_out
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, Operand
 from gemmgen.ir.kernel import Program, local_bytes, memory_bytes
 from gemmgen.ir.stmt import Multiply, VectorCopy
 from gemmgen.ir.walk import walk
@@ -110,10 +110,13 @@ def _formulas(spec: GemmSpec) -> Notes:
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
     step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
     each = [
-        f"{name}: an element for {operand.each}" + (", stored as C is" + step if operand.letter else "")
+        f"{name}: an element for {operand.each}{_of_groups(spec, operand)}"
+        + (", stored as C is" + step if operand.letter else "")
         for name, operand in arrays
     ]
-    taken = [line for text in (*_lists(spec), *each) for line in wrap(text, WIDTH, subsequent_indent="    ")]
+    taken = [
+        line for text in (*_lists(spec), *_offsets(spec), *each) for line in wrap(text, WIDTH, subsequent_indent="    ")
+    ]
     before = [line for text in made for line in wrap(text, WIDTH, subsequent_indent="    ")]
     return [("Prologue", before), ("Epilogue", lines), ("Takes", taken)]
 
@@ -125,6 +128,24 @@ def _lists(spec: GemmSpec) -> list[str]:
     listed = ", ".join(f"{name}_list" for name in names)
     text = f"{listed}: batch_count addresses, of each product's {each}; a C is no other product's A, B or C"
     return [text] if spec.listed else []
+
+
+def _offsets(spec: GemmSpec) -> list[str]:
+    """What says where groups end."""
+    if spec.grouped is None:
+        return []
+    where, total = ("among the rows of A and C", "m") if spec.grouped == "rows" else ("along K", "k")
+    own = "B" if spec.grouped == "rows" else "C"
+    text = (
+        f"offsets: group_count ends of groups {where}, ascending, the last at most {total}; a group begins where the "
+        f"one before ends, and has a {own} of its own, stride_{own.lower()} elements behind the one before"
+    )
+    return [text]
+
+
+def _of_groups(spec: GemmSpec, operand: Operand) -> str:
+    """How often a group's arrays are there: once for each, where groups don't share out what it has elements for."""
+    return ", a line for each group" if spec.grouped and (spec.grouped == "k" or operand.axes == "n") else ""
 
 
 def about(spec: GemmSpec, program: Program) -> Notes:
@@ -143,7 +164,9 @@ def _unread(spec: GemmSpec, program: Program) -> list[str]:
     if spec.alpha is None and spec.k is not None:
         packs = any(kernel.prepacks for kernel in program.kernels)
         parts.append("A and B where alpha is 0" + (", by the kernel that multiplies" if packs else ""))
-    if spec.alpha != 0 and spec.k is None:
+    if spec.alpha is None and spec.grouped == "k":
+        parts.append("A and B where alpha is 0")
+    elif spec.alpha != 0 and spec.k is None:
         parts.append("A and B where k is 0" + (", which serves for alpha = 0 as well" if spec.alpha is None else ""))
     if spec.beta is None and not spec.names_c:
         parts.append("C where beta is 0")

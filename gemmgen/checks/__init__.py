@@ -12,6 +12,7 @@ from gemmgen.checks.cpu_panel import vector_problems
 from gemmgen.checks.dp4a import dp4a_problems
 from gemmgen.checks.dpas import block_2d_problems, matrix_problems
 from gemmgen.checks.gemv import gemv_problems
+from gemmgen.checks.joint_matrix import joint_matrix_problems
 from gemmgen.checks.mfma import mfma_problems
 from gemmgen.checks.tma_ring import tma_problems
 from gemmgen.checks.warp_mma import warp_problems
@@ -23,6 +24,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.joint_matrix import JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
@@ -56,6 +58,7 @@ CHECKS: Mapping[type[Mainloop], Check] = {
     WarpgroupMma: warpgroup_problems,
     Dpas: matrix_problems,
     DpasBlock2D: block_2d_problems,
+    JointMatrix: joint_matrix_problems,
     Mfma: _of_work_items(mfma_problems),
     CpuPanel: vector_problems,
 }

@@ -73,7 +73,7 @@ def sub_group_registers(s: Schedule, target: Target) -> int:
     """Registers of a sub-group, in bytes. Those of devices with matrix instructions are as wide as these: 16 lanes are
     Xe-HPC's, whose registers have twice the bytes of Xe-HPG's.
     """
-    own = DPAS_LANE_BYTES * (s.sub_group or DPAS_LANES[0]) if s.atom == "dpas" else 0
+    own = DPAS_LANE_BYTES * (s.sub_group or DPAS_LANES[0]) if s.atom in ("dpas", "joint_matrix") else 0
     return max(target.sub_group_register_bytes, own) * (2 if s.large_grf else 1)
 
 

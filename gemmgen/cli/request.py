@@ -28,8 +28,8 @@ DTYPES = (
     "float8_e5m2, int8, int32, int64, complex64 or complex128."
 )
 METHODS_TEXT = (
-    "naive, slm, simd (by default), block_read, gemv, vector; of matrix instructions dpas, mfma, mma, mma_s8, mma_f8, "
-    "mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "naive, slm, simd (by default), block_read, gemv, vector; of matrix instructions dpas, joint_matrix, mfma, "
+    "mma, mma_s8, mma_f8, mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
     "wgmma_3xtf32."
 )
 #: Fields that give the size of a sub-group.
@@ -186,6 +186,10 @@ class Request:
             "--listed", help="Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", rich_help_panel=WHAT
         ),
     ] = False
+    grouped: Annotated[
+        str | None,
+        what("--grouped", metavar="rows|k", text="Groups by offsets on the device: they share out rows, or K."),
+    ] = None
     epilogue: Annotated[
         list[str] | None,
         what(
@@ -262,7 +266,7 @@ class Request:
         known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
         stored, made = (self.a_dtype, self.b_dtype), (self.prologue_a, self.prologue_b)
-        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made)
+        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made, self.grouped)
         wide, emulate = spec.wide or self.wide, spec.emulate or self.emulate
         return replace(spec, listed=spec.listed or self.listed, wide=wide, emulate=emulate)
 

@@ -163,6 +163,8 @@ def run(
     problems = path_problems(output, "C.npy") + strict_problems(strict, backend)
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
+    if request.grouped is not None:
+        problems.append(f"--grouped {request.grouped} means nothing here, where products have one size: leave it out")
     request = replace(request, batched=request.batched or batch is not None)
     count = _whole("batch", batch or "2", problems) if request.batched else None
     if count == 0:
@@ -249,7 +251,7 @@ def _taken(engine: Engine, spec: GemmSpec, sizes: tuple[int, int, int] | None, p
     from gemmgen.choose import choose
 
     target = engine.device.target
-    if tuning.decides(engine.backend, target):
+    if tuning.has_records(engine.backend):
         from gemmgen.tuning.recorded import ask
 
         found = ask(engine.backend, engine.device, target, spec, sizes, products)

@@ -315,14 +315,14 @@ def _use_constants(runner: Runner, place: Place, store: Store, anew: bool) -> No
     """Take the constants of the device that were measured, now if asked for."""
     from dataclasses import replace
 
-    from gemmgen.tuning import machine
+    from gemmgen.tuning.recorded import calibrate
 
     if anew:
         from gemmgen.tuning.calibrate import measured
 
         found = measured(runner, place, lambda text: typer.echo(text, err=True))
         store.change(place.key, lambda records: replace(records, machine={**records.machine, **found}))
-    machine.calibrate(place.target, store.read(place.key).machine)
+    calibrate(place.target, store.read(place.key).machine)
 
 
 def _ahead(runner: Runner, search: Search | None) -> None:

@@ -177,7 +177,12 @@ def decided(request: Request, backend: str, device: str | None) -> tuple[Request
     found = ask(backend, place, place.target, spec, None)
     if found is not None:
         return _by(request, found.schedule), f"{found}: {found.seconds * 1e3:.4g} ms on {key}"
-    return _by(request, choose(spec, None, place.target)), f"the cost model, as there is no record on {key}"
+    return _by(request, choose(spec, None, place.target)), f"{_model(place)}, as there is no record on {key}"
+
+
+def _model(place: Device) -> str:
+    """What chooses where nothing was measured."""
+    return "the prior" if "async_copy" in place.target.features else "the cost model"
 
 
 def _asked(request: Request, backend: str, device: str | None) -> tuple[GemmSpec, Device, DeviceKey]:

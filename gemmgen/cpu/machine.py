@@ -86,9 +86,19 @@ def calibrate(target: Target, measured: Mapping[str, float]) -> None:
         machine_of.cache_clear()
 
 
+def measured_on(target: Target) -> tuple[tuple[str, float], ...]:
+    """What was measured on a device, as a part of a key: a choice holds as long as it is the same."""
+    return tuple(sorted(_measured.get(target, {}).items()))
+
+
 @cache
 def machine_of(target: Target) -> Machine:
     """The constants of a device: measured, or as it says, or usual ones."""
+    return replace(derived(target), **_measured.get(target, {}))
+
+
+@cache
+def derived(target: Target) -> Machine:
+    """The constants of a device as it says, or usual ones, whatever was measured."""
     first, second, third = (said or usual for said, usual in zip(target.caches, CACHES, strict=True))
-    derived = Machine(first, second, third, **(INTEL if "sub_groups" in target.features else {}))
-    return replace(derived, **_measured.get(target, {}))
+    return Machine(first, second, third, **(INTEL if "sub_groups" in target.features else {}))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.cpu import prior
-from gemmgen.cpu.machine import Machine, machine_of
+from gemmgen.cpu.machine import Machine, derived, machine_of
 from gemmgen.cpu.prior import Panels, Shape
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -183,7 +183,7 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> S
 
 def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
     """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
-    found, costs = _with_costs(spec, shape, target, target.cores, _parts(shape))
+    found, costs = _with_costs(spec, shape, target, target.cores, _parts(shape), machine_of(target))
     kinds: dict[tuple[float, ...], int] = {}
     p = found.panels
     for at in np.argsort(costs, kind="stable"):
@@ -193,8 +193,11 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int) -> Iterator[tuple[float, Schedule]]:
-    """The cheapest of each order of sums, each with its cycles. Parts of K are those of a C of so many rows."""
-    found, costs = _with_costs(spec, shape, target, cores, _parts((rows, *shape[1:])))
+    """The cheapest of each order of sums, each with its cycles. Parts of K are those of a C of so many rows.
+
+    What was measured decides nothing here: an order holds before a calibration and after it.
+    """
+    found, costs = _with_costs(spec, shape, target, cores, _parts((rows, *shape[1:])), derived(target))
     seen: set[tuple[float, float]] = set()
     for at in np.argsort(costs, kind="stable"):
         kind = float(found.order[at]), found.panels.copied[at]
@@ -215,13 +218,13 @@ def account(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> dict[s
 
 
 def _with_costs(
-    spec: GemmSpec, shape: Shape, target: Target, cores: int, parts: int
+    spec: GemmSpec, shape: Shape, target: Target, cores: int, parts: int, machine: Machine
 ) -> tuple[_Candidates, prior.Numbers]:
     """The candidates for so many cores."""
     spec, target = _free(spec), replace(target, cores=cores) if cores != target.cores else target
     found = _candidates(spec, _Sizes.of(spec, shape, target, parts), target).useful(shape)
     found = found.take(found.panels.cores == cores)
-    return found, prior.cycles(spec, found.panels, shape, machine_of(target))
+    return found, prior.cycles(spec, found.panels, shape, machine)
 
 
 def _free(spec: GemmSpec) -> GemmSpec:

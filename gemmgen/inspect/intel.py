@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gemmgen.errors import DeviceError, ToolError
 from gemmgen.inspect.code import Access, Builder, Compiled, Instruction, Kind, Listing, Resources, Space
@@ -230,7 +231,7 @@ def compiled(machine: Machine, source: Input) -> Compiled:
 
 def _options(machine: Machine, source: Input) -> list[str]:
     if source.language == "SPIR-V":
-        return ["-spirv_input", "-options", "-gline-tables-only"]
+        return ["-spirv_input", "-options", " ".join((*source.options, "-gline-tables-only"))]
     standard = next((o for o in source.options if o.startswith("-cl-std=")), _NEWEST)
     if machine.target in _NO_IMAGES:
         standard = _NEWEST
@@ -385,12 +386,18 @@ def _compiled(text: str, where: str) -> str:
     from gemmgen.runtime.sycl_devices import pick
     from gemmgen.runtime.sycl_worker import REFUSED
 
-    try:
-        answer = run_worker(pick().number, "none", "object", text, SECONDS)
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"SYCL's compiler did not end in {SECONDS} s on {where}") from None
-    if answer.returncode == 0:
-        return answer.stdout.decode("latin-1")
+    with TemporaryDirectory() as folder:
+        # SYCLBIN lacks modules that the device can't run, such as by matrix instructions that a CPU lacks.
+        dumped = {"SYCL_DUMP_IMAGES": "1", "SYCL_DUMP_IMAGES_PREFIX": f"{folder}/"}
+        try:
+            answer = run_worker(pick().number, "none", "object", text, SECONDS, dumped)
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"SYCL's compiler did not end in {SECONDS} s on {where}") from None
+        if answer.returncode == 0:
+            content = answer.stdout
+            if not any(_modules(content)):
+                content = b"".join(file.read_bytes() for file in sorted(Path(folder).glob("*.spv")))
+            return content.decode("latin-1")
     log = re.sub(r"rtc_\d+\.cpp", where, answer.stderr.decode("utf-8", "replace"))
     lines = [line for line in log.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), 0)

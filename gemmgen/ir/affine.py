@@ -59,6 +59,9 @@ class Knowledge:
     multiples: Mapping[Expr, int] = field(default_factory=dict)
 
     def with_let(self, var: Var, value: Expr) -> Knowledge:
+        """The scope behind a name. What is loaded from memory is known by its name alone."""
+        if any(isinstance(part, Load) for part in walk_expr(value)):
+            return self
         return replace(self, lets={**self.lets, var: value})
 
     def with_upper(self, var: Var, value: Expr) -> Knowledge:

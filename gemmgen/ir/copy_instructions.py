@@ -209,6 +209,8 @@ class CopyAtom:
         matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
         begins: bytes that the first lane's element must stand on a multiple of, however many are moved; 0 for its own.
         block: of a 2D block read, what it reads; None for any other.
+        fragment: of a load of a fragment that a sub-group holds as one, which lane has which element in the simulator;
+            None for any other.
         around: whether it reads the aligned vectors that the elements lie in, so that as many before them and behind
             them, but for one, must be there as well.
     """
@@ -227,6 +229,7 @@ class CopyAtom:
     around: bool = False
     begins: int = 0
     block: Block2D | None = None
+    fragment: ThreadValueLayout | None = None
 
     def moves(self, width: int, size: int) -> bool:
         """Whether one instruction can move `width` elements of `size` bytes."""
@@ -380,3 +383,26 @@ def block_2d_conditions(matrix: Buffer) -> tuple[Expr, ...]:
     starts = [] if matrix.batch_stride is None else [compare("==", matrix.batch_stride % (BLOCK_2D_START // size), 0)]
     lines = [compare("==", pitch % (BLOCK_2D_PITCH // size), 0), compare("<=", pitch, most)]
     return (*lines, compare("<=", Const(BLOCK_2D_LINE // size), cols), compare("<=", rows, most * size), *starts)
+
+
+# --- fragments of joint_matrix --------------------------------------------------------------------
+
+
+def fragment_load(layout: ThreadValueLayout, by_elements: bool = False) -> CopyAtom:
+    """`joint_matrix_load_checked` (sycl_ext_intel_matrix): a fragment of a matrix, told how large that is. It is a 2D
+    block read, and asks as much of the matrix.
+
+    Args:
+        layout: which lane has which element, as lines lie in memory.
+        by_elements: whether it is filled element by element instead, which asks nothing of the matrix.
+    """
+    return CopyAtom(
+        "joint_matrix_elements" if by_elements else "joint_matrix",
+        (0, 0),
+        (0, 0),
+        (layout.rows.values * layout.cols.values,),
+        "bounded",
+        frozenset({"joint_matrix"}),
+        aligned=not by_elements,
+        fragment=layout,
+    )

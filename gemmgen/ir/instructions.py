@@ -13,7 +13,7 @@ from typing import Literal
 from gemmgen.errors import LoweringError
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, I16, I32, DType, accumulator
-from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.expr import Const, Expr, Var
 
 #: Who runs an instruction as one: a work-item, a sub-group, a warp of 32 lanes (AMD: a wavefront of 64), or four warps
 #: that follow each other.
@@ -49,8 +49,13 @@ DPAS_ROWS = 8
 DPAS_LANES = (8, 16)
 #: Types that `dpas` takes, and what its functions call them.
 DPAS_TYPES = {F16: "f16", BF16: "bf16", I8: "i8"}
+#: Lanes, and columns, of `joint_matrix`; and the most rows for each type of which compilers of Xe-HPC and Xe2 load a
+#: fragment of A, and tell where an element of the sums stands.
+JOINT_MATRIX_LANES = 16
+JOINT_MATRIX_ROWS = {F16: 16, BF16: 16, I8: 8}
 _PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 _INTEL = "https://registry.khronos.org/OpenCL/extensions/intel/cl_intel_subgroup_matrix_multiply_accumulate.html"
+_SYCL = "https://github.com/intel/llvm/blob/sycl/sycl/doc/extensions/experimental/sycl_ext_matrix/"
 _CDNA = "https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/instruction-set-architectures/"
 _ELEMENT = ThreadValueLayout(AxisLayout(1), AxisLayout(1))
 
@@ -254,6 +259,34 @@ def of_elements(instruction: Instruction) -> Instruction:
     return replace(instruction, a=a, a_word=None, b_word=None)
 
 
+def joint_matrix(dtype: DType) -> Instruction:
+    """`joint_matrix_mad` (sycl_ext_oneapi_matrix) on Xe-HPC and Xe2. Operands are fragments, which the sub-group holds
+    as one. The extension does not say which lane has which element, so that kernels must not ask. These layouts are the
+    simulator's own.
+    """
+    rows, lanes, depth = JOINT_MATRIX_ROWS[dtype], JOINT_MATRIX_LANES, DPAS_ROWS * WORD_BYTES // dtype.size
+    across = lanes // rows
+    column = AxisLayout(1, lanes, 1, LANE)
+    return Instruction(
+        "joint_matrix",
+        "sub_group",
+        dtype,
+        *(rows, lanes, depth),
+        # A row lies in one lane, or in two neighbours.
+        a=ThreadValueLayout(
+            AxisLayout(1, rows, 1, LANE // across),
+            AxisLayout(depth // across, across, depth // across, LANE % across if across > 1 else Const(0)),
+        ),
+        b=ThreadValueLayout(AxisLayout(depth), column, transposed=True),
+        c=ThreadValueLayout(AxisLayout(rows), column, transposed=True),
+        lanes=lanes,
+        needs=frozenset({"joint_matrix"}),
+        short=DPAS_TYPES[dtype],
+        link=_SYCL + "sycl_ext_oneapi_matrix.asciidoc",
+    )
+
+
+JOINT_MATRIX_INSTRUCTIONS = tuple(map(joint_matrix, JOINT_MATRIX_ROWS))
 DPAS_INSTRUCTIONS = tuple(dpas(dtype, lanes) for dtype in DPAS_TYPES for lanes in DPAS_LANES)
 
 
@@ -408,6 +441,7 @@ WGMMA_INSTRUCTIONS = (
 INSTRUCTIONS: tuple[Instruction, ...] = (
     *(FMA, FMA_SNAKE, BROADCAST_FMA, VECTOR_FMA, VECTOR_FMA_ALONG_K, DP4A),
     *DPAS_INSTRUCTIONS,
+    *JOINT_MATRIX_INSTRUCTIONS,
     *MFMA_INSTRUCTIONS,
     *MMA_INSTRUCTIONS,
     *WGMMA_INSTRUCTIONS,

@@ -122,7 +122,8 @@ class Kernel:
 
 #: How parameters follow each other; others come after them.
 _ORDER = (
-    *("rows", "cols", "m", "n", "k", "alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
+    *("rows", "cols", "m", "n", "k", "group_count", "offsets"),
+    *("alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
     *("a_packed", "b_packed", "workspace", "beta", "c", "c_list", "ldc", "stride_c"),
     *(f"{matrix}_{what}" for matrix in "ab" for what in ("scale", "shift", "scale_k", "shift_k", "factor")),
     *("bias", "row_bias", "scale", "row_scale", "residual", "ldr", "stride_r"),

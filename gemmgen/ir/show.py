@@ -18,6 +18,7 @@ from gemmgen.ir.stmt import (
     EpilogueStore,
     Fill,
     For,
+    FragmentApply,
     FragmentLoad,
     If,
     InstructionStmt,
@@ -204,6 +205,10 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
                 if orelse:
                     yield f"{indent}else:"
                     yield from _lines(orelse, indent + _INDENT)
+            case FragmentApply():
+                names = f"{stmt.row.name}, {stmt.col.name}, element {stmt.element.name}"
+                yield f"{indent}for each ({names}) of fragment {show_index(stmt.fragment, stmt.index)}:"
+                yield from _block(stmt.body, indent + _INDENT)
             case Block(inner, apart, parts):
                 yield f"{indent}block{'' if apart is None else f', {parts} parts by {show_expr(apart)} apart'}:"
                 yield from _block(inner, indent + _INDENT)

@@ -53,6 +53,8 @@ class Registers(Node):
         fragment: which lane and value holds which element.
         slot: index of the slot, where the array is the ring of a pipe.
         pipe: that pipe.
+        opaque: the layout of each of the fragments that the tile is made of, where only `FragmentApply` reaches their
+            elements; the array's coordinates are a fragment's row and column, and an element. None elsewhere.
     """
 
     CHILDREN = ("slot",)
@@ -61,6 +63,7 @@ class Registers(Node):
     fragment: ThreadValueLayout
     slot: Expr | None = None
     pipe: Pipe | None = None
+    opaque: ThreadValueLayout | None = None
 
     def at(self, row_value: Expr, col_value: Expr) -> tuple[Expr, ...]:
         """Index into the private array."""
@@ -434,6 +437,45 @@ class Block(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class FragmentApply(Node):
+    """Run `body` for each element of a fragment that a sub-group holds as one, in no order (`joint_matrix_apply`).
+
+    In it `row` and `col` name where the element stands in the fragment, and `element` which one it is of those that its
+    lane has: the last coordinate of the fragment, which nothing else may be used for.
+
+    Attributes:
+        fragment: registers, whose last coordinate counts a lane's elements of one fragment.
+        index: which fragment: all coordinates but the last.
+        layout: which lane has which element in the simulator; on a device that is its own affair.
+    """
+
+    CHILDREN = ("index",)
+    BODIES = ("body",)
+    BINDS = ("row", "col", "element")
+
+    fragment: Buffer
+    index: tuple[Expr, ...]
+    layout: ThreadValueLayout
+    row: Var
+    col: Var
+    element: Var
+    body: tuple[Stmt, ...]
+
+    @property
+    def place(self) -> tuple[Expr, ...]:
+        """The element's place among the registers."""
+        return (*self.index, self.element)
+
+    @property
+    def fill(self) -> Expr | None:
+        """The value, if all that is done is that each element gets the same one (`joint_matrix_fill`)."""
+        match self.body:
+            case (Store(buffer, index, Const() as value),) if (buffer, index) == (self.fragment, self.place):
+                return value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Return(Node):
     """End the kernel, for all work-items of the group."""
 
@@ -447,7 +489,7 @@ class Comment(Node):
 
 TileStmt = Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore | PipeOp
 InstructionStmt = VectorCopy | TmaCopy | Multiply
-Control = For | If | Block | Return
+Control = For | If | Block | FragmentApply | Return
 Stmt = (
     TileStmt
     | InstructionStmt

@@ -12,6 +12,8 @@ FILLED = 0.75
 FILLED_BY_WIDEST = 0.5
 #: Bytes of an element of block reads; of Intel's own functions, those of a float alone in other languages.
 BLOCK_ELEMENT, BLOCK_ELEMENTS = 4, (1, 2, 4)
+#: What compilers for Intel's GPUs are told where a thread shall have twice as many registers.
+LARGE_REGISTERS = "-cl-intel-256-GRF-per-thread"
 
 #: Every feature a target can have -> what it means.
 FEATURES: dict[str, str] = {
@@ -21,6 +23,7 @@ FEATURES: dict[str, str] = {
     "free_sub_group_size": "a kernel can't, and compilers choose one",
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
+    "joint_matrix": "matrix instructions on fragments that a sub-group holds as one (joint_matrix on Xe-HPC, Xe2)",
     "async_copy": "asynchronous copies from global to shared memory, past the registers (cp.async)",
     "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
     "mfma": "matrix instructions of a wavefront of 64 lanes (v_mfma)",
@@ -107,7 +110,7 @@ class Target:
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
-    *("funnel_shifts", "cache_prefetch", "free_sub_group_size"),
+    *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix"),
 }
 #: For kernels by block reads: a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
@@ -164,7 +167,7 @@ TARGETS: dict[str, Target] = {
     # of 8, no images on Xe-HPC (Intel, "oneAPI GPU Optimization Guide", Intel Xe GPU Architecture: Xe-HPC).
     "xe_hpc": Target(
         "xe_hpc",
-        _INTEL - {"image_block_read"},
+        (_INTEL - {"image_block_read"}) | {"joint_matrix"},
         (16, 32),
         local_bytes=131072,
         sub_group_register_bytes=8192,

@@ -8,7 +8,8 @@ from gemmgen.ir.checker import Scope as _Scope
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
-from gemmgen.ir.expr import Expr, as_int
+from gemmgen.ir.expr import Const, Expr, as_int
+from gemmgen.ir.fragments import fragment_problems
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.sizes import GROUPS
@@ -21,6 +22,7 @@ from gemmgen.ir.stmt import (
     EpilogueStore,
     Fill,
     For,
+    FragmentApply,
     FragmentLoad,
     If,
     Let,
@@ -70,6 +72,8 @@ class _Verifier(Checker):
             launch.variables[GROUPS.name] = GROUPS.dtype
         self._integers(self._kernel.grid, launch)
         self._body(self._kernel.body, scope)
+        self._at = "its fragments"
+        self._hold(fragment_problems(self._kernel.body))
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
         scope.name(self._kernel)
         for param in self._kernel.matrices:
@@ -101,6 +105,10 @@ class _Verifier(Checker):
             case Store(buffer, index, value):
                 self._element(buffer, index, scope, written=True)
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
+                differs = scope.divergent or any(map(scope.varies, (*index, value)))
+                self._require(
+                    not (buffer.uniform and differs), f"{buffer.name} may differ between work-items of a group"
+                )
             case VectorCopy():
                 self._move(stmt, scope)
             case Multiply():
@@ -114,6 +122,8 @@ class _Verifier(Checker):
                 self._body(orelse, scope.inner(varies, stmt.roles))
             case Block(body, apart):
                 self._body(body, scope.inner(apart is not None))
+            case FragmentApply():
+                self._apply(stmt, scope)
             case TmaCopy():
                 self._tma_copy(stmt, scope)
             case Fill() | FragmentLoad() | CooperativeCopy() | Mma() | TileMma() | Reduction() | EpilogueStore():
@@ -179,13 +189,23 @@ class _Verifier(Checker):
             inner.varying.add(stmt.var.name)
         self._body(stmt.body, inner)
 
+    def _apply(self, stmt: FragmentApply, scope: _Scope) -> None:
+        self._needs(frozenset({"joint_matrix"}), "joint_matrix_apply")
+        self._sub_group("joint_matrix_apply")
+        self._element(stmt.fragment, (*stmt.index, Const(0)), scope)
+        inner = scope.inner(divergent=True)
+        for var in (stmt.row, stmt.col, stmt.element):
+            self._bind(var, inner)
+            inner.varying.add(var.name)
+        self._body(stmt.body, inner)
+
     def _move(self, stmt: VectorCopy, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
         self._atom_width(stmt, stmt.src if stmt.src.space is not Space.PRIVATE else stmt.dst)
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
-        if any(stmt.atom.lane_step) or stmt.atom.matrices is not None:
+        if any(stmt.atom.lane_step) or stmt.atom.matrices is not None or stmt.atom.fragment is not None:
             self._sub_group(f"atom {stmt.atom.name}")
         if stmt.valid is not None:
             self._require(
@@ -322,7 +342,7 @@ class _Verifier(Checker):
         buffer = registers.buffer
         self._declared(buffer, scope)
         self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
-        self._rank(buffer, 2 + (registers.slot is not None))
+        self._rank(buffer, 2 + (registers.slot is not None) + (registers.opaque is not None))
         if registers.slot is not None:
             self._exprs((registers.slot,), scope)
             self._integer(registers.slot)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen import epilogues
+from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
@@ -24,8 +25,6 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     ACROSS,
-    BATCH,
-    BATCH_COUNT,
     BLOCK,
     COL0,
     DOWN,
@@ -45,6 +44,8 @@ from gemmgen.schedulers import Scheduler
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
 COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each")
 K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
+#: A thread's share of an axis: names for its length, begin and end; its place, the size, a tile's part and the shares.
+_Share = tuple[Var, Var, Var, Expr, Expr, int, Var]
 M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
 
 
@@ -94,7 +95,12 @@ class CpuPanel:
             ceil_div(size, unit) * even
             for size, unit, even in zip((self.problem.m, self.problem.n), units, s.grid_multiple, strict=True)
         )
-        return down, across
+        return groups.most_blocks(self._most_rows) if self.problem.spec.grouped == "rows" else down, across
+
+    @property
+    def _most_rows(self) -> int:
+        """Rows of C that a thread has at most."""
+        return self._schedule.tile[0] * self._schedule.macro_kernel[0]
 
     @property
     def _k_end(self) -> Expr:
@@ -107,14 +113,18 @@ class CpuPanel:
         number = call("group_id", 0)
         row: Expr = call("group_id", 1)
         col: Expr = number
-        lets: list[Stmt] = [Let(BATCH, call("group_id", 2))] if self.problem.spec.batched else []
-        lets += [Let(DOWN, down), Let(ACROSS, across)]
+        lets: list[Stmt] = [*self._scheduler.product(), Let(DOWN, down), Let(ACROSS, across)]
         if self._schedule.split_k > 1:
             lets += [Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))]
             row, col = BLOCK // ACROSS, BLOCK % ACROSS
         rows, cols = self._schedule.tile
+        by_rows: tuple[_Share, ...] = ((ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),)
+        if self.problem.spec.grouped == "rows":
+            most = self._most_rows
+            lets += [*groups.group_of(row, most, ROW_BEGIN), Let(ROW_END, minimum(GROUP_ROWS, ROW_BEGIN + most))]
+            by_rows = ()
         for each, begin, end, place, size, unit, count in (
-            (ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),
+            *by_rows,
             (COLS_EACH, COL_BEGIN, COL_END, col, self.problem.n, cols, ACROSS),
         ):
             lets += [
@@ -222,7 +232,7 @@ class CpuPanel:
         problem, split, block = self.problem, self._schedule.split_k > 1, self._panel.copy
         a, b = problem.given("a"), problem.given("b")
         finishing = () if split else epilogues.matrices(problem)
-        order: list[Expr | Buffer] = [problem.m, problem.n, problem.k, problem.alpha, *problem.parameters_of(a, b)]
+        order: list[Expr | Buffer] = [*groups.sizes(problem), problem.alpha, *problem.parameters_of(a, b)]
         order += [self._panel.result] if split else [problem.beta, *problem.parameters_of(problem.c)]
         order += () if split else epilogues.parameters(problem)
         return Kernel(
@@ -239,7 +249,7 @@ class CpuPanel:
             grid=self._grid(),
             nonnegative=self._assumptions(),
             assumptions=self.problem.assumptions(),
-            grid_z=BATCH_COUNT if self.problem.spec.batched else None,
+            grid_z=problem.layers,
         )
 
     def _assumptions(self) -> tuple[Expr, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen import epilogues, kernels
+from gemmgen import epilogues, groups, kernels
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free, said
 from gemmgen.ir.copy_instructions import (
@@ -46,7 +46,6 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
 from gemmgen.positions import (
-    BATCH_COUNT,
     COL,
     COL0,
     K0,
@@ -416,7 +415,7 @@ class Direct:
             min_blocks=s.min_blocks,
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
-            grid_z=BATCH_COUNT if problem.spec.batched else None,
+            grid_z=problem.layers,
             multiples=self._multiples,
             limits=self.tiles.limits,
         )
@@ -454,7 +453,7 @@ class Direct:
 
     def _parameters(self, result: Buffer) -> tuple[Buffer | Var, ...]:
         problem, s, stores_c = self.problem, self.schedule, result == self.problem.c
-        order: list[Expr | Buffer] = [problem.m, problem.n, problem.k, problem.alpha]
+        order: list[Expr | Buffer] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.a.matrix, self.b.matrix)
         order += [problem.workspace(writable=True)] if s.stream_k else []
         order += [] if s.split_k > 1 else [problem.beta]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen import kernels
+from gemmgen import epilogues, groups, kernels
 from gemmgen.checks.roles import MOST_LINES
 from gemmgen.checks.warpgroup_mma import exchange_operands
 from gemmgen.epilogues import WarpgroupEpilogue
@@ -28,6 +28,7 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.kernel import Kernel, Limit
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
+from gemmgen.ir.sizes import GROUP_COUNT
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -47,12 +48,15 @@ from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
 from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.ir.workspace import Workspace
+from gemmgen.launch import given_shape
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of
 from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     BATCH,
     BATCH_COUNT,
     COL0,
+    GROUP,
+    GROUP_BEGIN,
     K0,
     LOCAL_COL,
     ROW,
@@ -188,9 +192,13 @@ class WarpgroupMma:
         line = min(line, fast)
         by_boxes = fast % (line * shared) == 0
         box = slow if by_boxes else slow // shared, line
-        return three_dimensional(
-            replace(matrix, tma_tile=box, multicast=shared, evict_first=self._operand(name).evict_first)
-        )
+        if self.problem.spec.grouped:
+            # A's map is of all groups' rows: a block loads rows of the next group as well, and stores nothing of them.
+            step = matrix.batch_stride or Const(0)
+            matrix = replace(matrix, layout=replace(matrix.layout, shape=given_shape(matrix)), batch_stride=step)
+        boxed = replace(matrix, tma_tile=box, multicast=shared, evict_first=self._operand(name).evict_first)
+        of_groups: Expr = GROUP_COUNT if name == "b" else Const(1)
+        return three_dimensional(boxed, of_groups if self.problem.spec.grouped else BATCH_COUNT)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
@@ -206,11 +214,15 @@ class WarpgroupMma:
     def _source(self, name: str) -> Tile:
         """Where the TMA tiles of a step come from."""
         k0 = K0 if self.instruction.terms == 1 else K0 * self.instruction.terms
-        logical = (ROW0, k0) if name == "a" else (k0, COL0)
+        grouped = self.problem.spec.grouped is not None
+        row = GROUP_BEGIN + ROW0 if grouped else ROW0
+        logical = (row, k0) if name == "a" else (k0, COL0)
         transposed = self.problem.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         matrix = self.matrix(name)
-        return Tile(matrix, (*which_product(matrix), *origin), *self._logical(name), transposed)
+        product: Expr = (GROUP if name == "b" else Const(0)) if grouped else BATCH
+        which = which_product(matrix, product)
+        return Tile(matrix, (*which, *origin), *self._logical(name), transposed)
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -338,15 +350,27 @@ class WarpgroupMma:
         names: Body = (*self.scheduler.positions(self.threads), *self.threads.warpgroup(), *self._k_last())
         names, blocks = self.scheduler.loop_over_blocks(names, self._block())
         params = self._parameters()
-        moved = () if self.epilogue.whole else problem.to_product(self.epilogue.result)
+        grouped, whole = problem.spec.grouped is not None, self.epilogue.whole
+        moved = () if whole and not grouped else problem.to_product(self.epilogue.result, *self._finishing)
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         awaited = problem.awaited(*(p for p in params if isinstance(p, Buffer)))
         of_batch = (BATCH_COUNT - BATCH - 1,) if problem.spec.batched else ()
         return Kernel(
             name=problem.name,
             params=params,
-            # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
-            body=(*names, *begun, *awaited, *problem.released(), *tiles, *moved, *blocks, *left),
+            # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room. Where groups end
+            # is read by the first names.
+            body=(
+                *(awaited if grouped else ()),
+                *names,
+                *begun,
+                *(() if grouped else awaited),
+                *problem.released(),
+                *tiles,
+                *moved,
+                *blocks,
+                *left,
+            ),
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.instruction.lanes,
@@ -359,6 +383,11 @@ class WarpgroupMma:
             multiples=((s.block_k, self.instruction.depth),) if is_free(s.block_k) else (),
             limits=self._limits,
         )
+
+    @property
+    def _finishing(self) -> tuple[Buffer, ...]:
+        """What the epilogue takes, of which a group has its own."""
+        return epilogues.matrices(self.problem) if self.problem.spec.grouped else ()
 
     @property
     def _limits(self) -> tuple[Limit, ...]:
@@ -374,7 +403,7 @@ class WarpgroupMma:
     def _parameters(self) -> tuple[Buffer | Var, ...]:
         problem, epilogue = self.problem, self.epilogue
         made = problem.prologue_parameters({"a"} - {*problem.packed}) if self.instruction.held else ()
-        order: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
+        order: list[Buffer | Expr] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.matrix("a"), self.matrix("b"))
         if epilogue.whole:
             order += [problem.beta, *problem.parameters_of(epilogue.c), *made, *epilogue.operands()]

@@ -152,6 +152,7 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
             epilogue=then,
             stored=(stored[0], stored[1]),
             prologues=(made[0], made[1]),
+            grouped=_word(table.get("grouped"), "grouped", problems),
         )
         return replace(spec, listed=listed, wide=wide, emulate=emulate)
     except SpecError as error:

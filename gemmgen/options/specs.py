@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType, accumulator
-from gemmgen.spec import GemmSpec, parse_dtype, parse_orders
+from gemmgen.spec import GROUPED, GemmSpec, Grouped, parse_dtype, parse_orders
 
 Step = Callable[[GemmSpec], GemmSpec]
 
@@ -31,6 +32,7 @@ def build_spec(
     epilogue: Sequence[str] | None = None,
     stored: tuple[str | None, str | None] = (None, None),
     prologues: tuple[str | None, str | None] = (None, None),
+    grouped: str | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -46,6 +48,10 @@ def build_spec(
     sums = accumulator(element)
     conj_a, conj_b = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
     factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
+    if grouped is not None and grouped not in GROUPED:
+        problems.append(f"grouped {grouped!r} is nothing that groups share out: give {' or '.join(GROUPED)}")
+        grouped = None
+    shared = cast("Grouped | None", grouped) or base.grouped
     try:
         orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
     except SpecError as error:
@@ -57,7 +63,7 @@ def build_spec(
     then = base.epilogue if epilogue is None else tuple(epilogue)
     steps: list[Step] = [
         lambda _: GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result),
-        lambda x: replace(x, batched=many, listed=base.listed, wide=base.wide, emulate=base.emulate),
+        lambda x: replace(x, batched=many, listed=base.listed, wide=base.wide, emulate=base.emulate, grouped=shared),
         lambda x: replace(x, conj_a=conj_a, conj_b=conj_b, a_dtype=a_dtype, b_dtype=b_dtype),
         lambda x: replace(x, epilogue=then),
         lambda x: replace(x, prologue_a=made[0], prologue_b=made[1]),

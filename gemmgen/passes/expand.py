@@ -34,11 +34,13 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.walk import map_body, walk, walk_expr
 from gemmgen.passes.expand_epilogue import expand_epilogue
+from gemmgen.passes.expand_fragments import fill_fragments, store_fragments
 from gemmgen.passes.expand_functions import copied, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
 from gemmgen.passes.loops import loop
+from gemmgen.passes.searches import end_of_names
 from gemmgen.positions import LOCAL_INDEX
 
 PLANE = Var("s")
@@ -51,7 +53,7 @@ def expand(kernel: Kernel) -> Kernel:
     """The kernel in statements on instructions."""
     expander = _Expander(kernel)
     body = map_body(kernel.body, expander.statement)
-    lead = next((i for i, s in enumerate(kernel.body) if not isinstance(s, Let)), len(kernel.body))
+    lead = end_of_names(kernel.body)
     multiples = (*kernel.multiples, *expander.multiples)  # equal numbers may have other names
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]), multiples=multiples)
 
@@ -69,6 +71,10 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Body:
         """One statement as instructions."""
         match stmt:
+            case Fill() if stmt.dst.opaque is not None:
+                return fill_fragments(stmt)
+            case EpilogueStore() if stmt.acc.opaque is not None:
+                return store_fragments(stmt)
             case Fill() if stmt.dst.buffer.vector > 1:
                 return fill_vectors(stmt)
             case Mma() if stmt.acc.buffer.vector > 1:

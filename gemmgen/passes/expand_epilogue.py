@@ -57,7 +57,7 @@ def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Ex
     if update.width > 1:
         return _epilogue_columns(update, named) if dst.transposed else _epilogue_vectors(update, named, names, row)
     dealt, place = _dealt(dst.buffer, place)
-    element = (*dealt, *_new_element(update, Load(dst.buffer, place), update.acc.at(ROW, COL), row, col))
+    element = (*dealt, *new_element(update, Load(dst.buffer, place), update.acc.at(ROW, COL), row, col))
     return loop(ROW, fragment.rows.values, (*names, *loop(COL, fragment.cols.values, element)))
 
 
@@ -105,7 +105,7 @@ def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Ex
         return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
     place = (*planes, line, start + ELEMENT)
     sum_ = _sum_of_vector(update, ELEMENT)
-    single = _new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
+    single = new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
     column = If(
         _fits(update, start),
         _epilogue_vector(update, (*planes, line, start)),
@@ -185,7 +185,7 @@ def _epilogue_columns(update: EpilogueStore, named: Namer) -> Body:
     planes = dst.origin[:-2]
     place = (*planes, line, start + ELEMENT)
     sum_ = _sum_of_vector(update, ELEMENT)
-    single = _new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
+    single = new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
     vector = _epilogue_vector(update, (*planes, line, start))
     one = If(_fits(update, start), vector, loop(ELEMENT, width, single))
     column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, (one,)))
@@ -209,7 +209,7 @@ def _dealt(buffer: Buffer, place: tuple[Expr, ...]) -> tuple[Body, tuple[Expr, .
     return (Let(line, place[-2]),), (line // share, *place[1:-2], line % share, place[-1])
 
 
-def _new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: Expr, col: Expr) -> Body:
+def new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: Expr, col: Expr) -> Body:
     """Stores an element of C, the one at (row, col), where the old one is; its sum is in a place of the registers."""
     value = _blend(update, convert(old, update.acc.buffer.dtype), place)
     store = Store(old.buffer, old.index, convert(value, old.dtype))

@@ -172,7 +172,7 @@ def finished(update: EpilogueStore, store: Store, value: Expr, row: Expr, col: E
     if several and any(ELEMENT_COL in walk_expr(step.value) for step in update.steps):
         # Of sums that were put down column by column it is one of C's rows.
         named, given = Var(f"{buffer.name}_{'row' if FIRST_ROW in walk_expr(col) else 'col'}"), col
-        body, col = (Let(named, given),), named
+        body, col = () if given == named else (Let(named, given),), named
 
         def by_name(node: Expr) -> Expr:
             return named if node == given else node

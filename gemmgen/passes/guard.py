@@ -34,7 +34,7 @@ from gemmgen.ir.expr import (
     wrap,
 )
 from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel
-from gemmgen.ir.stmt import Block, Body, Comment, For, If, Let, PointerInit, Stmt, Store, VectorCopy
+from gemmgen.ir.stmt import Block, Body, Comment, For, FragmentApply, If, Let, PointerInit, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
 from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
@@ -83,6 +83,10 @@ class _Guard:
                 )
             case Block(body):
                 return (replace(stmt, body=self.body(body, scope)),)
+            case FragmentApply(layout=layout, row=row, col=col):
+                rows, cols = layout.shape
+                inner = scope.with_upper(row, Const(rows - 1)).with_upper(col, Const(cols - 1))
+                return (replace(stmt, body=self.body(stmt.body, inner)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
                 return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
             case Store() | Let():

@@ -6,7 +6,9 @@ With S slots the producer runs S - 1 steps ahead. In step t of a loop
     acquire   the producer fills slot (t + S - 1) % S, which is slot t - 1
     consume   slot t % S
 
-so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers.
+so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers. Where nothing
+but a barrier is waited for, it stands before the loop and at the end of each step: PoCL 5 to 7 compile loops wrongly
+that begin with one.
 A pipe through registers loads before the consumer's work and stores after it, so that the loads' latency
 passes behind arithmetic. A pipe without `sync` (registers of one thread) needs no barrier at all.
 """
@@ -118,20 +120,23 @@ def _lower_loop(stmt: Stmt) -> Body:
     head = (*names, *parts.before)
     inner = across_in(parts.consume)
     if inner is None:
-        return (*prologue, replace(stmt, body=(*head, *_round(pipe, ready, following, consume(slot)), *parts.after)))
+        work = _work(pipe, following, consume(slot))
+        if pipe.sync == "barrier":
+            return (*prologue, *ready, replace(stmt, body=(*head, *work, *parts.after, *ready)))
+        return (*prologue, replace(stmt, body=(*head, *ready, *work, *parts.after)))
     across = Across.of(inner, consume, slot)
     first = (*ready, If(stmt.start < stmt.stop, across.fill_first(Const(0))))
     body = _round_across(stmt, pipe, ready, following, across)
     return (*prologue, *first, replace(stmt, body=(*head, *body, *parts.after)))
 
 
-def _round(pipe: Pipe, ready: Body, following: Body, consume: Body) -> Body:
-    """The halves in order: wait, begin later copies, compute, and store what went through registers."""
+def _work(pipe: Pipe, following: Body, consume: Body) -> Body:
+    """The halves in order: begin later copies, compute, and store what went through registers."""
     if not pipe.through_registers:
-        return (*ready, *following, *consume)
+        return (*following, *consume)
     # One slot: its readers must be done before it is overwritten.
     turn = _free(pipe) if pipe.stages == 1 else ()
-    return (*ready, *_only(following, "load"), *consume, *turn, *_only(following, "store"))
+    return (*_only(following, "load"), *consume, *turn, *_only(following, "store"))
 
 
 def _round_across(loop: For, pipe: Pipe, ready: Body, following: Body, across: Across) -> Body:

@@ -16,6 +16,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
@@ -92,13 +93,19 @@ def _buffers(body: Body) -> Iterator[Buffer]:
     return (s.buffer for s in walk(body) if isinstance(s, Alloc))
 
 
-def _collapse(body: Body) -> Body:
-    """Drop the dimensions of extent one of private and local arrays."""
+def _kept(body: Body) -> dict[Buffer, tuple[int, ...]]:
+    """The arrays that have dimensions of extent one, and the others of each."""
     kept: dict[Buffer, tuple[int, ...]] = {}
     for buffer in _buffers(body):
         axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1 or is_free(extent))
         if buffer.distributed == 1 and buffer.space is not Space.POINTERS and len(axes) < len(buffer.extents):
             kept[buffer] = axes
+    return kept
+
+
+def _collapse(body: Body) -> Body:
+    """Drop the dimensions of extent one of private and local arrays."""
+    kept = _kept(body)
 
     def smaller(buffer: Buffer) -> Buffer:
         if buffer not in kept:
@@ -120,6 +127,8 @@ def _collapse(body: Body) -> Body:
                 return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
+            case FragmentApply(fragment):
+                return (replace(stmt, fragment=smaller(fragment), index=shorter(fragment, stmt.place)[:-1]),)
             case PointerInit() | Prefetch():
                 return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
             case TmaCopy(dst, dst_index, src, src_index):
@@ -129,16 +138,9 @@ def _collapse(body: Body) -> Body:
                 places = ((acc, acc_index), (a, a_index), (b, b_index))
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
                 return (Multiply(*one, *two, *three, atom),)
-            case VectorCopy(dst, dst_index, src, src_index, _, _):
-                return (
-                    replace(
-                        stmt,
-                        dst=smaller(dst),
-                        dst_index=shorter(dst, dst_index),
-                        src=smaller(src),
-                        src_index=shorter(src, src_index),
-                    ),
-                )
+            case VectorCopy(dst, dst_index, src, src_index):
+                copy = replace(stmt, dst=smaller(dst), dst_index=shorter(dst, dst_index))
+                return (replace(copy, src=smaller(src), src_index=shorter(src, src_index)),)
         return (stmt,)
 
     return map_body_exprs(map_body(body, statement), expression)
@@ -204,6 +206,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
                 count.update((stmt.acc, stmt.a, stmt.b))
             case TmaCopy():
                 count.update((stmt.dst, stmt.src))
+            case FragmentApply():
+                count[stmt.fragment] += 1
             case Store(buffer, _, _) | PointerInit(_, buffer, _) | Prefetch(buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gemmgen.checks import CHECKS
+from gemmgen.checks.grouped import grouped_problems
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -23,7 +24,12 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
     """Whether a column-major C = A B is computed as the row-major C^T = B^T A^T: where the schedule takes that, and not
     the product as it is asked for. The rows of its tiles are then columns of C.
     """
-    if spec.c_order == "row" or spec.alpha == 0 or not problems_as_asked(spec, schedule, target):
+    if (
+        spec.c_order == "row"
+        or spec.alpha == 0
+        or spec.grouped == "rows"
+        or not problems_as_asked(spec, schedule, target)
+    ):
         return False
     return not problems_as_asked(spec.transposed(), schedule, target)
 
@@ -32,7 +38,7 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
 def problems_as_asked(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     """What is against a product as it is asked for, not as that of the transposes."""
     problems = [*_listed(spec, target)] or [*CHECKS[type(schedule.mainloop)](spec, schedule, target)]
-    return tuple(problems)
+    return tuple(grouped_problems(spec, schedule, target)) or tuple(problems)
 
 
 @lru_cache(maxsize=1024)

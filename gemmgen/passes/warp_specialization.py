@@ -56,6 +56,7 @@ from gemmgen.ir.synchronization import (
     WarpSpecialization,
 )
 from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
+from gemmgen.passes.searches import end_of_search
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WAVE, WAVES
 
@@ -76,6 +77,8 @@ def specialize(body: Body, pipe: Pipe) -> Body:
     roles = pipe.roles
     if roles is None:
         raise LoweringError(f"pipe {pipe.name} has no roles")
+    start = end_of_search(body)
+    search, body = body[:start], body[start:]
     shared = next(i for i, stmt in enumerate(body) if not _is_for_all(stmt))
     dependent_launch = tuple(stmt for stmt in body[:shared] if isinstance(stmt, DependentLaunch | Barrier))
     common = tuple(stmt for stmt in body[:shared] if stmt not in dependent_launch)
@@ -97,7 +100,7 @@ def specialize(body: Body, pipe: Pipe) -> Body:
         Comment("A block may not exit while others of the cluster still copy to it."),
         Barrier(groups=roles.cluster),
     )
-    return (*common[:first], *named, *common[first:], *ready, sides, *(last if roles.cluster > 1 else ()))
+    return (*search, *common[:first], *named, *common[first:], *ready, sides, *(last if roles.cluster > 1 else ()))
 
 
 def by_roles(roles: WarpSpecialization, multiply: Body, copy: Body) -> If:

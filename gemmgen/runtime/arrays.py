@@ -264,7 +264,15 @@ def check_scalar(
 
 
 def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> None:
-    """Check shapes against each other, and against the spec's constant sizes and divisibility (`multiple_of`)."""
+    """Check shapes against each other, those of a batch too, and against the spec's sizes."""
+    check_extents(spec, a, b, c, problems)
+    problems += _count_problems(a, b, c)
+
+
+def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> None:
+    """Check the extents of matrices, or of each one of several, against each other, and against the spec's constant
+    sizes and divisibility (`multiple_of`).
+    """
     extents: dict[str, int] = {}
     known_k = depth_of(spec, a, b)
     for name, value, axes in (("a", a, "mk"), ("b", b, "kn"), ("c", c, "mn")):
@@ -284,7 +292,6 @@ def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list
                     f"{name} is {shape(value)}, so {axis} = {extent}, but {first} says {axis} = {extents[axis]}: "
                     "a must be m x k, b k x n and c m x n"
                 )
-    problems += _count_problems(a, b, c)
     promises = zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True)
     for axis, fixed, unit in promises:
         if axis not in extents:
@@ -420,16 +427,16 @@ def _vector(
     if len(problems) > before:
         return
     # As a matrix of one line, which is how it lies.
-    line = _Line(value)
+    line = Line(value)
     if (view := check_view(name, line, "row", spec.operand(name), problems)) is not None:
         found[name] = value, view
 
 
-class _Line:
-    """A vector, or a number, seen as a matrix of one row, for checks only."""
+class Line:
+    """A vector, a number or an array without gaps, seen as a matrix of one row, for checks only."""
 
     def __init__(self, vector: ArrayLike) -> None:
-        elements, step = (*vector.shape, 1)[0], (*vector.strides, vector.dtype.itemsize)[0]
+        elements, step = math.prod(vector.shape), (*vector.strides, vector.dtype.itemsize)[-1 if vector.shape else 0]
         self.shape: tuple[int, ...] = (1, elements)
         self.strides: tuple[int, ...] = (step * elements, step)
         self.dtype: np.dtype[np.generic] = vector.dtype

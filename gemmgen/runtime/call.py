@@ -13,9 +13,11 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
 from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
+from gemmgen.runtime.grouped import check_grouped
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
+from gemmgen.spec import OFFSETS
 
 #: An array of any library that the kernel takes; the result is of the same library.
 Matrix = TypeVar("Matrix")
@@ -150,6 +152,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             stream: CUDA only: a stream of CuPy or torch, or a `cudaStream_t` as an integer. None for torch's current
                 stream if an array is torch's, or else for CuPy's current stream.
             return_event: whether to return also the event that is complete when c is.
+            offsets: for a grouped spec, an array of int32 with the end of each group (`runtime/grouped.py`).
             operands: the arrays that the spec's epilogue names, such as `bias`, of c's dtype and kind: one dimension,
                 with an element for each column (or row) of c, or `residual`, as large as c and stored in
                 its order. None may share memory with c.
@@ -248,7 +251,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         )
         a, b, c = (arrays[name] for name in "abc")
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        expect_operands(f"{type(self).__name__}.__call__", operands)
+        beside = {OFFSETS} if self.source.spec.grouped else set()
+        expect_operands(f"{type(self).__name__}.__call__", {x: y for x, y in operands.items() if x not in beside})
         self._expect("gemm")
         if is_nothing(self.source.spec, a, b, c) and not place.want_event:
             return c, None
@@ -320,7 +324,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         seen = self._seen(labelled(given) if spec.listed else given, "c", problems)
         seen = regrouped(given, seen) if spec.listed else seen
         matrices, others = (seen["a"], seen["b"], seen["c"]), {name: seen[name] for name in operands}
-        check = check_listed if spec.listed else check_gemm
+        check = check_grouped if spec.grouped else check_listed if spec.listed else check_gemm
         request = check(spec, *matrices, alpha, beta, lambda _: problems, self.source.span, others)
         if more := self._sizes_of_device(request):
             request = replace(request, sizes={**request.sizes, **more})

@@ -21,6 +21,7 @@ from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime import INSTALL_CUDA, cuda_driver, require_cupy
 from gemmgen.runtime.views import DeviceMatrix, Maker, View, loaded, stored_shape
+from gemmgen.spec import OFFSETS
 
 #: The alignment in bytes that vectors, and lines that TMA copies, require.
 ALIGNMENT = 16
@@ -210,8 +211,8 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
             "move them there, or compile without device="
         )
     for name, matrix in known.items():
-        # Arrays of an epilogue are read element by element, at any address.
-        unit = max(1 if name in OPERANDS else alignment, matrix.dtype.itemsize)
+        # Arrays of an epilogue, and offsets of groups, are read element by element, at any address.
+        unit = max(1 if name in {*OPERANDS, OFFSETS} else alignment, matrix.dtype.itemsize)
         if 0 not in matrix.shape and matrix.pointer % unit:
             copy = f"{name}.clone()" if matrix.maker == "torch" else f"{name}.copy()"
             problems.append(

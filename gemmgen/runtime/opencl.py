@@ -138,7 +138,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     ) -> AddressCall | BufferCall | None:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        if self.source.spec.listed or not may_prepare(self.source, request, queue):
+        # The host checks offsets in its memory at each call.
+        unseen = request.on_device or not self.source.spec.grouped
+        if self.source.spec.listed or not unseen or not may_prepare(self.source, request, queue):
             return None
         program = self._program(queue)
         with translated(queue.device):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
@@ -63,13 +65,30 @@ def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
 
 
 def run_worker(
-    device: int, name: str, kind: str, text: str, seconds: float | None = None
+    device: int,
+    name: str,
+    kind: str,
+    text: str,
+    seconds: float | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `sycl_worker` with a device, a kernel's name, a format and a source. Raises: subprocess.TimeoutExpired."""
+    """Run `sycl_worker` with a device, a kernel's name, a format and a source.
+
+    Args:
+        variables: of the environment, beside this process' own.
+
+    Raises: subprocess.TimeoutExpired.
+    """
     code = helper().file.fileno()
     command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(code), str(device), name, kind]
     return subprocess.run(
-        command, check=False, input=text.encode(), capture_output=True, timeout=seconds, pass_fds=(code,)
+        command,
+        check=False,
+        input=text.encode(),
+        capture_output=True,
+        timeout=seconds,
+        pass_fds=(code,),
+        env={**os.environ, **(variables or {})},
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
+from gemmgen.ir.instructions import JOINT_MATRIX_LANES
 from gemmgen.ir.target import CPU_FEATURES, TARGETS, Target, with_intel_registers
 from gemmgen.runtime import limits
 from gemmgen.runtime.device import matching
@@ -32,6 +33,7 @@ class SyclDeviceInfo:
         units: compute units: how many groups run at a time.
         vector_width: the native vector width in floats.
         cache_bytes: the size of its cache as reported; 0 if it reports none.
+        matrix: whether it has matrix instructions of Intel's.
     """
 
     number: int
@@ -53,6 +55,7 @@ class SyclDeviceInfo:
     units: int
     vector_width: int
     cache_bytes: int
+    matrix: bool
 
     def __str__(self) -> str:
         return f"{self.number}: {self.name} ({self.type}, {self.platform})"
@@ -90,10 +93,10 @@ def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
     name, kind, platform, backend, driver, vendor, sizes, local, group, *rest = fields
     lanes = tuple(sorted(int(size) for size in sizes.split(",") if size))
     usm, system, compiles, standard, fp16, fp64 = (flag == "1" for flag in rest[:6])
-    units, width, cache = map(int, rest[6:])
+    units, width, cache, matrix = map(int, rest[6:])
     texts = (name.strip(), kind, platform.strip(), backend, driver.strip(), vendor.strip())
     flags = (usm, system, compiles, standard, fp16, fp64)
-    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), *flags, units, width, cache)
+    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), *flags, units, width, cache, bool(matrix))
 
 
 def target_of(info: SyclDeviceInfo) -> Target:
@@ -105,7 +108,10 @@ def target_of(info: SyclDeviceInfo) -> Target:
         features |= {"sub_groups", "required_sub_group_size"}
     if sizes and "Intel" in info.vendor and info.backend in BLOCK_READERS:
         features.add("block_read")
-    target = Target(info.name, TARGETS["sycl"].features & features, sizes, info.max_group, info.local_bytes)
+    # Of those of CPUs and of Xe-HPG, which has sub-groups of 8, fragments have other shapes.
+    wide = info.type == "gpu" and min(sizes, default=0) >= JOINT_MATRIX_LANES
+    matrix = {"joint_matrix"} if info.matrix and wide else set()
+    target = Target(info.name, (TARGETS["sycl"].features & features) | matrix, sizes, info.max_group, info.local_bytes)
     if info.type == "gpu":
         return replace(target, cores=max(1, info.units))
     if info.type != "cpu":

@@ -83,7 +83,8 @@ void describe(sycl::device device, bool standard, std::ostream &out)
         << device.has(sycl::aspect::fp16) << '\t' << device.has(sycl::aspect::fp64) << '\t'
         << device.get_info<sycl::info::device::max_compute_units>() << '\t'
         << device.get_info<sycl::info::device::native_vector_width_float>() << '\t'
-        << device.get_info<sycl::info::device::global_mem_cache_size>() << '\n';
+        << device.get_info<sycl::info::device::global_mem_cache_size>() << '\t'
+        << device.has(sycl::aspect::ext_intel_matrix) << '\n';
 }
 
 struct Kernels {

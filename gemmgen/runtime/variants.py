@@ -77,7 +77,8 @@ def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tu
         return (aligned,)
     rows, cols = schedule.block_tile[::-1] if transposed else schedule.block_tile
     units = (rows, cols, schedule.round_depth)
-    whole = tuple(lcm(*pair) for pair in zip(spec.multiple_of, units, strict=True))
+    pairs = zip("mnk", spec.multiple_of, units, strict=True)
+    whole = tuple(1 if axis == spec.ragged else lcm(*pair) for axis, *pair in pairs)
     return replace(aligned, multiple_of=(whole[0], whole[1], whole[2])), aligned
 
 

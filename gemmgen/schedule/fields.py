@@ -24,7 +24,7 @@ ThreadAtom = Literal["fma", "dp4a"]
 #: Matrix instructions of warps, of warpgroups, and all; each is a method of its own, too.
 WarpAtom = Literal["mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32"]
 WarpgroupAtom = Literal["wgmma", "wgmma_s8", "wgmma_f8", "wgmma_tf32", "wgmma_3xtf32"]
-MatrixAtom = Literal["dpas", "mfma", WarpAtom, WarpgroupAtom]
+MatrixAtom = Literal["dpas", "joint_matrix", "mfma", WarpAtom, WarpgroupAtom]
 Atom = Literal[ThreadAtom, MatrixAtom]
 
 _Kind = TypeVar("_Kind")

@@ -20,6 +20,7 @@ from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import WORDS, Atom, Chosen, Flat, Meaning, Memory, Value, meanings, text_of, unknown_field
 from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.joint_matrix import JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.operand import Operand
@@ -49,6 +50,7 @@ MAINLOOPS: tuple[type[Mainloop], ...] = (
     WarpgroupMma,
     Dpas,
     DpasBlock2D,
+    JointMatrix,
     Mfma,
     CpuPanel,
     Gemv,
@@ -208,6 +210,8 @@ def _mainloop(flat: Mapping[str, Value]) -> type[Mainloop]:
     atom = flat.get("atom")
     if atom == "dpas":
         return DpasBlock2D if flat.get("block_2d") else Dpas
+    if atom == "joint_matrix":
+        return JointMatrix
     if atom == "mfma":
         return Mfma
     if atom in WORDS["WarpAtom"]:

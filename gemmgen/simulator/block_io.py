@@ -16,11 +16,12 @@ from gemmgen.ir.copy_instructions import (
     BLOCK_2D_WORD,
     CopyAtom,
 )
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import Prefetch, VectorCopy
 from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import GlobalMemory, Memory
+from gemmgen.simulator.semantics import places
 
 
 def block_2d_step(
@@ -36,6 +37,7 @@ def block_2d_step(
     if not isinstance(matrix, GlobalMemory):
         raise LoweringError(f"`{site.text}` reads no 2D block of a matrix")
     dtype, extents = numpy_dtype(move.src.dtype), move.dst.extents
+    word = max(1, BLOCK_2D_WORD // move.src.dtype.size)
 
     def step(active: Active) -> None:
         at, size = _agreed(src_index, extent, lanes, active, site)
@@ -46,7 +48,10 @@ def block_2d_step(
             place = _place(move.atom, at, element, lanes)
             inside = np.broadcast_to((place[0] < size[0]) & (place[1] < size[1]), len(active.mask))
             values = np.zeros(len(active.mask), dtype)
-            holds, _ = active.split(inside)
+            # Told of whole words, it reads what a line's last one holds past the matrix.
+            past = inside & (place[1] >= matrix.shape[-1]) & (place[1] < matrix.shape[-1] + -matrix.shape[-1] % word)
+            values[past] = poison(dtype)
+            holds, _ = active.split(inside & ~past)
             if holds is not None:
                 read = matrix.read(place, holds, site)
                 values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
@@ -110,6 +115,10 @@ def _agreed(
 
 def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> list[Index]:
     """Row and column of an element of each lane."""
+    if atom.fragment is not None:
+        row, col = divmod(element, atom.fragment.cols.values)
+        of_lanes = (axis[lanes.lane_id(), row, col] for axis in places(atom.fragment, lanes.lanes_of_sub_group()))
+        return [begin + further for begin, further in zip(at, of_lanes, strict=True)]
     steps = zip(at, atom.offset(element), atom.lane_step, strict=True)
     return [begin + further + step * lanes.lane_id() for begin, further, step in steps]
 

@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    FragmentApply,
     If,
     Let,
     Multiply,
@@ -55,10 +56,19 @@ from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.launches import Stream
-from gemmgen.simulator.memory import ClusterMemory, GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.simulator.memory import (
+    ClusterMemory,
+    GlobalMemory,
+    ImageMemory,
+    LocalMemory,
+    PrivateMemory,
+    ViewMemory,
+    unknown,
+)
 from gemmgen.simulator.semantics import load_step, multiply_step, neighbour, put_step
 from gemmgen.simulator.synchronization import Group, barrier_step, mbarrier_step, one_by_one, runs
 from gemmgen.simulator.tiles import BoxedMatrix, RingMemory, TileMemory
@@ -183,11 +193,13 @@ class _Run:
         self._sites: list[Site] = []
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes, self._group.products)
+        extents = [extent for matrix in kernel.matrices for extent in matrix.shape]
+        self._loaded = frozenset[str]().union(*(unknown(extent, self._sizes) for extent in extents))
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
-        """All groups, a share of them at a time."""
-        most = max(1, MOST_LANES // self._lanes.group_size)
+        """All groups, a share of them at a time; where each loads sizes of its own, one."""
+        most = 1 if self._loaded else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
@@ -247,6 +259,8 @@ class _Run:
                 return self._for(stmt, scope, site)
             case If():
                 return self._if(stmt, scope, site)
+            case FragmentApply():
+                return self._apply(stmt, scope, site)
             case Block(body, apart, parts):
                 step = self._block(body, scope.inner())
                 return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
@@ -316,7 +330,22 @@ class _Run:
         def let(active: Active) -> None:
             cell.value = code(active)
 
-        return let
+        def extent(active: Active) -> None:
+            let(active)
+            self._sizes[stmt.var.name] = int(agreed(cast(Index, cell.value), active))
+            for matrix in self._group.matrices:
+                matrix.measure(self._sizes)
+
+        return extent if stmt.var.name in self._loaded else let
+
+    def _apply(self, stmt: FragmentApply, scope: Scope, site: Site) -> _Step:
+        loop = self._for(by_lanes(stmt), scope, site)
+
+        def apply(active: Active) -> None:
+            require_whole(self._lanes, active, site)
+            loop(active)
+
+        return apply
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
         memory = scope.memory(stmt.buffer.name)
@@ -417,7 +446,7 @@ class _Run:
             return self._part_of_vector(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
-        if stmt.atom.block is not None:
+        if stmt.atom.edge == "bounded":
             extent = self._indexes(stmt.extent, scope, site)
             way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
             return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)

@@ -9,8 +9,9 @@ import numpy as np
 
 from gemmgen.errors import FaultKind, KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.numeric import numpy_dtype, poison
-from gemmgen.ir.walk import evaluate
+from gemmgen.ir.walk import evaluate, walk_expr
 from gemmgen.simulator.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.simulator.launches import Launch
 from gemmgen.simulator.races import Accesses, Conflict
@@ -29,13 +30,28 @@ class Memory(Protocol):
         """Set the active lanes' elements."""
 
 
+def unknown(extent: Expr, sizes: dict[str, int]) -> frozenset[str]:
+    """The names in an extent that no argument gives: what a kernel loads from memory, as groups' sizes are."""
+    return frozenset(x.name for x in walk_expr(extent) if isinstance(x, Var)) - sizes.keys()
+
+
 class Base:
     """What all of them share: bounds, addresses and messages."""
 
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
         self._lanes, self._name, self._sites = lanes, buffer.name, sites
-        self._shape = tuple(evaluate(extent, sizes) for extent in buffer.shape)
+        self._extents = buffer.shape
+        self.measure(sizes)
         self._dtype = numpy_dtype(buffer.dtype)
+
+    def measure(self, sizes: dict[str, int]) -> None:
+        """Work out the extents; those that the kernel has yet to load are 0 until then, so that nothing is inside."""
+        self._shape = tuple(0 if unknown(extent, sizes) else evaluate(extent, sizes) for extent in self._extents)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents, slowest first."""
+        return self._shape
 
     def _inside(self, axis: int, coordinate: Index, active: Active) -> Index | None:
         """The active lanes' coordinates, or None if one of them is outside."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterator
 import torch
 
 from gemmgen import candidates
+from gemmgen.candidates import WAYS
 from gemmgen.errors import ScheduleError
 from gemmgen.schedule import Schedule
-from gemmgen.tiles import WAYS
 
 #: Schedules for float32 in TF32 -> the elements of a block of C: by warpgroups, the largest first; the last by warps.
 BLOCKS = {

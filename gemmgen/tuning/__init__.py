@@ -1,7 +1,8 @@
 """Schedules measured on the user's own device: the space of them, the search, and what is kept of it.
 
-`space` declares what can be tried, `prior` orders it, `measure` checks and times one schedule, `study` searches,
-`records` keeps what was measured, and `recorded` is what `gemmgen.gemm` and the commands ask before they choose.
+`space` declares what can be tried, `order` puts it in an order by the cost models, `measure` checks and times one
+schedule, `study` searches, `records` keeps what was measured, and `recorded` is what `gemmgen.gemm` and the commands
+ask before they choose.
 Nothing heavy is imported here.
 """
 
@@ -10,11 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gemmgen.ir.target import Target
 from gemmgen.runtime.cache import OFF
 
-#: Features of the GPUs whose products the prior may choose a schedule for.
-PRIOR = frozenset({"wgmma"})
 #: Records that come with gemmgen: a file a device, named after its backend.
 SHIPPED = Path(__file__).with_name("shipped")
 
@@ -41,8 +39,3 @@ def has_records(backend: str) -> bool:
     else of this package need be imported.
     """
     return not is_off() and (bool(shipped(backend)) or any(folder().glob("*.jsonl")))
-
-
-def decides(backend: str, target: Target) -> bool:
-    """Whether records or the prior may have a schedule that `gemmgen.choose` has not."""
-    return not PRIOR.isdisjoint(target.features) or has_records(backend)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
 from gemmgen import candidates
+from gemmgen.choice import gpu
+from gemmgen.choice.machine import machine_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import calibrate_cpu, designs
+from gemmgen.tuning import calibrate_cpu
 from gemmgen.tuning.job import Job, promised
-from gemmgen.tuning.machine import machine_of
 from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Shape
 from gemmgen.tuning.study import Place
@@ -62,7 +63,7 @@ def _products(place: Place) -> Iterator[tuple[str, GemmSpec, Shape, Schedule]]:
     target = place.target
     for name in ("launch", "memory"):
         spec, shape = GemmSpec(dtype="bfloat16"), SMALL if name == "launch" else FEW_ROWS
-        first = next(designs.ranked(promised(spec, shape), shape, target), None)
+        first = next(gpu.ranked(promised(spec, shape), shape, target), None)
         if first is not None:
             yield name, spec, shape, first[1]
     for name, (dtype, named) in NAMED.items():

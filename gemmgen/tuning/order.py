@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import islice
 
-from gemmgen import tiles, waves
+from gemmgen.choice import gpu, prior
+from gemmgen.choice.machine import machine_of
 from gemmgen.choose import choose
 from gemmgen.cpu import panels
 from gemmgen.ir.target import Target
@@ -18,8 +19,6 @@ from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import designs, prior
-from gemmgen.tuning.machine import machine_of
 from gemmgen.tuning.space import Shape, is_precise, is_redundant, known_schedules, spaces
 
 #: Times the best cost by a model, from which on a schedule is left out.
@@ -45,9 +44,7 @@ def costs(
         return [products * float(x) for x in panels.cycles(spec, schedules, shape, target)]
     if "async_copy" not in target.features:
         return []
-    machine = machine_of(target)
-    made = prior.designs(spec, schedules, shape, machine)
-    return [float(x) for x in prior.microseconds(spec, made, shape, machine, products)]
+    return prior.costs(spec, schedules, shape, machine_of(target), products)
 
 
 def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | None:
@@ -101,15 +98,11 @@ def _ordered(spec: GemmSpec, shape: Shape, target: Target, products: int, seed: 
 
 
 def _ranked(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Iterator[Schedule]:
-    """What the choice itself weighs, and on GPUs of CUDA the prior's designs, in turns."""
+    """What the choice itself weighs, and on GPUs of CUDA more of the kind."""
     if "vectors" in target.features:
         yield from panels.liked(spec, shape, target, UNORDERED)
     elif "async_copy" in target.features:
-        own = (schedule for _, schedule in designs.ranked(spec, shape, target, products))
-        known = (schedule for _, _, schedule in tiles.ranked(spec, shape, target, products))
-        both = _first_of_each(own), _first_of_each(known if spec.dtype in waves.TYPES else iter(()))
-        for pair in zip_longest(*both):
-            yield from (each for each in pair if each is not None)
+        yield from _first_of_each(schedule for _, schedule in gpu.ranked(spec, shape, target, products, wider=True))
 
 
 def _first_of_each(schedules: Iterator[Schedule]) -> Iterator[Schedule]:

@@ -15,28 +15,27 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gemmgen import tuning
+from gemmgen.choice import gpu
+from gemmgen.choice import machine as of_gpu
+from gemmgen.cpu import machine as of_cpu
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
+from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning import designs, order
+from gemmgen.tuning import order
 from gemmgen.tuning.device import DeviceKey, key_of
-from gemmgen.tuning.machine import calibrate
 from gemmgen.tuning.records import Identity, Line, Store, kind_of, parse, spec_text
 
 Shape = tuple[int, int, int]
-#: Types whose products warpgroups multiply.
-PRIOR_TYPES = (BF16, F16, *FLOAT8, I8)
 _NO_STAMP: tuple[int, int] | None = None
 Sizes = tuple[int | None, int | None, int | None]
 How = Literal["exact", "near", "prior"]
 #: Times a size that a near record's may differ by, each; how many of the nearest are looked at, and how many schedules
 #: of each; the distance at which a record counts half as much as one of the same sizes.
 NEAR, NEAREST, OF_EACH, CLOSE = 1.5, 4, 5, 0.25
-#: Rows and columns of 16-bit elements up to which the prior does not choose (of others a single one), and how much
-#: faster an unmeasured schedule has to be by it, as a logarithm, than what was measured near by.
-MOST_FEW, UNMEASURED = 16, 0.0
+#: How much faster an unmeasured schedule has to be by the prior, as a logarithm, than what was measured near by.
+UNMEASURED = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,19 @@ class Book:
                 self._schedules[line.schedule] = line.measurement().schedule
         return self._schedules.setdefault(line.schedule, None)
 
-    def off(self, line: Line, schedule: Schedule, spec: GemmSpec, target: Target) -> float | None:
-        """The logarithm of a line's time as a multiple of what the model says; None where there is no model."""
-        if line.identity not in self._offs:
-            cost = order.cost(spec, schedule, line.shape, target, line.products)
-            self._offs[line.identity] = None if cost is None else math.log(line.seconds / cost)
-        return self._offs[line.identity]
+    def offs(self, lines: Sequence[Line], spec: GemmSpec, target: Target) -> list[tuple[Line, Schedule, float]]:
+        """Lines of one product: the logarithm of each one's time as a multiple of what the model says; none without a
+        model.
+        """
+        known = [(line, schedule) for line in lines if (schedule := self.schedule(line)) is not None]
+        for of_vectors in (False, True):
+            new = [(x, s) for x, s in known if x.identity not in self._offs and (s.vector > 1) == of_vectors]
+            shape, products = lines[0].shape, lines[0].products
+            costs = order.costs([schedule for _, schedule in new], spec, shape, target, products)
+            for (line, _), cost in zip(new, costs or [0.0] * len(new), strict=True):
+                self._offs[line.identity] = math.log(line.seconds / cost) if cost else None
+        found = ((line, schedule, self._offs[line.identity]) for line, schedule in known)
+        return [(line, schedule, off) for line, schedule, off in found if off is not None]
 
     def lines(self, spec: str, products: int) -> dict[Shape, list[Line]]:
         """Of a kind of product, the best of each shape first."""
@@ -113,6 +119,11 @@ class Book:
                 found += (x for x in records.lines if (x.spec, x.products, x.shape) not in measured)
                 machine = records.machine
         return found, machine
+
+
+def calibrate(target: Target, measured: Mapping[str, float]) -> None:
+    """From now on, the cost model's constants of a device are those that were measured on it."""
+    (of_cpu if "vectors" in target.features else of_gpu).calibrate(target, measured)
 
 
 def _indexed(lines: Sequence[Line]) -> dict[tuple[str, int], dict[Shape, list[Line]]]:
@@ -179,7 +190,7 @@ def _alike(kind: GemmSpec, target: Target) -> Iterator[GemmSpec]:
     Warpgroups multiply both types of 16 bits alike, and TMA takes matrices of any order.
     """
     yield kind
-    if tuning.PRIOR.isdisjoint(target.features) or kind.dtype.size > 2:
+    if "wgmma" not in target.features or kind.dtype.size > 2:
         return
     dtypes = (BF16, F16) if kind.dtype in (BF16, F16) else (kind.dtype,)
     for dtype in dtypes:
@@ -213,12 +224,9 @@ def _near(
     offs: dict[Schedule, list[tuple[float, float]]] = {}
     best: dict[Schedule, Line] = {}
     for distance, other in near:
-        for line in lines[other][:OF_EACH]:
-            schedule = book.schedule(line)
-            off = None if schedule is None else book.off(line, schedule, spec, target)
-            if schedule is not None and off is not None:
-                offs.setdefault(schedule, []).append((1 / (distance + CLOSE), off))
-                best.setdefault(schedule, line)
+        for line, schedule, off in book.offs(lines[other][:OF_EACH], spec, target):
+            offs.setdefault(schedule, []).append((1 / (distance + CLOSE), off))
+            best.setdefault(schedule, line)
     if not best:
         return _nearest(lines, near, spec, target, check, book)
     products = next(iter(best.values())).products
@@ -229,11 +237,11 @@ def _near(
         guessed[schedule] = math.log(cost) + sum(each * off for each, off in offs[schedule]) / weight
     if not guessed:
         return None
-    unmeasured = by_prior(spec, shape, target, products)
-    if unmeasured is not None:
+    unmeasured = next(gpu.ranked(spec, shape, target, products), None) if "async_copy" in target.features else None
+    if unmeasured is not None and unmeasured[1].but(name=None) not in offs:
         off = sum(each for known in offs.values() for _, each in known) / sum(map(len, offs.values()))
-        if math.log(unmeasured.seconds * 1e6) + off + UNMEASURED < min(guessed.values()):
-            return unmeasured
+        if math.log(unmeasured[0]) + off + UNMEASURED < min(guessed.values()):
+            return Found(unmeasured[1], "prior", shape, unmeasured[0] * 1e-6)
     for schedule in sorted(guessed, key=lambda each: guessed[each]):
         line = best[schedule]
         if _usable(line, spec, target, check, book) is not None:
@@ -256,17 +264,6 @@ def _nearest(
         if schedule is not None:
             return Found(schedule, "near", other, line.seconds)
     return None
-
-
-def by_prior(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Found | None:
-    """The prior's choice, where its designs are known to be faster than the named schedules: for warpgroups."""
-    is_plain = not (spec.epilogue or spec.prologue_a or spec.prologue_b or spec.emulate)
-    is_known = spec.dtype in PRIOR_TYPES and not tuning.PRIOR.isdisjoint(target.features)
-    few = MOST_FEW if spec.dtype.size > 1 else 1
-    if not (is_plain and is_known) or min(shape[:2]) <= few:
-        return None
-    found = next(designs.ranked(spec, shape, target, products), None)
-    return None if found is None else Found(found[1], "prior", shape, found[0] * 1e-6)
 
 
 def _distance(one: Shape, other: Shape) -> float | None:
@@ -325,9 +322,7 @@ def ask(
         shape: m, n and k where the spec leaves them open.
     """
     book = book_of(backend, device, target)
-    found = recorded(book, spec, shape, target, products, check_by(backend, device))
-    m, n, k = _sizes(spec, shape)
-    return by_prior(spec, (m, n, k), target, products) if found is None and m and n and k else found
+    return recorded(book, spec, shape, target, products, check_by(backend, device))
 
 
 def _number(device: object) -> int | None:

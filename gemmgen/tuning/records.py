@@ -22,15 +22,18 @@ from pathlib import Path
 from typing import TypeGuard
 
 from gemmgen import tuning
+from gemmgen.choice import machine as gpu
+from gemmgen.cpu import machine as cpu
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.options import document_of, schedule_to_toml
 from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.machine import KEPT
 from gemmgen.tuning.space import Shape
 
+#: Constants that files of records may hold: of GPUs, and of CPUs.
+KEPT = (*gpu.MEASURED, *cpu.MEASURED)
 #: The format's name and number, in the first line of a file.
 FORMAT, VERSION = "gemmgen tuned", 1
 #: A file that is larger, or has longer lines, is none of gemmgen's.

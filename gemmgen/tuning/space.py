@@ -22,6 +22,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.joint_matrix import JointMatrix
 from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
 from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
@@ -522,6 +523,21 @@ def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
+def _joint_matrix(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+    return (
+        Axis("atom", ("joint_matrix",)),
+        Axis("tile.rows", (8, 16, 32, 48)),
+        Axis("tile.columns", (1, 2, 3, 4, 6, 8)),
+        Axis("group.rows", (1, 2, 4, 8, 16)),
+        Axis("group.columns", (16, 32, 64, 128)),
+        Axis("block_k", (16, 32, 64, 128)),
+        Axis("barrier", (False, True)),
+        Axis("large_grf", (False, True) if target.large_register_bytes else (False,)),
+        Axis("split_k", _SPLITS),
+        Axis("threadblock_swizzle", _SWIZZLES),
+    )
+
+
 def _mfma(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", ("mfma",)),
@@ -540,6 +556,7 @@ _AXES: Mapping[type[Mainloop], Callable[[GemmSpec, Target], tuple[Axis, ...]]] =
     Mfma: _mfma,
     Dpas: _dpas,
     DpasBlock2D: _dpas_block_2d,
+    JointMatrix: _joint_matrix,
     CpuPanel: _cpu_panel,
     TmaRing: _tma_ring,
     SharedMemory: _shared_memory,
@@ -552,6 +569,7 @@ _NEEDS: tuple[tuple[type[Mainloop], str | None], ...] = (
     (WarpgroupMma, "wgmma"),
     (WarpMma, "mma"),
     (Mfma, "mfma"),
+    (JointMatrix, "joint_matrix"),
     (DpasBlock2D, "intel_sub_groups"),
     (Dpas, "intel_sub_groups"),
     (CpuPanel, "vectors"),

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,8 @@ import gemmgen
 from gemmgen import GemmSpec, candidates
 from gemmgen.api import kernels
 from gemmgen.choose import choose
+from gemmgen.cpu import machine
+from gemmgen.cpu.machine import MEASURED
 from gemmgen.runtime import cache
 from gemmgen.runtime.opencl_devices import DeviceInfo, devices
 from gemmgen.schedule import Schedule
@@ -29,6 +30,7 @@ from gemmgen.tuning.records import Measurement, Store
 
 #: Intel's runtime for CPUs, which pip installs.
 DEVICES = [device for device in devices() if device.type == "cpu" and "Intel" in device.platform][:1]
+CPUS = [device for device in devices() if device.type == "cpu"]
 on_cpu = pytest.mark.parametrize("device", DEVICES, ids=["intel"] * len(DEVICES))
 SHAPE = (70, 90, 50)
 #: A schedule that is not what the model chooses for `SHAPE`.
@@ -151,20 +153,6 @@ def test_records_can_be_turned_off(device: DeviceInfo, store: Store, monkeypatch
 
 
 @on_cpu
-def test_a_choice_from_records_takes_a_millisecond(device: DeviceInfo, store: Store) -> None:
-    """Once a process has read them. The bound is loose: machines that run tests do other things as well."""
-    made = [replace(record(device), shape=(m, 90, 50)) for m in range(30, 130)]
-    store.add(key_of("opencl", device, device.target), made)
-    recorded.ask("opencl", device, device.target, GemmSpec(), SHAPE)
-    times = []
-    for m in range(30, 230, 3):
-        begin = time.perf_counter()
-        recorded.ask("opencl", device, device.target, GemmSpec(), (m, 91, 50))
-        times.append(time.perf_counter() - begin)
-    assert sorted(times)[len(times) // 2] < 5e-3
-
-
-@on_cpu
 def test_a_strangers_record_is_checked_before_use(
     device: DeviceInfo, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +202,24 @@ def test_tune_and_what_follows(device: DeviceInfo, tmp_path: Path) -> None:
     assert [row["checked"] for row in shown] == [False]
     merged = command(tmp_path / "a", "tuned", "merge", file, file)
     assert merged.stdout == file.read_text()
+
+
+@pytest.mark.parametrize("device", CPUS, ids=lambda device: device.platform.split("(")[0].split()[0])
+def test_a_cpu_is_calibrated(device: DeviceInfo, store: Store, tmp_path: Path, rng: np.random.Generator) -> None:
+    """Its constants are kept with its records, and the first product takes them."""
+    pytest.importorskip("optuna")
+    made = command(tmp_path, "tune", "--calibrate", "--device", device.number)
+    assert made.returncode == 0, made.stderr
+    assert "cycles in a microsecond" in made.stderr
+    (file,) = store.folder.glob("*.jsonl")
+    found = json.loads(file.read_text().splitlines()[0])["machine"]
+    wanted = set(MEASURED) - ({"threads"} if device.target.cores == 1 else set())
+    assert found.keys() == wanted
+    machine.calibrate(device.target, {})
+    a, b = (rng.standard_normal(size, dtype=np.float32) for size in ((71, 53), (53, 97)))
+    assert gemmgen.gemm(a, b, device=device.number).shape == (71, 97)  # of no other test
+    assert dict(machine.measured_on(device.target)) == found
+    machine.calibrate(device.target, {})
 
 
 def test_what_tune_refuses(tmp_path: Path) -> None:

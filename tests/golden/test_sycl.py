@@ -48,10 +48,12 @@ def test_no_orphans(golden: Golden) -> None:
 
 def test_forms_hold_one_kernel() -> None:
     for name in NAMES:
-        texts = [sycl.emit(name, form).text for form in sycl.FORMS]
+        # Programs that check themselves are of float32.
+        forms = [form for form in sycl.FORMS if form != "main" or name not in sycl.BY_MATRICES]
+        texts = [sycl.emit(name, form).text for form in forms]
         bodies = [re.findall(r"// What each work-item does\..*?\n}\n", text, re.DOTALL) for text in texts]
         assert len(bodies[0]) == len(sycl.emit(name, "kernel").entry_points), name
-        assert bodies[0] == bodies[1] == bodies[2], name
+        assert all(body == bodies[0] for body in bodies), name
 
 
 def transposes(form: str) -> str:
@@ -71,9 +73,13 @@ def programs(*sources: Source) -> str:
 @sycl.needs_device
 @pytest.mark.parametrize("form", ENDINGS)
 def test_device_side(form: str) -> None:
-    """What is kept is what is emitted (above)."""
+    """What is kept is what is emitted (above). What the CPU can't run is compiled as well, but is not in the result."""
     content = sycl.compile_together(form)
-    missing = [name for name in NAMES if form == "kernel" and f"__sycl_kernel_{name}\0".encode() not in content]
+    missing = [
+        name
+        for name in NAMES
+        if name not in sycl.BY_MATRICES and form == "kernel" and f"__sycl_kernel_{name}\0".encode() not in content
+    ]
     assert not missing
 
 

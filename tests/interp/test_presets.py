@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
+from gemmgen.backends import BACKENDS
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.presets import Preset
@@ -40,9 +41,9 @@ def shorter(schedule: Schedule) -> Schedule:
 
 @cache
 def target_of(preset: Preset) -> Target:
-    """A target that can take the preset: OpenCL's default, or else CUDA's."""
-    on_opencl = not driver.refusals(preset.spec, preset.schedule)
-    return driver.default_target(preset.spec, preset.schedule, "opencl" if on_opencl else "cuda")
+    """A target that can take the preset: OpenCL's default, or else that of the first other language."""
+    able = (name for name in BACKENDS if not driver.refusals(preset.spec, preset.schedule, name))
+    return driver.default_target(preset.spec, preset.schedule, next(able, "cuda"))
 
 
 #: One of everything; a single row, column or step; under and over a tile; multiples of every tile.

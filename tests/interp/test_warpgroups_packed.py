@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver
+from gemmgen import candidates, driver
 from gemmgen.errors import KernelFault
 from gemmgen.ir.copy_instructions import SPANNING_VECTOR
 from gemmgen.ir.dtypes import BF16, F32
@@ -17,7 +17,6 @@ from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from gemmgen.waves import changed, costs
 from tests.support.problems import Problem, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -74,8 +73,7 @@ def test_a_prologue_is_applied_where_it_is_packed(rng: np.random.Generator) -> N
 
 @pytest.mark.parametrize(("parts", "packed"), [(1, True), (3, True), (3, False)])
 def test_what_the_chooser_makes_of_a_preset_is_taken(parts: int, packed: bool) -> None:
-    tile = replace(costs().tiles[0], named="wgmma_128x256_s4")
-    schedule = changed(tile, parts, packed, packed)
+    schedule = candidates.varied("wgmma_128x256_s4", parts, (packed, packed))
     spec = GemmSpec(dtype=BF16, ld_multiple=1 if packed else 8)
     assert not driver.refusals(spec, schedule, "cuda", SM_90A)
 

@@ -52,14 +52,18 @@ def expressible(schedule: Schedule, target: Target | None = None) -> bool:
 FOR_CPUS = ("cpu_4x4_along_k", "cpu_6x64")
 
 
+#: The presets by matrix instructions: of other types than the rest, and on Intel's GPUs alone.
+BY_MATRICES = ("joint_matrix_32x4_8x64",)
+
+
 def names() -> list[str]:
     """Schedules that SYCL can express."""
     return [*names_for_any(), *FOR_CPUS]
 
 
 def shipped() -> list[str]:
-    """Those of them that are presets, whose files are kept."""
-    return [name for name in names() if name in presets.names()]
+    """Those of them that are presets, and those by matrix instructions: their files are kept."""
+    return [*(name for name in names() if name in presets.names()), *BY_MATRICES]
 
 
 @cache

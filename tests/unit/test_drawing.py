@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
+from gemmgen.backends import BACKENDS
 from gemmgen.banks import local_accesses
 from gemmgen.costs import buffers
 from gemmgen.drawing import Drawing, draw, draw_banks, draw_waves
@@ -37,7 +38,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(name: str) -> Drawing:
     preset = presets.load(name)
-    backend = "opencl" if not driver.refusals(preset.spec, preset.schedule) else "cuda"
+    backend = next(x for x in BACKENDS if not driver.refusals(preset.spec, preset.schedule, x))
     return draw(preset.spec, preset.schedule, driver.default_target(preset.spec, preset.schedule, backend))
 
 
@@ -50,7 +51,7 @@ def test_every_preset(name: str) -> None:
     for rect in root.iter(f"{SVG}rect"):
         left, top, wide, high = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
         assert left >= 0 and top >= 0 and left + wide <= width and top + high <= height
-    backend = "opencl" if not driver.refusals(preset.spec, preset.schedule) else "cuda"
+    backend = next(x for x in BACKENDS if not driver.refusals(preset.spec, preset.schedule, x))
     target = driver.default_target(preset.spec, preset.schedule, backend)
     owners = owners_of(swap(build_program(preset.spec, preset.schedule, target).main), preset.schedule)
     rows, cols = preset.schedule.tile

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gemmgen import candidates, driver
+from gemmgen.backends import BACKENDS
 from gemmgen.errors import ScheduleError
 from gemmgen.explain import explain
 from gemmgen.ir.target import TARGETS
@@ -15,7 +16,7 @@ INTEL = TARGETS["intel"]
 @pytest.mark.parametrize("name", candidates.names())
 def test_every_preset(name: str) -> None:
     preset = candidates.load(name)
-    backend = "opencl" if not driver.refusals(preset.spec, preset.schedule) else "cuda"
+    backend = next(x for x in BACKENDS if not driver.refusals(preset.spec, preset.schedule, x))
     target = driver.default_target(preset.spec, preset.schedule, backend)
     lines = explain(preset.spec, preset.schedule, target).splitlines()
     assert lines[0].startswith(name)

@@ -45,6 +45,7 @@ EXAMPLES: tuple[Schedule, ...] = (
     presets.load("wgmma_128x256_s4").schedule,
     defaults("dpas"),
     presets.load("dpas_32x4_8x64_block_2d").schedule,
+    defaults("joint_matrix"),
     defaults("mfma"),
     presets.load("cpu_6x64_copied").schedule,
 )

@@ -154,8 +154,10 @@ def test_lines_are_short() -> None:
 
 
 def test_the_backend_is_a_table(root: Path) -> None:
-    """One module has all that is SYCL's, half of it data and functions of element types and of programs that check."""
-    (module,) = (root / "gemmgen" / "backends").glob("sycl*.py")
+    """One module has all that is SYCL's, half of it data and functions of element types. Programs that check
+    themselves, and joint_matrix, have modules of their own.
+    """
+    module = root / "gemmgen" / "backends" / "sycl.py"
     assert len(module.read_text().splitlines()) < 540
     assert not [path for path in (root / "gemmgen" / "passes").glob("*.py") if "sycl" in path.read_text().lower()]
 

@@ -1,38 +1,31 @@
-"""Products of few rows or few columns on GPUs of CUDA: each element of the long operand is read once and used a few
-times, so that memory is what they wait for. Work-items load it directly, many loads at a time.
+"""Kernels for products of few rows or few columns on GPUs of CUDA: each element of the long operand is read once and
+used a few times, so that memory is what they wait for. Work-items load it directly, many loads at a time.
 
-Which schedule that is follows from how the long operand lies:
+Which one that is follows from how the long operand lies:
 
 - Its lines lie along K (B by columns, as a layer's weights): lanes of a warp lie along K, too, and add up their sums by
   shuffles (mainloop `Gemv`).
 - Its lines lie across K: lanes lie along a line, the slices of a block and the blocks of split-K along K.
-
-It is chosen by a roofline: where a work-item's arithmetic takes a small part of the time of its loads. Of more rows,
-kernels whose tiles TMA fills are quicker, if they can read the matrices in place.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from gemmgen.ir.dtypes import F32, FLOAT8, I8
+from gemmgen.choice.parts import PARTS, Shape
+from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.target import Target
-from gemmgen.passes.validate import is_possible, is_transposed
+from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tiles import PARTS
-from gemmgen.waves import Shape, costs, up
 
-#: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels turn element by element. A
+#: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels transpose element by element. A
 #: work-item has up to so many rows.
-FEW, FEW_BESIDE_TURNED, OWN_ROWS = 8, 48, 16
+FEW, FEW_BESIDE_TRANSPOSED, OWN_ROWS = 8, 48, 16
 #: Bytes of a load, and of a line of the cache.
 LOAD, LINE = 16, 128
-#: Work-items of a warp, and results that a multiprocessor's lanes have in a cycle.
-WARP, LANES = 32, 128
-#: What instructions may take of the time of the loads beside tiles that TMA fills: both together take 5 percent longer.
-#: Beside kernels that have to lay the matrix out before, as much as that takes.
-HIDDEN, HIDDEN_BESIDE_PACKING = 0.33, 0.66
+#: Work-items of a warp.
+WARP = 32
 #: Columns of a work-item, and warps of a block, where lanes lie along K.
 COLUMNS, WARPS = 4, 8
 #: Steps along K of which the last one would leave most of a block's warps without work.
@@ -43,58 +36,36 @@ BLOCK, FULL = 256, 1024
 AHEAD = 4
 
 
-def choose_few_rows(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Schedule | None:
-    """The schedule for a product of few rows or columns; None where another kind is quicker, or sizes are not few.
+def candidates(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> tuple[Schedule, ...]:
+    """The kernel for a product of few rows or columns as it is asked for; none where they are not few.
 
     Args:
         products: of a batch.
     """
     if "async_copy" not in target.features or products > 1 or spec.batched or min(shape) < 1:
-        return None
-    if min(shape[:2]) > FEW_BESIDE_TURNED:
-        return None
-    found = _chosen(spec, shape, target)
-    if found is None and spec.c_order == "col":
-        # C^T by rows, as other kernels compute it.
-        other = _chosen(spec.transposed(), (shape[1], shape[0], shape[2]), target)
-        return other if other is not None and is_transposed(spec, other, target) else None
-    return found
+        return ()
+    return _candidates(spec, shape, target) if min(shape[:2]) <= FEW_BESIDE_TRANSPOSED else ()
 
 
 @lru_cache(maxsize=1024)
-def _chosen(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
-    """The schedule for C by rows, if it is quick and the target can run it."""
+def _candidates(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...]:
     m, n, k = shape
     mirrored = n < m
     order = spec.a_order if mirrored else spec.b_order
     along_k = (order == "row") == mirrored
     few = min(m, n)
-    transposed = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TURNED
-    if few > (FEW_BESIDE_TURNED if transposed else FEW):
-        return None
+    transposed = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TRANSPOSED
+    if few > (FEW_BESIDE_TRANSPOSED if transposed else FEW):
+        return ()
     rows = min(OWN_ROWS, 1 << (few - 1).bit_length())
-    busy = _busy(spec, rows, along_k, target)
-    beside = _in_place_by_tma(spec, along_k)
-    if (beside and (not along_k or busy > HIDDEN)) or (spec.dtype in FLOAT8 and busy > HIDDEN_BESIDE_PACKING):
-        return None
     made = _along_k if along_k else _across_k
     schedule = made(spec, (rows, few), max(m, n), k, mirrored, target)
-    return schedule if is_possible(spec, schedule, target) else None
+    return () if problems_as_asked(spec, schedule, target) else (schedule,)
 
 
-def _in_place_by_tma(spec: GemmSpec, along_k: bool) -> bool:
-    """Whether kernels whose tiles are copied by TMA, or by 16 bytes, read the long operand where it is."""
-    reads = {1: along_k, 2: True, 4: not along_k}.get(spec.dtype.size, False)
-    return reads and spec.ld_multiple * spec.dtype.size % LOAD == 0 and spec.dtype.real is None
-
-
-def _busy(spec: GemmSpec, rows: int, along_k: bool, target: Target) -> float:
-    """What the arithmetic on an element of the long operand takes, by what its load takes."""
-    # Four neighbours of int8 by one instruction of half the rate; all other small elements are converted.
-    by_fours = spec.dtype == I8 and along_k
-    instructions = rows / 2 if by_fours else rows + (spec.dtype.size <= 2)
-    model = costs()
-    return instructions / spec.dtype.size * model.read_per_us / (target.cores * LANES * model.cycles_per_us)
+def up(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
 
 
 def _width(spec: GemmSpec, line: int) -> int:

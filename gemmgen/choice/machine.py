@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gemmgen.cpu import machine as cpu
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.target import Target
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
-#: All that files of records may hold: of GPUs, and of CPUs.
-KEPT = (*MEASURED, *cpu.MEASURED)
 #: Of what devices promise, what is reached of a memory's rate; of L2, how much a product may take to be half in it.
-REACHED, HELD = 0.9, 0.8
+REACHED, HELD = 0.95, 0.72
 #: A device that says nothing of its clock (MHz), memory (bytes in a microsecond) or L2 (bytes).
 CLOCK, MEMORY, L2 = 1700, 2_000_000, 40 << 20
 #: Multiply-adds of a multiprocessor in a cycle by the compute capability: of float32, and of 16-bit floats by
@@ -36,7 +33,7 @@ RATES: Mapping[str, tuple[int, int, int]] = {
 }
 #: Of those, what kernels reach: by multiply-adds; by warps' instructions, whose operands pass registers; by
 #: warpgroups', beside what the card has the power for.
-OF_FMA, OF_MMA, OF_WGMMA = 0.92, 0.78, 0.85
+OF_FMA, OF_MMA, OF_WGMMA = 0.94, 0.91, 0.935
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +47,38 @@ class Machine:
         memory: bytes from and to memory in a microsecond.
         cached: the same from and to L2.
         cache: bytes of a product of which half is found in L2.
-        launch: microseconds of a kernel.
+        launch, another, packing: microseconds of a kernel, of one after it that adds up parts of K, and of one before
+            it that packs.
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         fma: the same of float32.
-        fetch: bytes that L2 gives a multiprocessor in a cycle.
-        shared_rate: bytes of shared memory that warps read in a cycle, each operand once for all that read it together.
-        latency: cycles from asking for a tile until it is there.
-        begin: cycles of a block beside the wait for its first tile.
+        fetch: bytes of lines that L2 gives a multiprocessor in a cycle.
+        torn: how much more a line costs that begins inside of a sector.
+        asked: the same for each block that asks for such a line, or one outside of a matrix, at the same time.
+        at_first: steps whose worth of that is lost where all blocks begin at once.
+        latency: cycles from asking for a tile until it is there, while others are asked for.
+        read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
+            that read it together.
+        busy_fma, busy_mma: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
+        own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step: cycles to hand over a step's tiles, where no other block is there.
-        busy: threads that keep a multiprocessor's units busy.
-        third: how much longer steps take where three warpgroups share the units.
+        begin: cycles of a block until its first tile is there.
+        own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, after threads' copies.
+        aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
-        store_element, store_single: cycles for an element that threads store, beside neighbours and by itself.
+        torn_store: how much more that costs where lines begin inside of a sector.
+        store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
+        store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
+        slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
-        copy_single, copy_across: the same of an element by itself; times as much where its tile is transposed.
-        torn: how much slower L2 gives lines that begin inside of a sector.
+        copy_single, copy_across, copy_apart: the same of an element by itself; of one of A whose tile is transposed;
+            of one of B, where each lane reads another line.
+        through: times as much for elements that go through registers.
+        load: cycles of a multiprocessor for a warp's load from global memory.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
+        plane: microseconds for each of those parts.
         meeting: microseconds of a cluster that adds up parts of K.
+        hidden: how much of the shorter of multiprocessors and memory is hidden: all, were it infinite.
     """
 
     cores: int
@@ -79,24 +90,46 @@ class Machine:
     wgmma: float
     mma: float
     fma: float
-    launch: float = 1.0
-    fetch: float = 40.0
-    shared_rate: float = 190.0
-    latency: float = 1500.0
-    begin: float = 25.0
-    step: float = 62.0
-    busy: float = 246.0
-    third: float = 1.14
-    store: float = 78.0
-    store_element: float = 0.4
-    store_single: float = 0.75
-    copy: float = 0.33
-    copy_single: float = 0.32
-    copy_across: float = 0.52
-    torn: float = 1.04
-    packed: float = 2.4e6
-    sum_group: float = 195.0
-    meeting: float = 0.7
+    launch: float = 0.294
+    another: float = 0.988
+    packing: float = 1.58
+    fetch: float = 49.0
+    torn: float = 0.211
+    asked: float = 0.0255
+    at_first: float = 0.315
+    latency: float = 2080.0
+    read_fma: float = 181.0
+    read_mma: float = 65.0
+    read_wgmma: float = 65.2
+    busy_fma: float = 424.0
+    busy_mma: float = 255.0
+    own_work: float = 0.588
+    crowd: float = 0.483
+    step: float = 83.0
+    begin: float = 1080.0
+    own_fetched: float = 37.1
+    own_copied: float = 53.9
+    aside: float = 0.599
+    store: float = 33.3
+    torn_store: float = 0.558
+    store_vector: float = 0.113
+    store_single: float = 1.27
+    store_vector_mma: float = 0.311
+    store_single_mma: float = 0.537
+    slice: float = 0.0845
+    copy: float = 0.21
+    copy_single: float = 0.331
+    copy_apart: float = 1.0
+    copy_across: float = 0.0702
+    through: float = 3.0
+    load: float = 4.0
+    conversion: float = 2.0
+    work: float = 3.0
+    packed: float = 2520000.0
+    sum_group: float = 281.0
+    plane: float = 0.0108
+    meeting: float = 0.938
+    hidden: float = 4.09
 
     def rate(self, atom: str, dtype: DType) -> float:
         """Multiply-adds of a multiprocessor in a cycle by an instruction, at most."""
@@ -111,9 +144,6 @@ _measured: dict[Target, Mapping[str, float]] = {}
 
 def calibrate(target: Target, measured: Mapping[str, float]) -> None:
     """From now on, constants of a device are those that were measured on it."""
-    if "vectors" in target.features:
-        cpu.calibrate(target, measured)
-        return
     known = {key: value for key, value in measured.items() if key in MEASURED and value > 0}
     if _measured.get(target, {}) != known:
         _measured[target] = known

@@ -1,0 +1,175 @@
+"""Grouped products beside torch's, and beside a loop of single products, on this machine.
+
+    python benchmarks/grouped.py --device cpu --dtypes float32
+    python benchmarks/grouped.py --device gpu --dtypes bfloat16 --kinds rows,k
+    python benchmarks/grouped.py --device gpu --schedule mma_8x16_16x8
+
+Groups are even or skewed: skewed ones have rows in proportion to 1, 1/2, 1/3 and so on, in random order, the last of
+them none. On a GPU launches are captured in graphs, each with operands of its own, which together are larger than the
+L2 cache; those of a loop need the ends on the host, which it is given for nothing. Ours, `torch._grouped_mm` and the
+loop are replayed in turns. On a CPU, ours is called beside a loop of NumPy's products, with a pause between, since
+threads of OpenBLAS spin after a call. Each result is compared with the loop's.
+
+Printed is the time of each peer by ours; above 1 ours is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import gemmgen
+
+Shape = tuple[int, int, int, int]
+
+#: Total rows (or K), N, K (or M) and groups: a few large experts, many small ones.
+SHAPES: dict[str, tuple[Shape, ...]] = {
+    "gpu": ((8192, 4096, 2048, 8), (4096, 2048, 4096, 64), (1024, 2048, 4096, 128)),
+    "cpu": ((1024, 768, 512, 8), (512, 512, 512, 32)),
+}
+#: Bytes of operands that are gone through before the first ones come again: three times the L2 cache.
+ROTATED = 160 << 20
+#: Rounds of replays, the pause between libraries on a CPU in seconds, how far an element may be off of the largest one.
+ROUNDS, PAUSE, OFF = 9, 0.25, 0.03
+
+
+def ends_of(total: int, groups: int, skewed: bool, rng: np.random.Generator) -> Any:
+    """Where groups end."""
+    shares = 1 / np.arange(1, groups + 1) if skewed else np.ones(groups)
+    if skewed:
+        shares[-1] = 0
+        rng.shuffle(shares)
+    return np.round(np.cumsum(shares) / shares.sum() * total).astype(np.int32)
+
+
+def shapes(kind: str, total: int, n: int, k: int, groups: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those of A and B; of groups of K, A is the transpose of what lies in memory, as a gradient's is."""
+    return ((total, k), (groups, k, n)) if kind == "rows" else ((total, k), (total, n))
+
+
+def loop(kind: str, a: Any, b: Any, ends: list[int], out: Any, multiply: Callable[[Any, Any, Any], Any]) -> Any:
+    """A product for each group."""
+    begin = 0
+    for group, end in enumerate(ends):
+        if kind == "rows":
+            if end > begin:
+                multiply(a[begin:end], b[group], out[begin:end])
+        else:
+            multiply(a[:, begin:end], b[begin:end], out[group])
+        begin = end
+    return out
+
+
+# --- on a CPU -------------------------------------------------------------------------------------
+
+
+def on_cpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
+    """Ours beside a loop of NumPy's products."""
+    rng, (total, n, k, groups) = np.random.default_rng(25), shape
+    ends = ends_of(total, groups, skewed, rng)
+    first, second = (rng.standard_normal(x).astype(dtype) for x in shapes(kind, *shape))
+    a = first if kind == "rows" else first.T
+    wanted = np.zeros((total, n) if kind == "rows" else (groups, k, n), dtype)
+    out = np.zeros_like(wanted)
+
+    def ours() -> None:
+        gemmgen.grouped(a, second, ends, out=out, schedule=schedule)
+
+    def theirs() -> None:
+        loop(kind, a, second, ends.tolist(), wanted, lambda x, y, c: np.matmul(x, y, out=c))
+
+    times: dict[str, list[float]] = {"ours": [], "loop": []}
+    for _ in range(ROUNDS):
+        for name, call in (("ours", ours), ("loop", theirs)):
+            time.sleep(PAUSE)
+            call()  # the first one after a pause wakes threads
+            begin = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - begin)
+    report(kind, dtype, shape, skewed, {name: median(x) * 1e6 for name, x in times.items()}, right(out, wanted))
+
+
+def right(out: Any, wanted: Any) -> bool:
+    """Whether results agree."""
+    return bool(abs(out - wanted).max() <= OFF * abs(wanted).max())
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
+    """Ours beside torch's and a loop, by graphs."""
+    import torch
+
+    rng, (total, n, k, groups) = np.random.default_rng(25), shape
+    host = ends_of(total, groups, skewed, rng)
+    ends, element = torch.as_tensor(host, device="cuda"), getattr(torch, dtype)
+    sizes = shapes(kind, *shape)
+    size = sum(int(np.prod(x)) for x in sizes) * element.itemsize
+    sets = []
+    for _ in range(max(2, -(-ROTATED // size))):
+        first, second = (torch.randn(x, device="cuda", dtype=element) for x in sizes)
+        out = torch.zeros((total, n) if kind == "rows" else (groups, k, n), device="cuda", dtype=element)
+        sets.append((first if kind == "rows" else first.T, second, out))
+    calls: dict[str, Callable[[Any, Any, Any], Any]] = {
+        "ours": lambda a, b, c: gemmgen.grouped(a, b, ends, out=c, schedule=schedule),
+        "torch": lambda a, b, _: torch._grouped_mm(a, b, offs=ends),
+        "loop": lambda a, b, c: loop(kind, a, b, host.tolist(), c, lambda x, y, z: torch.matmul(x, y, out=z)),
+    }
+    if dtype != "bfloat16":
+        del calls["torch"]
+    graphs, results = {}, {}
+    for name, call in calls.items():
+        results[name] = [call(*given) for given in sets][-1].clone()
+        torch.cuda.synchronize()
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name]):
+            for given in sets:
+                call(*given)
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    for _ in range(ROUNDS):
+        for name, graph in graphs.items():
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) * 1e3 / len(sets))
+    agrees = right(results["ours"].double(), results["loop"].double())
+    report(kind, dtype, shape, skewed, {name: median(x) for name, x in times.items()}, agrees)
+
+
+def report(
+    kind: str, dtype: str, shape: tuple[int, ...], skewed: bool, microseconds: dict[str, float], agrees: bool
+) -> None:
+    """A line."""
+    ours, size = microseconds["ours"], "x".join(map(str, shape[:3]))
+    peers = "  ".join(f"{name} {us / ours:5.2f}" for name, us in microseconds.items() if name != "ours")
+    even = "skewed" if skewed else "even"
+    wrong = "" if agrees else "  WRONG"
+    print(f"{kind:4} {dtype:8} {size:>15} {shape[3]:4} {even:6}  ours {ours:9.1f} us  {peers}{wrong}", flush=True)
+
+
+def main() -> None:
+    """All of it, a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument("--dtypes", default="float32")
+    parser.add_argument("--kinds", default="rows,k")
+    parser.add_argument("--schedule", help="a preset, in place of the choice")
+    arguments = parser.parse_args()
+    measure = on_cpu if arguments.device == "cpu" else on_gpu
+    for kind in arguments.kinds.split(","):
+        for dtype in arguments.dtypes.split(","):
+            for shape in SHAPES[arguments.device]:
+                for skewed in (False, True):
+                    measure(kind, dtype, shape, skewed, arguments.schedule)
+
+
+if __name__ == "__main__":
+    main()

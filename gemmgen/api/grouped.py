@@ -1,0 +1,278 @@
+"""`gemmgen.grouped`: products of ragged groups (mixture of experts), by one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.api.extras import Extra
+from gemmgen.api.gemm_problems import factor_problems, result_types
+from gemmgen.api.kernels import kernel_for, target_for
+from gemmgen.api.libraries import Library, library_of
+from gemmgen.api.matmul import Operand, text
+from gemmgen.api.promotion import Types
+from gemmgen.errors import DtypeError, SpecError
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime.arrays import expect_operands
+from gemmgen.runtime.cuda_arrays import ALIGNMENT
+from gemmgen.runtime.grouped import offset_problems
+from gemmgen.spec import OFFSETS, GemmSpec, Grouped, Order
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.opencl_devices import DeviceLike
+    from gemmgen.schedule import Schedule
+
+#: An array of any supported library; the result is of the same library.
+AnyArray = TypeVar("AnyArray")
+#: Dimensions of A and B -> what groups share out.
+_KINDS: dict[tuple[int, int], Grouped] = {(2, 3): "rows", (2, 2): "k"}
+#: The order in which a group's part of a matrix is whole lines, so that vectors may begin there.
+_IN_LINES: dict[Grouped, dict[str, Order]] = {"rows": {"a": "row", "c": "row"}, "k": {"a": "col", "b": "row"}}
+
+
+def grouped(
+    a: AnyArray,
+    b: AnyArray,
+    offsets: AnyArray | Sequence[int],
+    c: AnyArray | None = None,
+    *,
+    alpha: complex = 1,
+    beta: complex = 0,
+    epilogue: str | Sequence[str] | None = None,
+    dtype: object = None,
+    out: AnyArray | None = None,
+    schedule: Schedule | str | None = None,
+    backend: str | None = None,
+    device: DeviceLike = None,
+    **operands: object,
+) -> AnyArray:
+    """Products of groups that share out the rows of A, or K; each is alpha * A_g @ B_g + beta * C_g, after an epilogue.
+
+    Group g begins where group g - 1 ends, the first at 0. A group may be empty.
+
+    Args:
+        a, b: [total rows, k] and [groups, k, n]: a group has rows of A and a matrix of B (mixture of experts). Or
+            [m, total k] and [total k, n]: a group has a part of K (the gradient of an expert's weights). Both are of
+            one library, as for `gemmgen.gemm`.
+        offsets: where each group ends, whole numbers in ascending order, none past the total. NumPy's are checked; of
+            arrays on a device the host reads nothing, so nothing is checked.
+        c: [total rows, n], or for groups of K [groups, m, n]; scaled by beta, and overwritten if out is not given.
+        alpha, beta: numbers.
+        epilogue: functions applied to the result (docs/epilogues.md); each group has a `bias` of its own.
+        dtype: the result's type, as for `gemmgen.gemm`.
+        out: the array for the result. Its rows behind the last group stay as they are; a new one's are undefined.
+        schedule: a `Schedule` or the name of a preset; None for the choice by the mean size of a group.
+        backend, device: where to multiply NumPy's arrays, as for `gemmgen.gemm`.
+        operands: the arrays that the epilogue names: `bias` [groups, n]; `residual` of c's shape; `row_bias` [total
+            rows], or for groups of K [groups, m].
+
+    Returns: `out`, `c` or a new array of a's library.
+
+    Raises: SpecError with every problem, ScheduleError, DeviceError.
+    """
+    expect_operands("grouped", operands)
+    library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
+    extra = Extra.of(epilogue, (None, None), operands, (False, False))
+    call = _Call.of(library, (a, b, c, out, offsets), (alpha, beta), dtype, extra)
+    result = call.run(schedule, backend or library.backends[0], device)
+    given = c if out is None else out
+    return cast("AnyArray", library.finish(result) if given is None else given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that has been checked as far as kernels don't.
+
+    Attributes:
+        ends: the offsets.
+        addend: what beta scales, where it is not the target itself.
+        target: the array for the result; None for a new one.
+    """
+
+    library: Library
+    kind: Grouped
+    a: Operand
+    b: Operand
+    ends: Operand
+    addend: Operand | None
+    target: Operand | None
+    factors: tuple[complex, complex]
+    types: Types
+    extra: Extra
+
+    @classmethod
+    def of(
+        cls,
+        library: Library,
+        arrays: tuple[object, object, object, object, object],
+        factors: tuple[complex, complex],
+        dtype: object,
+        extra: Extra,
+    ) -> Self:
+        """Raises: SpecError, DtypeError with every problem."""
+        problems: list[str] = []
+        a, b = (library.operand(name, x, problems, False) for name, x in zip("ab", arrays[:2], strict=True))
+        c = None if arrays[2] is None else library.operand("c", arrays[2], problems, arrays[3] is None)
+        out = None if arrays[3] is None else library.operand("out", arrays[3], problems, True)
+        ends = library.operand(OFFSETS, arrays[4], problems, False)
+        if a is None or b is None or ends is None:
+            raise SpecError(problems)
+        out = None if arrays[2] is arrays[3] else out  # c itself
+        target, of_types = c if out is None else out, list[str]()
+        kind = _KINDS.get((len(a.shape), len(b.shape)))
+        types = result_types(library, a, b, dtype, target, of_types)
+        if types is not None and types.on_host:
+            of_types.append(f"no kernel has elements of {types.result}: cast a and b by astype")
+        if kind is None:
+            problems.append(
+                f"a has shape {text(a.shape)} and b {text(b.shape)}: pass [total rows, k] and [groups, k, n], or "
+                "[m, total k] and [total k, n]"
+            )
+        else:
+            problems += _shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends)
+        problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
+        factor_problems(factors, c is not None, problems)
+        problems += extra.problems(None, types is not None and types.on_host)
+        if c is None and extra.reads_c:
+            problems.append("the epilogue reads a c that was not given: pass c")
+        if problems or kind is None or types is None:
+            raise (DtypeError if of_types else SpecError)(problems)
+        addend = c if c is not target and (factors[1] != 0 or extra.reads_c) else None
+        return cls(library, kind, a, b, ends, addend, target, factors, types, extra)
+
+    # --- arrays as kernels take them --------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's."""
+        n = self.b.shape[-1]
+        return (self.a.shape[0], n) if self.kind == "rows" else (self.ends.shape[0], self.a.shape[0], n)
+
+    @property
+    def mean(self) -> tuple[int, int, int]:
+        """m, n and k of a mean group, by which a schedule is chosen."""
+        (m, k), n, groups = self.a.shape, self.b.shape[-1], max(1, self.ends.shape[0])
+        return (-(-m // groups), n, k) if self.kind == "rows" else (m, n, -(-k // groups))
+
+    def _ready(self, name: str, operand: Operand, needs_lines: bool) -> Operand:
+        """A or B, or a copy: in another type, with lines, or such that a group's part of it is whole lines."""
+        dtype = self.types.elements
+        is_known = operand.dtype == dtype and operand.dtype.isnative and self.library.is_aligned(operand)
+        if is_known and self._order(name, operand, needs_lines) is not None:
+            return operand
+        if not self.library.converts:
+            raise SpecError(
+                f"{name} is of {operand.dtype} with strides {operand.strides} bytes, and {self.library.name} makes no "
+                f"copies: pass one of {dtype} without gaps"
+            )
+        if needs_lines and _IN_LINES[self.kind].get(name) == "col":
+            return self.library.copy(operand.as_stack(True, column=False), dtype).as_stack(True, column=False)
+        return self.library.copy(operand, dtype)
+
+    def _result(self, needs_lines: bool) -> Operand:
+        """Where kernels write: the target, or a new array with what beta scales."""
+        library, target = self.library, self.target
+        if target is not None and self._is_written(target, needs_lines):
+            if self.addend is not None:
+                library.assign(target, self.addend)
+            return target
+        sums = self.types.result if self.types.is_held(self.types.result) else numpy_dtype(self.types.sums)
+        made = library.empty(self.shape, sums, self.a)
+        if target is not None:
+            library.assign(made, self.addend or target)
+        return made
+
+    def _is_written(self, target: Operand, needs_lines: bool) -> bool:
+        is_held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
+        return is_held and self._order("c", target, needs_lines) is not None
+
+    def run(self, schedule: Schedule | str | None, backend: str, device: object) -> Operand:
+        """Compute it; the result. Raises: SpecError, ScheduleError, DeviceError."""
+        library, types, own = self.library, self.types, self.library.device(self.a)
+        if own is not None and device is not None:
+            raise SpecError(
+                f"device = {device!r} says where {library.name} arrays run, which are on a device already: leave it out"
+            )
+        where = device if own is None else own
+        target = target_for(backend, where, GemmSpec(dtype=types.kernel))
+        needs_lines = "unaligned_vectors" not in target.features
+        a, b = self._ready("a", self.a, needs_lines), self._ready("b", self.b, needs_lines)
+        into = self._result(needs_lines)
+        orders = [self._order(name, x, needs_lines) or "row" for name, x in zip("abc", (a, b, into), strict=True)]
+        spec = GemmSpec(
+            dtype=types.kernel,
+            c_dtype=types.sums,
+            a_order=orders[0],
+            b_order=orders[1],
+            c_order=orders[2],
+            grouped=self.kind,
+            epilogue=self.extra.epilogue,
+        )
+        any_address = not all(library.fits_vectors(x) for x in (a, b, into))
+        size = max(ALIGNMENT // spec.dtype.size, 1)
+        promise = size if all(library.begins_lines(x, size) for x in (a, b, into)) else 1
+        kernel = kernel_for(backend, where, spec, schedule, self.mean, self.ends.shape[0], promise, any_address)
+        views = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
+        elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
+        alpha, beta = self.factors
+        matrices = library.view(a, elements), library.view(b, elements), library.view(into, sums)
+        if self.ends.shape[0]:
+            kernel(*matrices, alpha=alpha, beta=beta, **views)
+        return self._finished(into)
+
+    @property
+    def _ends(self) -> Operand:
+        """Offsets as kernels take them."""
+        known = self.ends.dtype == numpy_dtype(I32) and self.library.is_aligned(self.ends)
+        gaps = len(self.ends.shape) == 1 and self.ends.shape[0] > 1 and self.ends.strides[0] != self.ends.dtype.itemsize
+        return self.ends if known and not gaps else self.library.copy(self.ends, numpy_dtype(I32))
+
+    def _order(self, name: str, operand: Operand, needs_lines: bool) -> Order | None:
+        """The order in which a kernel sees a matrix; None if it takes none."""
+        wanted = _IN_LINES[self.kind].get(name) if needs_lines else None
+        return self.library.order(operand) if wanted is None else operand.first_order(wanted)
+
+    def _finished(self, into: Operand) -> Operand:
+        """The result, in its own type."""
+        library, types = self.library, self.types
+        if self.target is None:
+            return into if into.dtype == types.result else library.copy(into, types.result)
+        if into is not self.target:
+            library.assign(self.target, into)
+        return self.target
+
+
+def _shape_problems(kind: Grouped, given: dict[str, Operand | None], ends: Operand) -> list[str]:
+    """What does not go together."""
+    a, b = cast(Operand, given["a"]), cast(Operand, given["b"])
+    problems = []
+    if a.shape[1] != b.shape[-2]:
+        problems.append(f"a is {text(a.shape)} and b {text(b.shape)}: the last of a must be the second-last of b")
+    if len(ends.shape) != 1:
+        problems.append(f"offsets has shape {text(ends.shape)}, not one dimension: pass the end of each group")
+        return problems
+    groups = ends.shape[0]
+    if kind == "rows" and b.shape[0] != groups:
+        problems.append(f"offsets end {groups} groups, but b has {b.shape[0]} matrices: pass as many")
+    wanted = (a.shape[0], b.shape[-1]) if kind == "rows" else (groups, a.shape[0], b.shape[-1])
+    for name in ("c", "out"):
+        operand = given[name]
+        if operand is not None and operand.shape != wanted:
+            problems.append(f"{name} has shape {text(operand.shape)}, not {text(wanted)}: pass one of that shape")
+    return problems
+
+
+def _end_problems(library: Library, ends: Operand, total: int) -> list[str]:
+    """What is wrong with offsets, as far as the host sees them."""
+    if ends.dtype.kind not in "iu":
+        return [f"offsets has dtype {ends.dtype}: pass whole numbers, int32 best"]
+    if isinstance(ends.array, np.ndarray) and len(ends.shape) == 1:
+        return offset_problems(cast("npt.NDArray[np.generic]", library.view(ends, ends.dtype)), total)
+    if not library.converts and ends.dtype != numpy_dtype(I32):
+        return [f"offsets has dtype {ends.dtype}, and {library.name} makes no copies: pass offsets.astype(np.int32)"]
+    return []

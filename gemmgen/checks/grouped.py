@@ -1,0 +1,78 @@
+"""What a grouped product has against a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.cpu_panel import CpuPanel
+from gemmgen.schedule.direct import Direct
+from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.mainloop import Mainloop
+from gemmgen.schedule.schedulers import OneTile
+from gemmgen.schedule.shared_memory import SharedMemory
+from gemmgen.schedule.sub_group import SubGroup
+from gemmgen.schedule.warp_mma import WarpMma
+from gemmgen.schedule.warpgroup_mma import WarpgroupMma
+from gemmgen.spec import GemmSpec
+
+#: Mainloops that find matrices by pointers, which a group moves to where its own begin.
+MAINLOOPS: tuple[type[Mainloop], ...] = (Direct, Gemv, SharedMemory, SubGroup, WarpMma, CpuPanel)
+#: Of each kind, the matrices that groups share out, with the order in which a group's part is whole lines.
+_IN_LINES = {"rows": {"a": "row", "c": "row"}, "k": {"a": "col", "b": "row"}}
+
+
+def grouped_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule for groups, each with a remedy."""
+    if spec.grouped is None:
+        return
+    if type(s.mainloop) is WarpgroupMma:
+        yield from _by_tensor_maps(spec, s)
+    elif type(s.mainloop) not in MAINLOOPS:
+        yield (
+            f"a grouped product, but {type(s.mainloop).__name__} finds A and B by other means than pointers that a "
+            "group can move: use a preset such as smem_8x8, async_8x8_8x16 or mma_8x16_16x8"
+        )
+    if type(s.scheduler) is not OneTile:
+        yield (
+            f"a grouped product deals out blocks by offsets, but the scheduler is {type(s.scheduler).__name__}: use "
+            "split_k 1, without atomic, stream_k, persistent and clusters"
+        )
+    packed = [name for name, operand in (("a", s.a), ("b", s.b)) if operand.prepacked]
+    if packed:
+        names = " and ".join(f"{name}.prepacked" for name in packed)
+        yield f"{names}, but a group's matrices are packed by no kernel: leave it out"
+    if any(operand.memory == "image" for operand in (s.a, s.b)):
+        yield "an image holds one matrix, of which a group has a part: use a preset that reads buffers"
+    yield from _misaligned(spec, s, target)
+
+
+def _by_tensor_maps(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """A map is of all rows of A; so it can't end where a group does."""
+    if spec.grouped == "k":
+        yield "groups of K, but TMA loads past a group's end what the next one has: use a preset such as mma_8x16_16x8"
+    if s.operands_swapped:
+        group = "group 64x4" if s.group[0] < s.group[1] else "another group"
+        yield f"a grouped product has groups of rows, but group {s.group[0]}x{s.group[1]} swaps operands: use {group}"
+    if s.epilogue_stages:
+        yield (
+            f"epilogue_stages = {s.epilogue_stages}, but TMA would store past a group's end what the next one has: use "
+            "epilogue_stages 0, and c_width 8, say"
+        )
+    if s.cluster != (1, 1):
+        yield f"cluster {s.cluster[0]}x{s.cluster[1]} shares tiles between blocks, which groups divide: use cluster 1x1"
+
+
+def _misaligned(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """Matrices of which a group's part begins within a line, where instructions need whole vectors to begin."""
+    if "unaligned_vectors" in target.features and not s.by_blocks:
+        return
+    orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
+    for name, order in _IN_LINES[spec.grouped or "rows"].items():
+        if orders[name] != order:
+            by = {"row": "rows", "col": "columns"}[order]
+            yield (
+                f"a group's part of {name.upper()} begins within a line of it, where vectors can't: store "
+                f"{name.upper()} by {by} (--layout)"
+            )

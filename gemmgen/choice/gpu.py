@@ -1,0 +1,214 @@
+"""Which schedule a GPU of CUDA computes a product by: of the designs (`gemmgen.choice.designs`), with K in parts or
+dealt out, and of the kernels for few rows, whatever takes least by the prior.
+
+K in parts is weighed by columns of numbers alone. Only what comes out fastest is built and validated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.candidates import changed
+from gemmgen.choice import few_rows, prior
+from gemmgen.choice.designs import more, of_target, varies
+from gemmgen.choice.machine import Machine, machine_of
+from gemmgen.choice.parts import PARTS, ROUNDS, VECTOR, Shape, reaches, short_lines
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import is_transposed, problems_as_asked
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: Parts of K that are weighed for all sizes of C, where the order of sums has to be the same for all.
+PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+#: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
+FILLED = (0.5, 1.0, 2.0)
+#: Elements of a block up to which a cluster may add up parts of K, and of how many.
+JOINED_BLOCK, JOINED = 64 * 128, 2
+
+Numbers = npt.NDArray[np.float64]
+Ranked = tuple[float, Schedule]
+
+
+def choose_for_gpu(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Schedule | None:
+    """The schedule for a product on a GPU of CUDA; None where the target is none, or where no designs suit the types.
+
+    Args:
+        products: of a batch.
+    """
+    m, n, k = shape
+    # Where a size is 0 any schedule will do.
+    return _choose(spec, (max(1, m), max(1, n), max(1, k)), target, products, machine_of(target))
+
+
+@lru_cache(maxsize=1024)
+def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int, machine: Machine) -> Schedule | None:
+    return next((schedule for _, schedule in ranked(spec, shape, target, products, machine)), None)
+
+
+def ranked(
+    spec: GemmSpec, shape: Shape, target: Target, products: int = 1, machine: Machine | None = None, wider: bool = False
+) -> Iterator[Ranked]:
+    """What can compute a product, the cheapest first, each with its microseconds.
+
+    Args:
+        wider: whether designs that nobody has measured are weighed as well.
+    """
+    machine = machine or machine_of(target)
+    found = [_in_order(spec, shape, target, products, machine, (), wider)]
+    if spec.c_order == "col":
+        # What takes no column-major C computes C^T by rows.
+        transposed = _in_order(spec.transposed(), (shape[1], shape[0], shape[2]), target, products, machine, (), wider)
+        found.append(x for x in transposed if is_transposed(spec, x[1], target))
+    return _merged(found)
+
+
+def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
+    """The schedules of every order of sums, the cheapest first, each with its microseconds. Parts of K are the same
+    whatever the sizes of C.
+    """
+    machine, (m, n, k) = machine_of(target), shape
+    found = [_in_order(spec, shape, target, 1, machine, PARTS_IN_ORDER)]
+    if spec.c_order == "col":
+        by_rows = _in_order(spec.transposed(), (n, m, k), target, 1, machine, PARTS_IN_ORDER)
+        found.append(x for x in by_rows if is_transposed(spec, x[1], target))
+    return _merged(found)
+
+
+def _merged(found: Sequence[Iterator[Ranked]]) -> Iterator[Ranked]:
+    """Several lists as one, the cheapest first."""
+    heads = [next(each, None) for each in found]
+    while rest := [(head[0], i) for i, head in enumerate(heads) if head is not None]:
+        _, i = min(rest)
+        head = heads[i]
+        assert head is not None
+        yield head
+        heads[i] = next(found[i], None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The designs of a kind of product.
+
+    Attributes:
+        plain: all of them, by the model's numbers.
+        divides: those that can have K in parts.
+        joins: those whose parts a cluster may add up.
+        deals: those whose blocks can be dealt out by stream-K.
+    """
+
+    schedules: tuple[Schedule, ...]
+    plain: prior.Designs
+    divides: npt.NDArray[np.bool_]
+    joins: npt.NDArray[np.bool_]
+    deals: npt.NDArray[np.bool_]
+
+
+@lru_cache(maxsize=256)
+def _known(spec: GemmSpec, target: Target, aligned: Shape, wider: bool) -> _Known | None:
+    """Of a class of sizes: copies depend on nothing of them but how they are aligned."""
+    of_both = (*of_target(spec, target), *(more(spec, target) if wider else ()))
+    found = tuple(x for x in dict.fromkeys(of_both) if not prior.has_no_tiles(x))
+    if not found:
+        return None
+    divides = [varies(x) and not x.persistent and not x.serial_launch for x in found]
+    joins = [x.by_warpgroups and x.block_tile[0] * x.block_tile[1] <= JOINED_BLOCK for x in found]
+    deals = [x.mbarrier > 0 and x.sliced_k == 1 for x in found]
+    return _Known(found, prior.designs(spec, found, aligned), *(np.array(x) for x in (divides, joins, deals)))
+
+
+def _in_order(
+    spec: GemmSpec,
+    shape: Shape,
+    target: Target,
+    products: int,
+    machine: Machine,
+    fixed: tuple[int, ...] = (),
+    wider: bool = False,
+) -> Iterator[Ranked]:
+    """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
+    # More than a vector's alignment lets no other design in: fewer classes of specs are looked through.
+    asked = replace(spec, ld_multiple=min(spec.ld_multiple, max(1, VECTOR // spec.dtype.size)))
+    few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
+    loads = [*few, *(x for x in of_target(asked, target) if prior.has_no_tiles(x))]
+    rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=lambda x: x[0])
+    found = [iter(rest), _of_designs(asked, shape, target, products, machine, fixed, wider)]
+    for cost, schedule in _merged(found):
+        if reaches(schedule, shape, products) and not problems_as_asked(spec, schedule, target):
+            yield cost, schedule
+
+
+def _of_designs(
+    spec: GemmSpec,
+    shape: Shape,
+    target: Target,
+    products: int,
+    machine: Machine,
+    fixed: tuple[int, ...],
+    wider: bool,
+) -> Iterator[Ranked]:
+    known = _known(spec, target, prior.aligned(spec, shape), wider)
+    if known is None:
+        return
+    index, parts, joined, dealt = _shares(spec, known, shape, machine, products, fixed)
+    taken, whole = known.plain.at(index), parts == 1
+    width = np.where(joined > 1, 4, taken.width)
+    taken = taken.but(parts=parts, joined=joined, dealt=dealt, staged=taken.staged * whole, width=width)
+    costs = prior.microseconds(spec, taken, shape, machine, products)
+    for at in np.argsort(costs, kind="stable"):
+        schedule = _built(known.schedules[index[at]], int(parts[at]), bool(dealt[at]), int(joined[at]))
+        if schedule is not None:
+            yield float(costs[at]), schedule
+
+
+@lru_cache(maxsize=8192)
+def _built(plain: Schedule, parts: int, dealt: bool, joined: int) -> Schedule | None:
+    """With K in parts, of which a cluster adds up some, or dealt out; None where that can't be."""
+    if parts == 1 and not dealt:
+        return plain
+    try:
+        return changed(plain, parts, (plain.a.prepacked, plain.b.prepacked), dealt, joined)
+    except ScheduleError:
+        return None
+
+
+def _shares(
+    spec: GemmSpec, known: _Known, shape: Shape, machine: Machine, products: int, fixed: tuple[int, ...]
+) -> tuple[npt.NDArray[np.intp], Numbers, Numbers, Numbers]:
+    """Which designs are weighed; of each the parts of K, those that a cluster adds up, whether blocks are dealt out."""
+    plain, (m, n, k) = known.plain, shape
+    usable, by_tma = np.ones(len(known.schedules), dtype=bool), plain.unit == prior.WGMMA
+    if by_tma.any():
+        # What TMA could read itself is packed only where its lines are short.
+        a_short, b_short = short_lines(spec, shape)
+        a_may, b_may = a_short or plain.a_packed[by_tma].all(), b_short or plain.b_packed[by_tma].all()
+        usable = ~by_tma | ((plain.a_packed <= a_may) & (plain.b_packed <= b_may))
+    blocks = np.ceil(m / plain.rows) * np.ceil(n / plain.cols) * products
+    deepest = np.floor(k / (ROUNDS * plain.depth))
+    options = [(np.flatnonzero(usable), 1.0, 1.0, 0.0)]
+    if products == 1 and not spec.batched and not fixed:
+        options.append((np.flatnonzero(usable & known.deals & (blocks % machine.cores > 0)), 1.0, 1.0, 1.0))
+    numbers = np.array(fixed or PARTS, dtype=np.float64)
+    if fixed:
+        limits = [np.where(deepest >= x, x, 1.0) for x in fixed[1:]]
+    else:
+        places = machine.cores * prior.resident(spec, plain, machine)
+        limits = [np.minimum(deepest, filled * places / blocks) for filled in FILLED]
+    chosen = [numbers[np.maximum(0, np.searchsorted(numbers, limit, side="right") - 1)] for limit in limits]
+    options_of = list(options)
+    index = [which for which, *_ in options_of]
+    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options_of]
+    seen = np.ones(len(usable))
+    for each in chosen:
+        which = np.flatnonzero(usable & known.divides & (each > 1) & (each != seen))
+        seen = each
+        for joined, may in ((1.0, which), (float(JOINED), which[known.joins[which] & (each[which] % JOINED == 0)])):
+            index.append(may)
+            values.append(np.stack([each[may], np.full(len(may), joined), np.zeros(len(may))], axis=1))
+    table = np.concatenate(values)
+    return np.concatenate(index), table[:, 0], table[:, 1], table[:, 2]

@@ -1,0 +1,262 @@
+"""Grouped products on the devices of this machine: against float64, group by group, by kernels and by `grouped`."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import candidates, driver, presets
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
+from gemmgen.runtime import opencl_arrays
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
+from gemmgen.spec import GemmSpec, Grouped
+from tests.device.naive import DEVICES
+from tests.support import cuda, sycl
+from tests.support.grouped import ENDS, OTHERS, Groups
+from tests.support.problems import Matrix
+
+KINDS: tuple[Grouped, ...] = ("rows", "k")
+
+
+def launch(kernel: object, groups: Groups) -> None:
+    """Call a kernel, and check what it leaves."""
+    assert callable(kernel)
+    before, offsets = groups.c.copy(), np.asarray(groups.ends, np.int32)
+    factors = {"alpha": groups.alpha, "beta": groups.beta}
+    assert kernel(groups.a, groups.b, groups.c, offsets=offsets, **factors, **groups.operands) is groups.c
+    groups.check(before, groups.c)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["naive", "smem_8x8"])
+def test_opencl(name: str, kind: Grouped, device: DeviceInfo, rng: np.random.Generator) -> None:
+    spec = GemmSpec(grouped=kind)
+    kernel = CompiledKernel.from_source(
+        driver.emit(spec, presets.load(name).schedule, target=target_of(device.handle)), device
+    )
+    for ends in (ENDS, *OTHERS):
+        launch(kernel, Groups.of(rng, spec, ends))
+    launch(kernel, Groups.of(rng, spec, factors=(2.0, 0.0)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_nothing_is_shared(kind: Grouped, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Rows behind the last group come back as they were, even from a copy on the device."""
+    monkeypatch.setattr(opencl_arrays, "way_of", lambda _: "copy")
+    spec = GemmSpec(grouped=kind)
+    launch(gemmgen.compile(spec, "naive"), Groups.of(rng, spec, factors=(2.0, 0.0)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_on_the_device(kind: Grouped, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By one launch after the other with other offsets, which nobody on the host reads."""
+    import pyopencl.array as cl_array
+
+    spec = GemmSpec(grouped=kind)
+    kernel = CompiledKernel.from_source(
+        driver.emit(spec, presets.load("naive").schedule, target=target_of(device.handle)), device
+    )
+    groups = Groups.of(rng, spec, (5, 5, 40), pad=0)
+    there = [cl_array.to_device(kernel.queue, np.ascontiguousarray(x)) for x in (groups.a, groups.b, groups.c)]
+    for ends in ((5, 5, 40), (0, 67, 67), (1, 2, 3)):
+        offsets = cl_array.to_device(kernel.queue, np.asarray(ends, np.int32))
+        before = there[2].get()
+        result = kernel(*there, offsets=offsets, alpha=groups.alpha, beta=groups.beta)
+        Groups(spec, ends, groups.a, groups.b, groups.c, groups.alpha, groups.beta).check(before, result.get())
+        result = gemmgen.grouped(there[0], there[1], offsets, there[2], alpha=groups.alpha, beta=0)
+        Groups(spec, ends, groups.a, groups.b, groups.c, groups.alpha, 0.0).check(result.get(), result.get())
+
+
+@sycl.needs_device
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["naive", "smem_8x8"])
+def test_sycl(name: str, kind: Grouped, rng: np.random.Generator) -> None:
+    spec = GemmSpec(grouped=kind)
+    kernel = gemmgen.compile(spec, name, backend="sycl")
+    for ends in (ENDS, *OTHERS):
+        launch(kernel, Groups.of(rng, spec, ends))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_grouped(kind: Grouped, dtype: DType, rng: np.random.Generator) -> None:
+    """By choice, with a new result, with one of the caller's, and added to what C holds."""
+    spec = GemmSpec(grouped=kind, dtype=dtype, c_dtype=F32 if dtype == BF16 else None)
+    for ends in (ENDS, OTHERS[0]):
+        groups = Groups.of(rng, spec, ends, factors=(1.0, 0.0))
+        result = gemmgen.grouped(groups.a, groups.b, ends, dtype=groups.c.dtype)
+        groups.check(result.copy(), result)
+    groups = Groups.of(rng, spec, factors=(2.0, 1.0))
+    before = groups.c.copy()
+    assert gemmgen.grouped(groups.a, groups.b, ENDS, groups.c, alpha=2, beta=1) is groups.c
+    groups.check(before, groups.c)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
+    spec = GemmSpec(grouped=kind, epilogue=("bias", "gelu", "residual"))
+    groups = Groups.of(rng, spec, factors=(1.0, 0.0))
+    many, (rows, cols) = len(ENDS), groups.c.shape[-2:]
+    lead = () if kind == "rows" else (many,)
+    bias, residual = rng.standard_normal((many, cols), np.float32), rng.standard_normal((*lead, rows, cols), np.float32)
+    groups = groups.with_operands(bias=bias, residual=residual)
+    result = gemmgen.grouped(
+        groups.a, groups.b, ENDS, epilogue=["bias", "gelu", "residual"], bias=bias, residual=residual
+    )
+    groups.check(result.copy(), result)
+
+
+def test_integers_bit_for_bit(rng: np.random.Generator) -> None:
+    a = rng.integers(-128, 128, (67, 200)).astype(np.int8)
+    b = rng.integers(-128, 128, (len(ENDS), 200, 31)).astype(np.int8)
+    result = gemmgen.grouped(a, b, ENDS, dtype=np.int32)
+    begin = 0
+    for group, end in enumerate(ENDS):
+        assert (result[begin:end] == a[begin:end].astype(np.int32) @ b[group].astype(np.int32)).all()
+        begin = end
+
+
+def test_views_and_results_of_other_types(rng: np.random.Generator) -> None:
+    a, b = (
+        rng.standard_normal((67, 40), np.float32)[:, ::2],
+        rng.standard_normal((2, 31, 20), np.float32).swapaxes(1, 2),
+    )
+    out = np.full((67, 31), 7, np.float64)
+    assert gemmgen.grouped(a, b, np.array([30, 50]), out=out) is out
+    assert (out[50:] == 7).all()
+    for mine, matrix in ((slice(0, 30), b[0]), (slice(30, 50), b[1])):
+        assert np.allclose(out[mine], a[mine] @ matrix, atol=1e-4)
+
+
+def test_bad_calls_name_every_problem(rng: np.random.Generator) -> None:
+    a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 3), np.float32)
+    kernel = gemmgen.compile(GemmSpec(grouped="rows"), "naive")
+    ends = np.array([4, 9], np.int32)
+    for call, said in (
+        (lambda: kernel(a, b), "offsets is missing, which says where groups end: pass offsets="),
+        (lambda: kernel(a, b, offsets=ends.astype(np.int64)), "offsets has dtype int64, not int32"),
+        (lambda: kernel(a, b, offsets=ends[::-1]), "offsets has elements -4 bytes apart"),
+        (lambda: kernel(a, b, offsets=ends[None]), "offsets has shape 1x2, not one dimension"),
+        (lambda: kernel(a, b[0], offsets=ends), "b has shape 4x3, not 3 dimensions: pass [groups, k, n]"),
+        (lambda: kernel(a, b, offsets=ends[:1]), "offsets end 1 groups, but b has 2 matrices: pass as many"),
+        (lambda: gemmgen.grouped(a, b, [4, 3]), "offsets[1] = 3 < 4, where group 1 begins: pass ascending ends"),
+        (lambda: gemmgen.grouped(a, b, [4, 10]), "offsets[1] = 10 > 9, what all groups share: pass ends inside of it"),
+        (lambda: gemmgen.grouped(a, b, ends.astype(float)), "offsets has dtype float64: pass whole numbers"),
+        (lambda: gemmgen.grouped(a, b[None], ends), "pass [total rows, k] and [groups, k, n], or [m, total k] and"),
+        (lambda: gemmgen.grouped(a, b, ends, beta=1), "beta = 1 adds to a c that was not given"),
+        (lambda: gemmgen.grouped(a, b, ends, out=np.zeros((9, 4), np.float32)), "out has shape 9x4, not 9x3"),
+        (
+            lambda: gemmgen.grouped(a, b, ends, epilogue="bias", bias=np.zeros(3, np.float32)),
+            "bias has shape 3, not 2x3",
+        ),
+    ):
+        with pytest.raises(SpecError, match=re.escape(said)):
+            call()
+    with pytest.raises(SpecError) as several:
+        gemmgen.grouped(a[:, 1:], b, [4, 3, 99], out=cast(Matrix, np.zeros((9, 4), np.float32)))
+    assert len(several.value.problems) == 5, several.value.problems
+    with pytest.raises(TypeError, match="unexpected keyword argument 'offsets'"):
+        gemmgen.compile(GemmSpec(), "naive")(a, b[0], offsets=ends)
+    with pytest.raises(
+        ScheduleError, match="a grouped product deals out blocks by offsets, but the scheduler is SplitK"
+    ):
+        gemmgen.grouped(a, b, ends, schedule=presets.load("naive").schedule.but(split_k=2))
+
+
+def test_nothing_to_do(rng: np.random.Generator) -> None:
+    a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 3), np.float32)
+    out = np.full((9, 3), 7, np.float32)
+    assert (gemmgen.grouped(a, b[:0], np.zeros(0, np.int32), out=out) == 7).all()
+    assert gemmgen.grouped(a[:0], b, [0, 0]).shape == (0, 3)
+    assert (gemmgen.grouped(a[:, :0], b[:, :0], [4, 9]) == 0).all()
+    assert (gemmgen.grouped(a[:, :0], b[0, :0], [0, 0]) == 0).all()
+    assert (gemmgen.grouped(a, b, [4, 9], out, alpha=0, beta=0)[:9] == 0).all()
+
+
+# --- on a GPU of CUDA -----------------------------------------------------------------------------
+
+SKIP = cuda.why_no_gpu()
+on_gpu = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+#: Schedules in the orders that they take groups in; K of the kinds that a tensor map rules out is left out.
+CUDA: dict[str, tuple[Grouped, ...]] = {
+    "naive": KINDS,
+    "smem_8x8": KINDS,
+    "async_8x8_8x16": KINDS,
+    "mbarrier_8x8_4x8_slices8": KINDS,
+    "gemv_4x4": ("rows",),
+    "mma_8x16_16x8": KINDS,
+    "wgmma_128x256_s4": ("rows",),
+    "wgmma_f8_128x256_s4": ("rows",),
+}
+
+
+@on_gpu
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in CUDA.items() for kind in kinds])
+@pytest.mark.parametrize("ends", [ENDS, *OTHERS])
+def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Generator) -> None:
+    """A by columns is the transpose of what lies in memory."""
+    import torch
+
+    preset = candidates.load(name)
+    schedule = preset.schedule.but(epilogue_stages=0, c_width=2) if name.startswith("wgmma") else preset.schedule
+    unit = 16 // preset.spec.dtype.size
+    f8 = preset.spec.dtype.size == 1
+    spec = GemmSpec(
+        grouped=kind,
+        dtype=preset.spec.dtype,
+        c_dtype=BF16 if f8 else None,
+        a_order="col" if kind == "k" else "row",
+        b_order="col" if f8 else "row",
+        ld_multiple=unit if name.startswith("wgmma") else 1,
+    )
+    groups = Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0)
+    a, b, c = (
+        torch.from_numpy(np.ascontiguousarray(x).view(f"int{8 * x.itemsize}")).cuda().view(getattr(torch, str(x.dtype)))
+        for x in (groups.a.T if kind == "k" else groups.a, groups.b.swapaxes(1, 2) if f8 else groups.b, groups.c)
+    )
+    a, b = a.T if kind == "k" else a, b.transpose(1, 2) if f8 else b
+    kernel = gemmgen.compile(spec, schedule, backend="cuda")
+    offsets, before = torch.tensor(ends, dtype=torch.int32, device="cuda"), groups.c.copy()
+    for _ in range(3):
+        out = c.clone()
+        kernel(a, b, out, offsets=offsets, alpha=groups.alpha, beta=groups.beta)
+        result = out.cpu().view(getattr(torch, f"int{8 * out.element_size()}")).numpy().view(groups.c.dtype)
+        groups.check(before, result)
+
+
+@on_gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_beside_torch(kind: Grouped, dtype: str, skewed: bool) -> None:
+    """By choice; offsets of 64 bits are converted where they lie, and the host reads nothing."""
+    import torch
+
+    ends = [0, 1, 700, 700, 1000] if skewed else [200, 400, 600, 800, 1000]
+    offsets = torch.tensor(ends, dtype=torch.int64, device="cuda")
+    a = torch.randn(1024, 256, device="cuda").to(getattr(torch, dtype))
+    b = torch.randn(*((5, 256, 192) if kind == "rows" else (1024, 192)), device="cuda").to(a.dtype)
+    a = a if kind == "rows" else a.T
+    result = gemmgen.grouped(a, b, offsets)
+    begin = 0
+    for group, end in enumerate(ends):
+        left, right = (a[begin:end], b[group]) if kind == "rows" else (a[:, begin:end], b[begin:end])
+        new = result[begin:end] if kind == "rows" else result[group]
+        bound = 1e-5 if dtype == "float32" else 1e-2
+        assert (new.double() - left.double() @ right.double()).abs().max() <= bound * 64 if new.numel() else True
+        begin = end
+    graph = torch.cuda.CUDAGraph()
+    out = result.clone()
+    with torch.cuda.graph(graph):  # which nothing that waits for the device would survive
+        gemmgen.grouped(a, b, offsets.int(), out=out)
+    out.fill_(7)
+    graph.replay()
+    assert torch.equal(out[: ends[-1]] if kind == "rows" else out, result[: ends[-1]] if kind == "rows" else result)

@@ -1,0 +1,266 @@
+// experts: C = A * B, then bias, silu; float32; groups of rows by offsets
+//
+// Tile       64x128 of C per group, 8x8 per work-item, 8 along K per step
+// Work-items 8x16 per group
+// A          buffer, loads of 4 elements, to local memory
+// B          buffer, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   bias: acc + bias
+//            silu: acc / (1 + exp(-acc))
+// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
+//                most m; a group begins where the one before ends, and has a B of its own, stride_b
+//                elements behind the one before
+//            bias: an element for each column of C, a line for each group
+// Unread     A and B where k is 0
+// Launch     local size {16, 8}, global size {(n + 127) / 128 * 16, (m / 64 + group_count) * 8}
+// Needs      6,144 bytes of local memory
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// Block tile: BM x BN of C, BK along K per step.
+#define BM 64
+#define BN 128
+#define BK 8
+// Work-items along M and N.
+#define THREADS_M 8
+#define THREADS_N 16
+// Tile of C of a work-item.
+#define TM (BM / THREADS_M)
+#define TN (BN / THREADS_N)
+// Work-items of a group.
+#define THREADS (THREADS_M * THREADS_N)
+
+#if THREADS_M != 8 || THREADS_N != 16
+#error "THREADS_M and THREADS_N cannot change here:"
+#error "emit it again with --set group=16x16"
+#endif
+#if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
+#error "TM, TN and BK must be multiples of 4"
+#endif
+#if BM * BK % (THREADS * 4) != 0 || BN * BK % (THREADS * 4) != 0
+#error "BM * BK and BN * BK must be multiples of THREADS * 4"
+#endif
+#if THREADS * 4 % BK != 0
+#error "THREADS * 4 must be a multiple of BK"
+#endif
+#if THREADS * 4 % BN != 0
+#error "THREADS * 4 must be a multiple of BN"
+#endif
+#if BM % THREADS_M != 0
+#error "BM must be a multiple of THREADS_M"
+#endif
+#if BN % THREADS_N != 0
+#error "BN must be a multiple of THREADS_N"
+#endif
+#if TM <= 4 || TN <= 4
+#error "TM and TN must exceed 4 here: emit it again with --set tile=16x8"
+#endif
+
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+// 4 neighbouring elements of local memory, from a multiple of 16 bytes.
+#define COPY_LOCAL4(to, from) vstore4(*(const __local float4 *)(from), 0, to)
+
+__attribute__((reqd_work_group_size(16, 8, 1))) __kernel void
+experts(int m, int n, int k, int group_count, __global const int *restrict offsets,
+        __global const float *restrict a, int lda, __global const float *restrict b, int ldb,
+        long stride_b, __global float *restrict c, int ldc, __global const float *restrict bias)
+{
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+
+    // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
+    int found = 0;
+    int left = group_count;
+    for (int step = 0; step < 16; ++step) {
+        const int ahead = left / 2;
+        const int middle = found + ahead;
+        if (0 < ahead && offsets[middle - 1] / BM + middle <= (int)get_group_id(1)) {
+            found = middle;
+        }
+        left -= ahead;
+    }
+
+    const int group = found;
+    const int group_begin = group == 0 ? 0 : offsets[group - 1];
+    const int group_rows = min(offsets[group], m) - group_begin;
+    const int row0 = ((int)get_group_id(1) - (group_begin / BM + group)) * BM;
+
+    if (group_rows <= row0) {
+        return;
+    }
+
+    const int col0 = (int)get_group_id(0) * BN;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+
+    a += group_begin * lda;
+    b += group * stride_b;
+    c += group_begin * ldc;
+    bias += group * n;
+    __local float a_shared[BM][BK];
+    __local float b_shared[BK][BN] __attribute__((aligned(16)));
+    float acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            COPY4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
+                  &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 + a_k]);
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 2
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            if (k_main + a_k + 4 <= k) {
+                COPY4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k_main +
+                         a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                        k_main + a_k + e < k
+                            ? a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
+                                k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 2
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = A * B, then bias, silu.
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
+        if (c_row < group_rows) {
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
+                    float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = acc[i][j * 4 + e];
+                    }
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const float after_bias = c_values[e] + bias[col + j * THREADS_N * 4 + e];
+                        c_values[e] = after_bias / (1.0f + exp(-after_bias));
+                    }
+                    COPY4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            const int c_col = col + j * THREADS_N * 4 + e;
+                            const float after_bias = acc[i][j * 4 + e] + bias[c_col];
+                            c[c_row * ldc + c_col] = after_bias / (1.0f + exp(-after_bias));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#undef BM
+#undef BN
+#undef BK
+#undef THREADS_M
+#undef THREADS_N
+#undef TM
+#undef TN
+#undef THREADS
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -1,0 +1,307 @@
+// experts: C = A * B, then bias, silu; float32; groups of rows by offsets
+//
+// Tile       64x128 of C per block, 8x8 per thread, 8 along K per step
+// Threads    8x16 per block
+// A          global memory, loads of 4 elements, to shared memory
+// B          global memory, loads of 4 elements, to shared memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   bias: acc + bias
+//            silu: acc / (1 + exp(-acc))
+// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
+//                most m; a group begins where the one before ends, and has a B of its own, stride_b
+//                elements behind the one before
+//            bias: an element for each column of C, a line for each group
+// Unread     A and B where k is 0
+// Launch     block (16, 8), grid ((n + 127) / 128, m / 64 + group_count)
+// Needs      6,144 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c experts.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+namespace experts_detail {
+
+constexpr int BM = 64, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 16; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 8 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: emit it again with --set tile=16x8");
+
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Shared memory of a block.
+struct Shared {
+    alignas(16) float a[BM][BK];
+    alignas(16) float b[BK][BN];
+};
+static_assert(sizeof(Shared) <= 49152,
+              "an array of a fixed size has no room for it: emit a kernel with these constants");
+
+} // namespace experts_detail
+
+extern "C" __global__ void __launch_bounds__(experts_detail::THREADS)
+experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
+        const float *__restrict__ a, int lda, const float *__restrict__ b, int ldb,
+        long long stride_b, float *__restrict__ c, int ldc, const float *__restrict__ bias)
+{
+    using namespace experts_detail;
+    __shared__ Shared shared;
+
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+
+    // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
+    int found = 0;
+    int left = group_count;
+    for (int step = 0; step < 16; ++step) {
+        const int ahead = left / 2;
+        const int middle = found + ahead;
+        if (0 < ahead && offsets[middle - 1] / BM + middle <= int(blockIdx.y)) {
+            found = middle;
+        }
+        left -= ahead;
+    }
+
+    const int group = found;
+    const int group_begin = group == 0 ? 0 : offsets[group - 1];
+    const int group_rows = min(offsets[group], m) - group_begin;
+    const int row0 = (int(blockIdx.y) - (group_begin / BM + group)) * BM;
+
+    if (group_rows <= row0) {
+        return;
+    }
+
+    const int col0 = int(blockIdx.x) * BN;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+
+    a += group_begin * lda;
+    b += group * stride_b;
+    c += group_begin * ldc;
+    bias += group * n;
+    float acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            if (lda % 4 == 0) {
+                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                         a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                        a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                          a_k + e];
+                }
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (ldb % 4 == 0 && stride_b % 4 == 0 && col0 + b_col + 4 <= n) {
+                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
+                }
+            }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            __align__(16) float b_frag[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
+                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                      &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k_main +
+                         a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                        k_main + a_k + e < k
+                            ? a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
+                                k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (ldb % 4 == 0 && stride_b % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
+                col0 + b_col + 4 <= n) {
+                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
+            }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            __align__(16) float b_frag[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = A * B, then bias, silu.
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
+        if (c_row < group_rows) {
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n && ldc % 4 == 0) {
+                    __align__(16) float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = acc[i][j * 4 + e];
+                    }
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const float after_bias = c_values[e] + bias[col + j * THREADS_N * 4 + e];
+                        c_values[e] = after_bias / (1.0f + expf(-after_bias));
+                    }
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            const int c_col = col + j * THREADS_N * 4 + e;
+                            const float after_bias = acc[i][j * 4 + e] + bias[c_col];
+                            c[c_row * ldc + c_col] = after_bias / (1.0f + expf(-after_bias));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+namespace experts_detail {
+
+// Whether a matrix is aligned to `bytes` bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace experts_detail
+
+// Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t experts_launch(int m, int n, int k, int group_count, const int *offsets,
+                                      const float *a, int lda, const float *b, int ldb,
+                                      long long stride_b, float *c, int ldc, const float *bias,
+                                      cudaStream_t stream)
+{
+    using namespace experts_detail;
+
+    if (m < 1 || n < 1 || group_count < 1) {
+        return cudaSuccess;
+    }
+    if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16) ||
+        !is_aligned(bias, 4)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
+    }
+    const dim3 grid((n + BN - 1) / BN, m / BM + group_count);
+    const dim3 block(THREADS_N, THREADS_M);
+    experts<<<grid, block, 0, stream>>>(m, n, k, group_count, offsets, a, lda, b, ldb, stride_b, c,
+                                        ldc, bias);
+    return cudaGetLastError();
+}
+#endif

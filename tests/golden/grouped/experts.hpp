@@ -1,0 +1,287 @@
+// experts: C = A * B, then bias, silu; float32; groups of rows by offsets
+//
+// Tile       64x128 of C per group, 8x8 per work-item, 8 along K per step
+// Work-items 8x16 per group
+// A          USM, loads of 4 elements, to local memory
+// B          USM, loads of 4 elements, to local memory
+// Multiply   fused multiply-add
+// C          stores of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   bias: acc + bias
+//            silu: acc / (1 + exp(-acc))
+// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
+//                most m; a group begins where the one before ends, and has a B of its own, stride_b
+//                elements behind the one before
+//            bias: an element for each column of C, a line for each group
+// Unread     A and B where k is 0
+// Launch     local range {8, 16}, global range {(m / 64 + group_count) * 8, (n + 127) / 128 * 16}
+// Needs      6,144 bytes of local memory
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef experts_HPP
+#define experts_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace experts_detail {
+
+constexpr int BM = 64, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int THREADS_M = 8, THREADS_N = 16; // work-items along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
+constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
+static_assert(THREADS_M == 8 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x16");
+static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
+static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 4");
+static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
+static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: emit it again with --set tile=16x8");
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_count,
+                      const int *__restrict offsets, const float *__restrict a, int lda,
+                      const float *__restrict b, int ldb, long long stride_b, float *__restrict c,
+                      int ldc, const float *__restrict bias, float (&a_shared)[BM][BK],
+                      float (&b_shared)[BK][BN])
+{
+    const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
+
+    // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
+    int found = 0;
+    int left = group_count;
+    for (int step = 0; step < 16; ++step) {
+        const int ahead = left / 2;
+        const int middle = found + ahead;
+        if (0 < ahead && offsets[middle - 1] / BM + middle <= int(item.get_group(0))) {
+            found = middle;
+        }
+        left -= ahead;
+    }
+
+    const int group = found;
+    const int group_begin = group == 0 ? 0 : offsets[group - 1];
+    const int group_rows = std::min(offsets[group], m) - group_begin;
+    const int row0 = (int(item.get_group(0)) - (group_begin / BM + group)) * BM;
+
+    if (group_rows <= row0) {
+        return;
+    }
+
+    const int col0 = int(item.get_group(1)) * BN;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % BK;
+    const int local_index = local_row * THREADS_N + local_col;
+    const int a_row = local_index / (BK / 4);
+    const int a_k = local_index % (BK / 4) * 4;
+    const int b_k = local_index / (BN / 4);
+    const int b_col = local_index % (BN / 4) * 4;
+
+    a += group_begin * lda;
+    b += group * stride_b;
+    c += group_begin * ldc;
+    bias += group * n;
+    float acc[TM][TN];
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        #pragma GCC unroll TN
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of BK along K.
+    for (int k0 = 0; k0 < k_main; k0 += BK) {
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
+                  &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
+                     a_k]);
+        }
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb +
+                          std::min(col0 + b_col + e, n - 1)];
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 2
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll int(BM * BK / (THREADS * 4))
+        for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
+            if (k_main + a_k + 4 <= k) {
+                copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
+                      &a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
+                         k_main + a_k]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                        k_main + a_k + e < k
+                            ? a[std::min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) *
+                                    lda +
+                                k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
+        }
+        #pragma GCC unroll int(BN * BK / (THREADS * 4))
+        for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
+            if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
+                      &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        k_main + b_k + i * (THREADS * 4 / BN) < k
+                            ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
+                                std::min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 2
+        for (int kk = 0; kk < BK; ++kk) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+            }
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
+            }
+            #pragma GCC unroll TM
+            for (int i = 0; i < TM; ++i) {
+                #pragma GCC unroll TN
+                for (int j = 0; j < TN; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = A * B, then bias, silu.
+    #pragma GCC unroll TM
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + i / 4 * THREADS_M * 4 + i % 4;
+        if (c_row < group_rows) {
+            #pragma GCC unroll TN / 4
+            for (int j = 0; j < TN / 4; ++j) {
+                if (col + j * THREADS_N * 4 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = acc[i][j * 4 + e];
+                    }
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        const float after_bias = c_values[e] + bias[col + j * THREADS_N * 4 + e];
+                        c_values[e] = after_bias / (1.0f + sycl::exp(-after_bias));
+                    }
+                    copy4(&c[c_row * ldc + col + j * THREADS_N * 4], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * THREADS_N * 4 + e < n) {
+                            const int c_col = col + j * THREADS_N * 4 + e;
+                            const float after_bias = acc[i][j * 4 + e] + bias[c_col];
+                            c[c_row * ldc + c_col] = after_bias / (1.0f + sycl::exp(-after_bias));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+} // namespace experts_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_count,
+                           const int *offsets, const float *a, int lda, const float *b, int ldb,
+                           long long stride_b, float *c, int ldc, const float *bias,
+                           const std::vector<sycl::event> &depends_on = {})
+{
+    using namespace experts_detail;
+
+    if (m < 1 || n < 1 || group_count < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 16);
+        const sycl::range<2> groups(m / BM + group_count, (n + BN - 1) / BN);
+        handler.depends_on(depends_on);
+        const sycl::local_accessor<float[BM][BK], 0> a_shared(handler);
+        const sycl::local_accessor<float[BK][BN], 0> b_shared(handler);
+        handler.parallel_for<experts_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 16)]] {
+                experts_detail::work_item(item, m, n, k, group_count, offsets, a, lda, b, ldb,
+                                          stride_b, c, ldc, bias, a_shared, b_shared);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

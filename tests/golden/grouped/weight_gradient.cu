@@ -1,0 +1,447 @@
+// weight_gradient: C = A * B; bfloat16, sums in float32; A col-major; groups of K by offsets
+//
+// Tile       128x128 of C per block, 8x16 per thread, 32 along K per step
+// Threads    16x8 per block, warps of 8x4 threads
+//            lanes of a warp as mma.sync has its accumulators
+// A          global memory, cp.async of 8 elements, 4 stages in shared memory, rows padded by 8,
+//            ldmatrix.trans, registers double-buffered across tiles
+// B          global memory, cp.async of 8 elements, 4 stages in shared memory, rows padded by 8,
+//            ldmatrix.trans, registers double-buffered across tiles
+// Pipeline   cp.async groups, then a barrier
+// Multiply   mma.sync m16n8k16, sums in float32
+// C          stores of 4 elements, for which lanes exchange sums
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Takes      offsets: group_count ends of groups along K, ascending, the last at most k; a group
+//                begins where the one before ends, and has a C of its own, stride_c elements behind
+//                the one before
+// Unread     A and B where k is 0
+// Launch     block (8, 16), grid ((n + 127) / 128, (m + 127) / 128, group_count)
+// Needs      69,632 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c weight_gradient.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+#include <cuda_bf16.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// It has cp.async and mma.sync.
+#error "weight_gradient needs sm_80 or later"
+#endif
+
+namespace weight_gradient_detail {
+
+constexpr int BM = 128, BN = 128, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 4; // stages of the pipeline
+constexpr int THREADS_M = 16, THREADS_N = 8; // threads along M and N
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
+static_assert(THREADS_M == 16 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=32x8");
+static_assert(BK % 32 == 0, "BK must be a multiple of 32");
+static_assert(BM * BK % (THREADS * 8) == 0 && BN * BK % (THREADS * 8) == 0,
+              "BM * BK and BN * BK must be multiples of THREADS * 8");
+static_assert(BM % 8 == 0 && BN % 8 == 0, "BM and BN must be multiples of 8");
+static_assert(THREADS % BM == 0, "THREADS must be a multiple of BM");
+static_assert(THREADS % BN == 0, "THREADS must be a multiple of BN");
+static_assert(TM % 2 == 0, "TM must be a multiple of 2");
+static_assert(TN % 4 == 0, "TN must be a multiple of 4");
+static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
+static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
+static_assert(TM > 2, "TM must exceed 2 here: emit it again with --set tile=4x16");
+static_assert(TN > 4, "TN must exceed 4 here: emit it again with --set tile=4x16");
+static_assert(STAGES >= 2, "STAGES must be 2 or more");
+
+// The first `inside` of 4 neighbouring elements from registers, in the type of memory: by vectors
+// as wide as their place allows.
+__device__ __forceinline__ void store4_inside(__nv_bfloat16 *to, const float *from, int inside)
+{
+    __align__(8) __nv_bfloat16 elements[4];
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        elements[e] = __nv_bfloat16(from[e]);
+    }
+    if (inside >= 4 && reinterpret_cast<size_t>(to) % 8 == 0) {
+        *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(elements);
+    } else if (inside >= 4 && reinterpret_cast<size_t>(to) % 4 == 0) {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            reinterpret_cast<unsigned *>(to)[e] = reinterpret_cast<const unsigned *>(elements)[e];
+        }
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            if (e < inside) {
+                to[e] = elements[e];
+            }
+        }
+    }
+}
+
+// An address in shared memory as PTX instructions take it.
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// cp.async with zero fill: begins the copy of `width` elements, which are 4, 8 or 16 bytes, to
+// shared memory: the first `valid` from global memory, zeros for the others. The width is a
+// constant where this is called.
+__device__ __forceinline__ void cp_async_zfill(__nv_bfloat16 *to, const __nv_bfloat16 *from,
+                                               int width, int valid)
+{
+    const unsigned address = shared_address(to);
+    const int bytes = valid * 2;
+    if (width == 8) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else if (width == 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                     :
+                     : "r"(address), "l"(from), "r"(bytes)
+                     : "memory");
+    }
+}
+
+// cp.async.commit_group: makes a group of this thread's cp.async since the last commit.
+__device__ __forceinline__ void cp_async_commit_group()
+{
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+// cp.async.wait_group: waits until at most the `pending` newest groups are incomplete.
+template <int pending>
+__device__ __forceinline__ void cp_async_wait_group()
+{
+    asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
+}
+
+// ldmatrix: 16 rows of A, 32 bytes deep in K.
+// Lane 8 q + i has the address of line i of matrix q; each lane gets two neighbours of a column of
+// each.
+__device__ __forceinline__ void ldmatrix_a_x4_trans(__nv_bfloat16 *to, const __nv_bfloat16 *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[2]), "=r"(words[1]), "=r"(words[3])
+                 : "r"(shared_address(line))
+                 : "memory");
+}
+
+// ldmatrix: 16 columns of B, 32 bytes deep in K.
+// Lane 8 q + i has the address of line i of matrix q; each lane gets two neighbours of a column of
+// each.
+__device__ __forceinline__ void ldmatrix_b_x4_trans(__nv_bfloat16 *to, const __nv_bfloat16 *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(shared_address(line))
+                 : "memory");
+}
+
+// mma.sync: acc += A * B of a warp, 16 x 16 by 16 x 8. A lane has two rows of A and of the
+// accumulators, eight apart, and one column of B.
+__device__ __forceinline__ void mma_m16n8k16(float *acc_upper, float *acc_lower,
+                                             const __nv_bfloat16 *a_upper,
+                                             const __nv_bfloat16 *a_lower, const __nv_bfloat16 *b)
+{
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_upper);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_lower);
+    const unsigned *b0 = reinterpret_cast<const unsigned *>(b);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(acc_upper[0]), "+f"(acc_upper[1]), "+f"(acc_lower[0]), "+f"(acc_lower[1])
+        : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
+}
+
+// Shared memory of a block.
+struct Shared {
+    alignas(16) __nv_bfloat16 a[STAGES][BK][BM + 8]; // padded: lines begin in different banks
+    alignas(16) __nv_bfloat16 b[STAGES][BK][BN + 8]; // padded: lines begin in different banks
+};
+
+// Its size is an argument of the launch.
+extern __shared__ __align__(16) unsigned char shared_memory[];
+
+} // namespace weight_gradient_detail
+
+extern "C" __global__ void __launch_bounds__(weight_gradient_detail::THREADS)
+weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
+                const __nv_bfloat16 *__restrict__ a, int lda, const __nv_bfloat16 *__restrict__ b,
+                int ldb, __nv_bfloat16 *__restrict__ c, int ldc, long long stride_c)
+{
+    using namespace weight_gradient_detail;
+    Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
+
+    const int group = int(blockIdx.z);
+    const int group_begin = group == 0 ? 0 : offsets[group - 1];
+    const int group_depth = min(offsets[group], k) - group_begin;
+    const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
+    const int warp = local_index / 32;
+    const int lane = local_index % 32;
+    const int warp_row = warp / (THREADS_N / 4) * 8;
+    const int warp_col = warp % (THREADS_N / 4) * 8;
+    const int local_row = warp / (THREADS_N / 4) * 8 + lane / 4;
+    const int local_col = warp % (THREADS_N / 4) * 4 + lane % 4;
+    const int row0 = int(blockIdx.y) * BM;
+    const int col0 = int(blockIdx.x) * BN;
+    const int row = row0 + local_row;
+    const int col = col0 + (local_col / 4 * 4 + local_col % 2 * 2 + local_col % 4 / 2) * 4;
+    const int a_k = local_index / BM;
+    const int a_row = local_index % BM;
+    const int b_k = local_index / BN;
+    const int b_col = local_index % BN;
+    const int a_line_row = lane / 8 % 2 * THREADS_M + warp_row;
+    const int a_line_k = lane / 16 * 8 + lane % 8;
+    const int b_line_col = lane / 16 * 8 + warp_col * 2;
+    const int b_line_k = lane / 8 % 2 * 8 + lane % 8;
+
+    a += group_begin * lda;
+    b += group_begin * ldb;
+    c += group * stride_c;
+    __align__(16) __nv_bfloat16 a_frag[2][TM][4];
+    __align__(16) __nv_bfloat16 b_frag[2][TN / 2][4];
+    __align__(16) float acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Begins the loads of the tiles at k_load to a stage.
+    const auto load_tiles = [&](int k_load, int load_stage) {
+        if (k_load < group_depth) {
+            const auto load_a = [&](int width) {
+                const int a_line = local_index / (BM / width);
+                const int a_at = local_index % (BM / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
+                    const int a_fits = row0 + a_at + width <= m ? width
+                                       : row0 + a_at < m        ? m - (row0 + a_at)
+                                                                : 0;
+                    const int a_inside =
+                        k_load + a_line + i * (THREADS * width / BM) < group_depth ? a_fits : 0;
+                    cp_async_zfill(
+                        &shared.a[load_stage][a_line + i * (THREADS * width / BM)][a_at],
+                        &a[(k_load + a_line + i * (THREADS * width / BM)) * lda + row0 + a_at],
+                        width, a_inside);
+                }
+            };
+            if (lda % 8 == 0) {
+                load_a(8);
+            } else if (lda % 4 == 0) {
+                load_a(4);
+            } else if (lda % 2 == 0) {
+                load_a(2);
+            } else {
+                #pragma unroll 4
+                for (int i = 0; i < BM * BK / THREADS; ++i) {
+                    shared.a[load_stage][a_k + i * (THREADS / BM)][a_row] =
+                        k_load + a_k + i * (THREADS / BM) < group_depth
+                            ? a[(k_load + a_k + i * (THREADS / BM)) * lda +
+                                min(row0 + a_row, m - 1)]
+                            : __nv_bfloat16();
+                }
+            }
+            const auto load_b = [&](int width) {
+                const int b_line = local_index / (BN / width);
+                const int b_at = local_index % (BN / width) * width;
+                #pragma unroll 4
+                for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
+                    const int b_fits = col0 + b_at + width <= n ? width
+                                       : col0 + b_at < n        ? n - (col0 + b_at)
+                                                                : 0;
+                    const int b_inside =
+                        k_load + b_line + i * (THREADS * width / BN) < group_depth ? b_fits : 0;
+                    cp_async_zfill(
+                        &shared.b[load_stage][b_line + i * (THREADS * width / BN)][b_at],
+                        &b[(k_load + b_line + i * (THREADS * width / BN)) * ldb + col0 + b_at],
+                        width, b_inside);
+                }
+            };
+            if (ldb % 8 == 0) {
+                load_b(8);
+            } else if (ldb % 4 == 0) {
+                load_b(4);
+            } else if (ldb % 2 == 0) {
+                load_b(2);
+            } else {
+                #pragma unroll 4
+                for (int i = 0; i < BN * BK / THREADS; ++i) {
+                    shared.b[load_stage][b_k + i * (THREADS / BN)][b_col] =
+                        k_load + b_k + i * (THREADS / BN) < group_depth
+                            ? b[(k_load + b_k + i * (THREADS / BN)) * ldb +
+                                min(col0 + b_col, n - 1)]
+                            : __nv_bfloat16();
+                }
+            }
+        }
+    };
+
+    // Main loop; cp.async fills in zeros past K.
+    #pragma unroll
+    for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {
+        load_tiles(load_stage * BK, load_stage);
+        cp_async_commit_group();
+    }
+    cp_async_wait_group<STAGES - 2>();
+    __syncthreads();
+    if (0 < group_depth) {
+        #pragma unroll
+        for (int i = 0; i < TM / 2; ++i) {
+            ldmatrix_a_x4_trans(a_frag[0][i * 2],
+                                &shared.a[0][a_line_k][a_line_row + i * THREADS_M * 2]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            ldmatrix_b_x4_trans(b_frag[0][j * 2],
+                                &shared.b[0][b_line_k][b_line_col + j * THREADS_N * 4]);
+        }
+    }
+    for (int k0 = 0; k0 < group_depth; k0 += BK) {
+        const int stage = k0 / BK % STAGES;
+        const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        load_tiles(k0 + (STAGES - 1) * BK, load_stage);
+        cp_async_commit_group();
+        #pragma unroll
+        for (int kk = 0; kk < BK - 16; kk += 16) {
+            #pragma unroll
+            for (int i = 0; i < TM / 2; ++i) {
+                ldmatrix_a_x4_trans(
+                    a_frag[(kk / 16 + 1) % 2][i * 2],
+                    &shared.a[stage][kk + a_line_k + 16][a_line_row + i * THREADS_M * 2]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                ldmatrix_b_x4_trans(
+                    b_frag[(kk / 16 + 1) % 2][j * 2],
+                    &shared.b[stage][kk + b_line_k + 16][b_line_col + j * THREADS_N * 4]);
+            }
+            #pragma unroll
+            for (int i = 0; i < TM / 2; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN / 2; ++j) {
+                    mma_m16n8k16(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2],
+                                 a_frag[kk / 16 % 2][i * 2], a_frag[kk / 16 % 2][i * 2 + 1],
+                                 b_frag[kk / 16 % 2][j]);
+                }
+            }
+        }
+        cp_async_wait_group<STAGES - 2>();
+        __syncthreads();
+        if (k0 + BK < group_depth) {
+            #pragma unroll
+            for (int i = 0; i < TM / 2; ++i) {
+                ldmatrix_a_x4_trans(
+                    a_frag[0][i * 2],
+                    &shared.a[(k0 / BK + 1) % STAGES][a_line_k][a_line_row + i * THREADS_M * 2]);
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                ldmatrix_b_x4_trans(
+                    b_frag[0][j * 2],
+                    &shared.b[(k0 / BK + 1) % STAGES][b_line_k][b_line_col + j * THREADS_N * 4]);
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < TM / 2; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN / 2; ++j) {
+                mma_m16n8k16(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                             a_frag[1][i * 2 + 1], b_frag[1][j]);
+            }
+        }
+    }
+
+    // Lanes exchange sums, so that each has 4 neighbouring columns of C.
+    const bool is_low = lane % 2 == 0;
+
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const float received = __shfl_xor_sync(
+                    0xffffffffu, is_low ? acc[i][j * 4 + e + 2] : acc[i][j * 4 + e], 1, 32);
+                acc[i][j * 4 + e] = is_low ? acc[i][j * 4 + e] : received;
+                acc[i][j * 4 + e + 2] = is_low ? received : acc[i][j * 4 + e + 2];
+            }
+        }
+    }
+
+    // C = A * B.
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (row + i * THREADS_M < m) {
+            #pragma unroll
+            for (int j = 0; j < TN / 4; ++j) {
+                store4_inside(&c[(row + i * THREADS_M) * ldc + col + j * THREADS_N * 4],
+                              &acc[i][j * 4], n - (col + j * THREADS_N * 4));
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+namespace weight_gradient_detail {
+
+// Whether a matrix is aligned to `bytes` bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace weight_gradient_detail
+
+// Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, if the arguments break the requirements above.
+extern "C" cudaError_t weight_gradient_launch(int m, int n, int k, const int *offsets,
+                                              const __nv_bfloat16 *a, int lda,
+                                              const __nv_bfloat16 *b, int ldb, __nv_bfloat16 *c,
+                                              int ldc, long long stride_c, int group_count,
+                                              cudaStream_t stream)
+{
+    using namespace weight_gradient_detail;
+
+    if (m < 1 || n < 1 || group_count < 1) {
+        return cudaSuccess;
+    }
+    if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(k, m, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
+    }
+    if (const cudaError_t error = cudaFuncSetAttribute(
+            weight_gradient, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Shared)))) {
+        return error;
+    }
+    const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM, group_count);
+    const dim3 block(THREADS_N, THREADS_M);
+    weight_gradient<<<grid, block, sizeof(Shared), stream>>>(m, n, k, offsets, a, lda, b, ldb, c,
+                                                             ldc, stride_c);
+    return cudaGetLastError();
+}
+#endif

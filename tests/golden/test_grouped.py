@@ -1,0 +1,50 @@
+"""Kernels of grouped products in each language, under version control and compiled with warnings as errors."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemmgen import driver
+from gemmgen.options import read_document
+from tests.golden.test_presets import CLANG, STRICT, nvcc
+from tests.support.golden import Golden
+from tests.support.sycl import host_check
+
+FOLDER = Path(__file__).parent / "grouped"
+#: Name -> the languages that have it.
+FILES = {
+    "experts": {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"},
+    "experts_by_warpgroups": {"cuda": ".cu"},
+    "weight_gradient": {"cuda": ".cu"},
+}
+
+
+@pytest.mark.parametrize(("name", "backend"), [(name, x) for name, languages in FILES.items() for x in languages])
+def test_emitted_file(name: str, backend: str, golden: Golden) -> None:
+    document = read_document((FOLDER / f"{name}.toml").read_text(), name)
+    text = driver.emit(document.spec, document.schedule, backend).text
+    golden.check(FOLDER / f"{name}{FILES[name][backend]}", text)
+
+
+def test_clang_takes_it(needs_tool: Callable[[str], str]) -> None:
+    command = [needs_tool("clang"), *CLANG, "-cl-std=CL1.2", *STRICT, str(FOLDER / "experts.cl")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nvcc_takes_it(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    arch = "sm_90a" if name == "experts_by_warpgroups" else "sm_80"
+    report = nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", arch, tmp_path)
+    assert "0 bytes spill stores" in report
+    assert "C75" not in report, "no instruction waits for another"
+
+
+def test_gcc_takes_the_types(tmp_path: Path) -> None:
+    file = tmp_path / "all.cpp"
+    file.write_text(f'#include "{FOLDER / "experts.hpp"}"\n')
+    host_check(file)

@@ -1,0 +1,178 @@
+"""Grouped products in the interpreter: every kind of groups, every mainloop that takes them, nothing beyond a group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import candidates, driver
+from gemmgen.errors import KernelFault, ScheduleError
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8, DType
+from gemmgen.ir.expr import Const
+from gemmgen.ir.kernel import Program
+from gemmgen.ir.sizes import GROUP_ROWS
+from gemmgen.ir.stmt import If, Let, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.walk import map_body
+from gemmgen.simulator.execute import run_program
+from gemmgen.spec import GemmSpec, Grouped, Order
+from tests.support.grouped import ENDS, OTHERS, Groups, interpret
+
+#: A plain loop, local memory, sub-groups, a ring of cp.async and of mbarriers, slices, lanes along K, vectors of a CPU.
+NAMES = {
+    "naive": "portable",
+    "lds_8x8_16x16_k16_double": "portable",
+    "smem_8x8": "sm_90",
+    "L3_SIMD_8x4_1x8": "intel",
+    "async_8x4_8x16": "sm_90",
+    "mbarrier_8x8_4x8_slices8": "sm_90",
+    "gemv_4x4": "sm_90",
+    "cpu_6x16_v8_copied": "cpu",
+}
+KINDS: tuple[Grouped, ...] = ("rows", "k")
+
+
+def spec_of(kind: Grouped, name: str = "", **more: object) -> GemmSpec:
+    """In the orders by which all of these take groups."""
+    spec = GemmSpec(grouped=kind, a_order="col" if kind == "k" else "row")
+    spec = replace(spec, a_order="row") if name.startswith("gemv") and kind == "k" else spec
+    return replace(spec, **more)  # type: ignore[arg-type]
+
+
+def possible(kind: Grouped) -> list[str]:
+    """Lanes along K read rows of A, of which a group's part begins anywhere."""
+    tall = {"L3_SIMD_8x4_1x8": "a block read along A's columns", "gemv_4x4": "rows of A"}
+    return [name for name in NAMES if kind == "rows" or name not in tall]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in possible(kind)])
+@pytest.mark.parametrize("beta", [0.0, -0.5])
+def test_groups(kind: Grouped, name: str, beta: float, rng: np.random.Generator) -> None:
+    schedule = candidates.load(name).schedule
+    groups = Groups.of(rng, spec_of(kind), factors=(1.5, beta))
+    interpret(groups, schedule, TARGETS[NAMES[name]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ends", OTHERS, ids=["one", "rows", "none", "alone"])
+@pytest.mark.parametrize("name", ["naive", "async_8x4_8x16"])
+def test_other_groups(kind: Grouped, ends: tuple[int, ...], name: str, rng: np.random.Generator) -> None:
+    groups = Groups.of(rng, spec_of(kind), ends, (17, 9), pad=0)
+    interpret(groups, candidates.load(name).schedule, TARGETS[NAMES[name]])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("mma_4x8_16x8", BF16), ("mma_4x8_16x8", F16), ("mma_s8_8x16_16x8", I8)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pad", [0, 3])
+def test_matrix_instructions(name: str, dtype: DType, kind: Grouped, pad: int, rng: np.random.Generator) -> None:
+    spec = spec_of(kind, dtype=dtype)
+    groups = Groups.of(rng, spec, sizes=(40, 24), pad=pad, factors=(2.0, 1.0))
+    interpret(groups, candidates.load(name).schedule, TARGETS["sm_90"])
+
+
+@pytest.mark.parametrize("changes", [{"c_width": 2}, {"c_width": 8}, {"tile": (4, 16), "c_width": 1}], ids=str)
+@pytest.mark.parametrize(("name", "dtype"), [("wgmma_128x256_s4", BF16), ("wgmma_f8_128x256_s4", F8_E4M3)])
+@pytest.mark.parametrize("orders", ["row", "col"])
+def test_warpgroups(
+    name: str, dtype: DType, orders: Order, changes: dict[str, object], rng: np.random.Generator
+) -> None:
+    """TMA loads rows of the next group as well; stores end where a group does."""
+    b_order: Order = "col" if dtype == F8_E4M3 else orders
+    spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
+    schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})
+    interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
+
+
+def test_what_tensor_maps_rule_out() -> None:
+    schedule = candidates.load("wgmma_128x256_s4").schedule
+    spec = GemmSpec(grouped="k", dtype=BF16, ld_multiple=8, a_order="col")
+    with pytest.raises(ScheduleError) as error:
+        driver.emit(spec, schedule.but(cluster=(2, 1)), "cuda")
+    groups, stores, cluster = error.value.problems
+    assert groups.startswith("groups of K, but TMA loads past a group's end what the next one has: use a preset")
+    assert stores.startswith("epilogue_stages = 2, but TMA would store past a group's end what the next one has")
+    assert cluster.startswith("cluster 2x1 shares tiles between blocks, which groups divide: use cluster 1x1")
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I8])
+@pytest.mark.parametrize("orders", ["row col row", "col row row", "row row col", "col col col"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_orders_where_vectors_begin_anywhere(
+    dtype: DType, orders: str, kind: Grouped, rng: np.random.Generator
+) -> None:
+    a, b, c = orders.split()
+    spec = GemmSpec(grouped=kind, dtype=dtype, a_order=_order(a), b_order=_order(b), c_order=_order(c))
+    schedule = candidates.load("smem_8x8").schedule.but(tile=(2, 2), group=(4, 4), block_k=4, thread_vector=(2, 2))
+    interpret(Groups.of(rng, spec, factors=(2.0, -1.0)), schedule, TARGETS["cpu"])
+
+
+def _order(text: str) -> Order:
+    return "col" if text == "col" else "row"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alpha_of_zero_reads_neither(kind: Grouped, rng: np.random.Generator) -> None:
+    """For rows the host passes k = 0; groups of K ask for alpha themselves."""
+    groups = Groups.of(rng, spec_of(kind), factors=(0.0, 2.0), sizes=(17, 9))
+    groups.a[...] = np.nan
+    groups = groups if kind == "k" else replace(groups, a=groups.a[:, :0], b=groups.b[:, :0])
+    interpret(
+        replace(groups, a=np.array(groups.a), b=np.array(groups.b)), candidates.load("naive").schedule, TARGETS["cpu"]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["naive", "smem_8x8", "cpu_6x16_v8_copied"])
+def test_each_group_has_operands_of_its_own(kind: Grouped, name: str, rng: np.random.Generator) -> None:
+    spec = spec_of(kind, epilogue=("bias", "row_bias", "residual", "expr: acc + row * 0.25 - col"))
+    plain = Groups.of(rng, spec, sizes=(17, 29))
+    (rows, cols), many = plain.c.shape[-2:], len(ENDS)
+    lead = () if kind == "rows" else (many,)
+    groups = plain.with_operands(
+        bias=rng.standard_normal((many, cols), np.float32),
+        row_bias=rng.standard_normal((*lead, rows), np.float32),
+        residual=rng.standard_normal((*lead, rows, cols), np.float32),
+    )
+    interpret(groups, candidates.load(name).schedule, TARGETS["portable" if NAMES[name] != "cpu" else "cpu"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_past_the_end_are_taken_for_it(kind: Grouped, rng: np.random.Generator) -> None:
+    """Nobody on the host sees them: what they name beyond the matrices is neither read nor written."""
+    groups = Groups.of(rng, spec_of(kind), (5, 67, 67), (17, 9))
+    interpret(groups, candidates.load("naive").schedule, TARGETS["cpu"], offsets=(5, 99, 1000))
+
+
+def without_bounds(program: Program) -> Program:
+    """The kernel with groups taken to reach to the end of C."""
+
+    def longer(stmt: Stmt) -> tuple[Stmt, ...]:
+        if isinstance(stmt, Let) and stmt.var == GROUP_ROWS:
+            return (replace(stmt, value=stmt.value + Const(1)),)
+        return (stmt,)
+
+    (main,) = program.kernels
+    return Program((replace(main, body=map_body(main.body, longer)),))
+
+
+def test_the_interpreter_sees_a_group_written_by_another(rng: np.random.Generator) -> None:
+    """A group that is a row too long writes a row of the next one's: a race."""
+    spec = spec_of("rows")
+    program = without_bounds(driver.lower_program(spec, candidates.load("naive").schedule, TARGETS["cpu"]))
+    groups = Groups.of(rng, spec, (8, 16), (8, 4), pad=0)
+    known: dict[str, object] = {"m": 67, "n": 8, "k": 4, "group_count": 2, "alpha": 1.0, "beta": 0.0}
+    known |= {"a": groups.a.reshape(-1), "b": groups.b.reshape(-1), "c": groups.c.reshape(-1)}
+    known |= {"lda": 4, "ldb": 8, "ldc": 8, "stride_b": 32, "offsets": np.array(groups.ends, np.int32)}
+    with pytest.raises(KernelFault, match="race"):
+        run_program(program, known)  # type: ignore[arg-type]
+
+
+def test_surplus_groups_return_before_they_read(rng: np.random.Generator) -> None:
+    """Without the return they would read rows of A that their group does not have."""
+    spec = spec_of("rows")
+    program = driver.lower_program(spec, candidates.load("smem_8x8").schedule, TARGETS["cpu"])
+    returns = [s for s in program.main.body if isinstance(s, If) and not s.orelse and len(s.then) == 1]
+    assert len(returns) == 1
+    interpret(Groups.of(rng, spec, (0, 0, 0, 0, 1), (17, 9)), candidates.load("smem_8x8").schedule, TARGETS["cpu"])

@@ -1,0 +1,367 @@
+"""The prior that chooses schedules for GPUs of CUDA: against what was measured, and what it never does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from gemmgen import candidates, driver
+from gemmgen.choice import designs, machine, prior
+from gemmgen.choice.gpu import choose_for_gpu, ranked
+from gemmgen.choose import choose
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.passes.validate import is_possible
+from gemmgen.spec import GemmSpec, Order
+from tests.support.cli import printed
+from tests.support.problems import Problem, interpret
+
+ROOT = Path(__file__).resolve().parents[2]
+SM_80, SM_90, SM_90A = TARGETS["sm_80"], TARGETS["sm_90"], TARGETS["sm_90a"]
+HOPPER = replace(SM_90A, clock=1980, memory_rate=3_352_320, cache_bytes=50 << 20)
+#: Devices that nobody has measured, as their drivers say: an A100 of 80 GB, and an RTX 4090, whose memory is slow,
+#: whose L2 is large, and whose blocks have less shared memory.
+A100 = replace(SM_80, cores=108, clock=1410, memory_rate=2_039_000, cache_bytes=40 << 20)
+RTX_4090 = replace(
+    TARGETS["sm_89"], cores=128, clock=2520, memory_rate=1_008_000, cache_bytes=72 << 20, local_bytes=101_376
+)
+SHAPES = ((1, 1, 1), (7, 4096, 11), (300, 300, 70000), (4097, 33, 1025), (100000, 64, 64), (8192, 8192, 8192))
+ALIGNED = GemmSpec(dtype=BF16, ld_multiple=8)
+
+Shape = tuple[int, int, int]
+
+
+def microseconds(spec: GemmSpec, name: str, shape: Shape, target: Target = HOPPER, products: int = 1) -> float:
+    (cost,) = prior.costs(spec, [candidates.load(name).schedule], shape, machine.machine_of(target), products)
+    return cost
+
+
+# --- against what was measured --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[ModuleType]:
+    """`benchmarks/prior_regret.py`."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        yield import_module("prior_regret")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.035, 1.5), ("float32", 442, 1.032, 1.6)]
+)
+def test_what_choices_lose_on_an_h200(judge: ModuleType, dtype: str, count: int, mean: float, worst: float) -> None:
+    """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30)."""
+    problems = [x for x in judge.of_h200() if x.spec.dtype.name == dtype]
+    assert len(problems) == count
+    found = judge.regrets(problems, judge.machine_of(judge.H200))[dtype]
+    assert judge.geomean(found) <= mean
+    assert max(found) <= worst
+
+
+def test_what_choices_lose_on_an_h100(judge: ModuleType) -> None:
+    """No constant was searched on these."""
+    for dtype, found in judge.regrets(*judge.of_h100()).items():
+        assert judge.geomean(found) <= 1.04, dtype
+        assert max(found) <= 1.2, dtype
+
+
+def test_times_are_about_those_that_were_measured(judge: ModuleType) -> None:
+    """Of what anybody would choose."""
+    off = []
+    for problem in judge.of_h200():
+        costs = prior.costs(problem.spec, list(problem.us), problem.shape, judge.machine_of(judge.H200))
+        best = min(problem.us.values())
+        off += [abs(np.log(cost / us)) for cost, us in zip(costs, problem.us.values(), strict=True) if us < 1.5 * best]
+    assert len(off) > 4000
+    assert np.median(off) < 0.15
+
+
+# --- the formulas ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "tiles"),
+    [
+        ((1000, 1000, 1000), {(64, 128)}),  # lines begin anywhere: those of B are asked for half as often by a cluster
+        ((4096, 4096, 4096), {(128, 256), (256, 128)}),
+        ((2048, 2048, 2048), {(128, 256), (256, 128)}),
+        ((128, 4096, 4096), {(64, 64)}),
+        ((16, 4344, 1888), {(16, 64)}),  # 48 lines of A that are outside are no use
+        ((64, 4096, 14336), {(64, 64)}),
+        ((8192, 8192, 16), {(64, 128)}),  # C is stored while the next block begins
+    ],
+)
+def test_tiles_of_warpgroups(shape: Shape, tiles: set[tuple[int, int]]) -> None:
+    chosen = choose_for_gpu(ALIGNED, shape, HOPPER)
+    assert chosen is not None
+    assert chosen.by_warpgroups
+    assert chosen.block_tile in tiles
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((512, 512, 512), "mbarrier_8x8_4x8_slices8"),
+        ((1024, 1024, 1024), "mbarrier_8x16_8x8_slices4"),
+        ((3072, 3072, 3072), "mbarrier_8x16_16x16"),
+        ((16, 4096, 4096), "mbarrier_8x8_2x16"),
+        ((8040, 1248, 16), "async_8x4_8x16"),  # stores and copies of other blocks go on side by side
+        ((1639, 948, 377), "async_8x4_8x16"),
+        ((6288, 224, 278), "async_8x4_8x16"),
+    ],
+)
+def test_tiles_of_float32(shape: Shape, tile: str) -> None:
+    chosen = choose_for_gpu(GemmSpec(), shape, SM_90)
+    assert chosen is not None
+    assert chosen.name is not None
+    assert chosen.name.startswith(tile)
+
+
+def test_lines_that_begin_inside_of_a_sector_cost_more() -> None:
+    """Of B, by 64x64."""
+    whole, at_64, at_16 = (microseconds(ALIGNED, "wgmma_64x64_s8", (256, n, 4096)) for n in (2048, 2016, 2040))
+    assert at_64 < 1.1 * whole
+    assert at_16 > 1.1 * at_64
+
+
+def test_what_many_blocks_ask_for_at_once_costs_more() -> None:
+    """The same lines of B, which begin inside of sectors, for 16 rows of blocks and for 128."""
+    spec, target = ALIGNED, replace(HOPPER, memory_rate=10**9)
+    few, many = (microseconds(spec, "wgmma_64x64_s8", (rows, 40, 4096), target) for rows in (1024, 8192))
+    even, more = (microseconds(spec, "wgmma_64x64_s8", (rows, 64, 4096), target) for rows in (1024, 8192))
+    assert many / few > 1.2 * more / even
+
+
+def test_lines_of_c_that_begin_inside_of_a_sector_cost_more() -> None:
+    known = machine.machine_of(HOPPER)
+    schedule = candidates.load("wgmma_192x192_s4").schedule
+    torn, whole = (prior.account(ALIGNED, schedule, (4800, n, 64), known) for n in (7672, 7680))
+    name = "beginnings and ends of blocks"
+    assert torn[name] > 1.1 * whole[name]
+
+
+def test_stores_hide_behind_other_blocks_but_the_first_ones() -> None:
+    """Blocks that all begin at once store at once."""
+    schedule, known = candidates.load("async_8x8_8x16").schedule, machine.machine_of(SM_90)
+    short, long = (
+        prior.account(GemmSpec(), schedule, (rows, 11229, 15), known)["beginnings and ends of blocks"] / rows
+        for rows in (360, 36000)
+    )
+    assert long < 0.9 * short
+
+
+def test_elements_of_two_bytes_are_copied_through_registers() -> None:
+    """Lines of an odd number of elements: eight instructions for what one copies elsewhere, and through registers."""
+    even, odd = (
+        microseconds(GemmSpec(dtype=BF16, ld_multiple=unit), "mma_8x16_16x8", (2048, 2048, 2048)) for unit in (8, 1)
+    )
+    assert odd > 1.5 * even
+
+
+def test_columns_depend_on_alignment_alone() -> None:
+    """What is kept for a class of sizes is what single schedules of each size come to."""
+    shape, known = (1000, 1016, 984), machine.machine_of(HOPPER)
+    made = prior.designs(ALIGNED, found := designs.of_target(ALIGNED, HOPPER), (8, 1016 + 8, 984))
+    costs = prior.microseconds(ALIGNED, made, shape, known)
+    assert prior.costs(ALIGNED, found, shape, known) == pytest.approx(list(costs))
+
+
+def test_parts_of_k_are_for_few_blocks() -> None:
+    """The model splits K where C leaves multiprocessors idle, and nowhere else."""
+    assert next(ranked(ALIGNED, (64, 64, 65536), HOPPER))[1].split_k > 1
+    assert next(ranked(ALIGNED, (8192, 8192, 512), HOPPER))[1].split_k == 1
+
+
+def test_an_account_adds_up() -> None:
+    known = machine.machine_of(HOPPER)
+    for _, schedule in islice(ranked(ALIGNED, (300, 1000, 5000), HOPPER), 5):
+        (cost,) = prior.costs(ALIGNED, [schedule], (300, 1000, 5000), known)
+        assert sum(prior.account(ALIGNED, schedule, (300, 1000, 5000), known).values()) == pytest.approx(cost)
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_constants_of_a_device_are_what_it_says() -> None:
+    told, other = machine.machine_of(HOPPER), machine.machine_of(replace(HOPPER, memory_rate=1_000_000, cores=66))
+    assert (told.cores, told.clock, other.cores) == (132, 1980, 66)
+    assert told.memory == pytest.approx(machine.REACHED * 3_352_320)
+    # A product of few rows takes as long as its matrix takes to come from memory.
+    fast, slow = (next(ranked(ALIGNED, (32, 16384, 16384), HOPPER, machine=each))[0] for each in (told, other))
+    assert slow > 2 * fast
+
+
+def test_measured_constants_replace_derived_ones() -> None:
+    target = replace(HOPPER, cores=131)
+    before = machine.machine_of(target)
+    machine.calibrate(target, {"wgmma": 1000.0, "launch": 0.0, "cores": 3.0})
+    after = machine.machine_of(target)
+    assert after == replace(before, wgmma=1000.0)
+
+
+@pytest.mark.parametrize("device", [A100, RTX_4090], ids=["A100", "RTX 4090"])
+@pytest.mark.parametrize("dtype", [None, BF16], ids=str)
+def test_a_device_that_nobody_measured_gets_a_choice_of_its_own(device: Target, dtype: DType | None) -> None:
+    spec = GemmSpec(ld_multiple=16) if dtype is None else ALIGNED
+    for shape in (*SHAPES, (4096, 4096, 4096), (16, 4096, 4096), (1, 4096, 4096), (333, 777, 2048)):
+        cost, schedule = next(ranked(spec, shape, device))
+        assert is_possible(spec, schedule, device)
+        assert choose(spec, shape, device) == schedule
+        assert not schedule.by_warpgroups
+        m, n, k = shape
+        least = (m * k + k * n) * spec.dtype.size / device.memory_rate
+        peak = device.cores * device.clock * machine.machine_of(device).rate("mma" if dtype else "fma", spec.dtype)
+        assert cost > m * n * k / peak
+        assert cost > least or least * device.memory_rate < 2 * device.cache_bytes
+
+
+def test_devices_choose_by_their_own_numbers() -> None:
+    """Of float32, an A100 has half the multiply-adds of an RTX 4090, and twice the memory."""
+    large, few = (8192, 8192, 8192), (1, 16384, 16384)
+    (a_large, a_few), (rtx_large, rtx_few) = (
+        [next(ranked(GemmSpec(ld_multiple=4), shape, device))[0] for shape in (large, few)]
+        for device in (A100, RTX_4090)
+    )
+    assert a_large > 2 * rtx_large
+    assert a_few < 0.7 * rtx_few
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+
+def test_all_designs_can_be_built() -> None:
+    for spec in (ALIGNED, GemmSpec(dtype=BF16), GemmSpec(), replace(ALIGNED, dtype=I8, b_order="col", ld_multiple=16)):
+        found = designs.of_target(spec, HOPPER)
+        assert len(found) == len(set(found)) > 16
+        possible = sum(is_possible(spec, schedule, HOPPER) for schedule in found)
+        assert possible > 0.8 * len(found)
+
+
+def test_the_cheapest_comes_first() -> None:
+    for spec in (ALIGNED, GemmSpec(), GemmSpec(c_order="col", ld_multiple=4)):
+        costs = [cost for cost, _ in islice(ranked(spec, (300, 500, 700), HOPPER), 60)]
+        assert costs == sorted(costs)
+        assert len(costs) == 60
+
+
+@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")])
+def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, Order]) -> None:
+    spec = replace(ALIGNED, a_order=orders[0], b_order=orders[1])
+    for shape in ((16, 4096, 4096), (24, 4096, 4096)):
+        chosen = choose_for_gpu(spec, shape, HOPPER)
+        assert chosen is not None
+        assert chosen.operands_swapped
+        assert chosen.block_tile[0] <= 32
+        assert chosen.split_k > 1
+    tiny = choose_for_gpu(spec, (64, 64, 65536), HOPPER)
+    assert tiny is not None
+    assert tiny.split_k > 32
+
+
+def test_lines_of_few_bytes_are_packed() -> None:
+    """8192x8x8192 by 64x64: 66 us, and 37 where B's lines of 16 bytes are laid out anew."""
+    chosen = choose_for_gpu(ALIGNED, (8192, 8, 8192), HOPPER)
+    assert chosen is not None
+    assert chosen.b.prepacked
+    assert not chosen.a.prepacked
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", [None, BF16, F16], ids=str)
+@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")])
+def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orders: tuple[str, str]) -> None:
+    spec = GemmSpec(a_order=orders[0], b_order=orders[1])  # type: ignore[arg-type]
+    spec = spec if dtype is None else replace(spec, dtype=dtype)
+    for shape in SHAPES:
+        schedule = choose_for_gpu(spec, shape, target)  # type: ignore[arg-type]
+        assert schedule is not None
+        assert not driver.refusals(spec, schedule, "cuda", target)  # type: ignore[arg-type]
+        by_fma = prior.has_no_tiles(schedule) or not schedule.by_warps
+        assert not (dtype is None and schedule.by_warps), "float32 is rounded to TF32 by request alone"
+        assert dtype is None or not by_fma or min(shape[:2]) <= 8
+        assert schedule.split_k * shape[0] * shape[1] < 2**31
+        assert not schedule.atomic
+
+
+def test_nothing_that_indices_do_not_reach_is_chosen() -> None:
+    for shape in ((60000, 60000, 60000), (3, 5, 40000001)):
+        spec = GemmSpec(m=shape[0], n=shape[1], k=shape[2])
+        driver.lower_program(spec, choose(spec, None, SM_90), SM_90)
+    packed = candidates.load("mbarrier_8x16_16x16_packed_a").schedule
+    wide = driver.lower_program(GemmSpec(m=60000, n=60000, k=60000), packed, SM_90)
+    assert wide.workspaces[0].reach == 2**63
+    # Sizes that need no 64 bits by themselves, but in whole tiles.
+    with pytest.raises(ScheduleError, match="reach: multiply in parts, pack nothing, or \\(but for dpas\\) use --wide"):
+        driver.lower_program(GemmSpec(m=1, n=1, k=2**31 - 2000), packed, SM_90)
+
+
+def test_where_there_are_no_designs() -> None:
+    for dtype in (F64, C64):
+        assert choose_for_gpu(GemmSpec(dtype=dtype), (999, 999, 999), SM_90) is None
+    assert choose_for_gpu(GemmSpec(), (999, 999, 999), TARGETS["sm_75"]) is None
+    assert choose_for_gpu(GemmSpec(), (999, 999, 999), TARGETS["intel"]) is None
+    assert choose(GemmSpec(dtype=F64), (999, 999, 999), SM_90).asynchronous
+    assert not choose(GemmSpec(), None, SM_90).by_warps
+    assert choose(GemmSpec(dtype=F16), None, SM_80).by_warps
+    # Matrix instructions take elements as they are.
+    assert not choose(GemmSpec(a_dtype=F16), None, SM_90).by_warps
+
+
+def test_prologues_go_by_packed_matrices() -> None:
+    """Asynchronous copies change nothing on the way; the kernel that packs does."""
+    spec = GemmSpec(b_dtype=I8, prologue_b="(b - b_shift) * b_scale")
+    chosen = choose_for_gpu(spec, (2048, 2048, 2048), SM_90)
+    assert chosen is not None
+    assert chosen.b.prepacked
+    assert chosen.asynchronous
+    assert not driver.refusals(spec, chosen, "cuda", SM_90)
+
+
+def test_more_products_want_other_tiles() -> None:
+    """1024 of 64 and 256 of 256 by what was the fastest; of one by smaller tiles."""
+    spec = GemmSpec(batched=True)
+    for size, products, names in ((64, 1024, ("async_8x4_8x16",)), (256, 256, ("async_8x8_8x16", "async_8x8_16x16"))):
+        many, alone = (choose_for_gpu(spec, (size,) * 3, SM_90, count) for count in (products, 1))
+        assert many is not None
+        assert alone is not None
+        assert many.name in names
+        assert alone.block_tile < many.block_tile
+
+
+def test_the_kernel_is_right(rng: np.random.Generator) -> None:
+    """What is chosen for few multiprocessors and a long K, in the interpreter."""
+    spec, shape = GemmSpec(), (40, 70, 600)
+    schedule = choose_for_gpu(spec, shape, replace(SM_90, cores=8))
+    assert schedule is not None
+    assert schedule.split_k > 1
+    problem = Problem.random(rng, *shape, -1.5, 0.5)
+    problem.check(interpret(driver.lower_program(spec, schedule, SM_90), spec, problem))
+
+
+def test_a_target_alone_gets_what_it_can_run() -> None:
+    for more in (["--dtype", "complex64"], ["-M", "64", "-N", "64"]):
+        assert printed("emit", "--backend", "cuda", "--target", "sm_90", *more).startswith("// async_8x8_8x16: ")
+    text = printed("emit", "--backend", "cuda", "--target", "sm_90", "--dtype", "float64")
+    assert text.startswith("// mma_f64_4x8_16x8: ")
+    assert printed("emit", "--target", "portable").startswith("// lds_8x8_16x16_k8: ")
+
+
+def test_the_command_line_chooses_and_explains() -> None:
+    sizes = ("-M", "16", "-N", "4096", "-K", "4096")
+    text = printed("emit", "--backend", "cuda", "--target", "sm_90", *sizes)
+    assert text.startswith("// mbarrier_8x8_2x16_split")
+    text = printed("explain", "--preset", "mbarrier_8x8_2x16_split8", *sizes)
+    assert "microseconds on 132 multiprocessors for 16 x 4096 x 4096, by the prior:" in text
+    assert "the sum of K's parts" in text

@@ -18,11 +18,10 @@ from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import (
     LOAD_TILES,
     PARAMETERS,
-    copies_by_width,
     has_loads,
     is_load,
     repeated,
-    ways_by_width,
+    written_once,
 )
 from gemmgen.backends.vectors import (
     POSTFIX,
@@ -126,9 +125,8 @@ class CLike(ABC):
     long: ClassVar[str] = "LL"
     #: How it computes on vectors of a work-item's own, where it does.
     vectors: ClassVar[VectorWords | None] = None
-
     #: Whether it has functions within functions, which see what is declared around them.
-    load_function: ClassVar[bool] = True
+    inner_functions: ClassVar[bool] = True
 
     #: Names of the targets that speak it; the first is meant where none is named.
     targets: ClassVar[tuple[str, ...]]
@@ -362,7 +360,7 @@ class CLike(ABC):
     def indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
         stmts = _together(body)
-        found = repeated(stmts) if self.load_function and self.load is None and has_loads(body) else None
+        found = repeated(stmts) if self.inner_functions and self.load is None and has_loads(body) else None
         for i, stmt in enumerate(stmts):
             before = stmts[i - 1] if i else None
             if found is not None and i == found[0]:
@@ -494,8 +492,8 @@ class CLike(ABC):
         return vector_loop(self, self.vectors, loop)
 
     def _branch(self, branch: If) -> Iterator[str]:
-        if len(ways := ways_by_width(branch)) > 1:
-            yield from copies_by_width(self, ways)
+        if (text := written_once(self, branch)) is not None:
+            yield from text
             return
         yield f"if ({self.expr(branch.condition)}) {{"
         yield from self.indented(branch.then, 2)
@@ -604,6 +602,8 @@ class CLike(ABC):
             case Select(condition, then, other):
                 texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
                 return "{} ? {} : {}".format(*texts), TERNARY
+            case Bin("*", a, Const() as one) if self.expr(one) == "1":
+                return self._bound(a)
             case Bin("min", a, b):
                 return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
             case Bin("^", a, b):

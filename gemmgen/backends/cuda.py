@@ -126,9 +126,14 @@ class Cuda(Simt):
 
     def bounds(self) -> str:
         # Registers are handed over only where the compiler knows how many there are for one block.
-        one = ", 1" if any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body)) else ""
+        hands_over = any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body))
+        blocks = self.kernel.min_blocks or int(hands_over)
         cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
-        return f"{cluster}__launch_bounds__({self.bound()}{one})"
+        return f"{cluster}__launch_bounds__({self.bound()}{f', {blocks}' if blocks else ''})"
+
+    def launch(self) -> str:
+        blocks = self.kernel.min_blocks
+        return super().launch() + (f", registers for {blocks} blocks per multiprocessor" if blocks else "")
 
     def kernel_parameter(self, param: Buffer | Var) -> str:
         if isinstance(param, Buffer) and param.tma_tile is not None:

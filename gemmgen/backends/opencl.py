@@ -102,7 +102,7 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
-    load_function: ClassVar[bool] = False
+    inner_functions: ClassVar[bool] = False
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("({type})", (".x", ".y"), "static inline")
     calls: ClassVar[Mapping[str, str]] = {

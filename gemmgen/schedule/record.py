@@ -91,6 +91,7 @@ class Schedule:
     atomic = View(False)
     threadblock_swizzle = View(0)
     prefetch = View(False)
+    min_blocks = View(0)
     register_stages = View(1)
     lane_arrangement = View[Pair | None](None)
     lane_swizzle = View(False)

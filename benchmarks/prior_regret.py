@@ -27,13 +27,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import candidates, tuning
-from gemmgen.choice import prior
+from gemmgen.choice import few_rows, prior
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.parts import PARTS
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.kernel_names import kernel_name
+from gemmgen.options import build_spec
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.job import promised
@@ -72,7 +73,7 @@ class Problem:
 @cache
 def named() -> dict[str, Schedule]:
     """All that the figures may name: tiles, with K in parts and matrices packed."""
-    found = {}
+    found: dict[str, Schedule] = {}
     for name in candidates.names():
         plain = candidates.load(name).schedule
         if plain.atomic or not name.startswith(("naive_16x16", "async_", "mbarrier_", "mma_", "wgmma_")):
@@ -118,7 +119,35 @@ def of_h100() -> tuple[list[Problem], Machine]:
         made = line.measurement()
         found[promised(made.spec, line.shape), line.shape, line.products][made.schedule] = line.seconds * 1e6
     problems = [Problem(*about, us) for about, us in found.items() if len(us) >= LEAST]
-    return problems, replace(machine_of(H100), **records.machine)
+    return problems, replace(machine_of(H100), **records.machine)  # type: ignore[arg-type]
+
+
+def of_few_rows() -> list[Problem]:
+    """Products of few rows or columns on the H100: kernels without tiles beside others (`benchmarks/few_rows.py`)."""
+    known: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    for path in sorted((ROOT / "benchmarks" / "results" / "2026-11-26_h100").glob("few_rows_*.txt")):
+        for words in map(str.split, path.read_text(encoding="utf-8").splitlines()):
+            if "new" in words and "cu" in words:
+                at = words.index("new")
+                about, found = words[1:4], [(words[at + 4], words[at + 1])]
+                found += [(words[i + 2], words[i + 1]) for i in range(len(words)) if words[i] == "old"]
+            elif "cublas" in words:
+                about, found = words[2:5], [(words[-1], words[5])]
+            else:
+                continue
+            same = known[about[0], about[1], about[2]]
+            for name, told in found:
+                same[name] = min(float(told), same.get(name, math.inf))
+    problems = []
+    for (dtype, order, size), us_of in known.items():
+        m, n, k = map(int, size.split("x"))
+        spec = promised(build_spec(dtype=dtype, layout=f"row,{order}"), (m, n, k))
+        own = {x.name or "": x for x in few_rows.candidates(spec, (m, n, k), H100)}
+        all_of = {**named(), **own}
+        measured = {all_of[name]: time for name, time in us_of.items() if name in all_of}
+        if len(measured) > 1 and any(prior.has_no_tiles(x) for x in measured):
+            problems.append(Problem(spec, (m, n, k), 1, measured))
+    return problems
 
 
 def regrets(problems: Sequence[Problem], machine: Machine) -> dict[str, list[float]]:
@@ -143,6 +172,7 @@ def main() -> None:
     for device, (problems, machine) in (
         ("H200", (of_h200(arguments.files), machine_of(H200))),
         ("H100", of_h100()),
+        ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):
             ninth = sorted(values)[len(values) * 9 // 10]

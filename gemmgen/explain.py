@@ -11,7 +11,6 @@ from itertools import groupby
 from gemmgen.backends.clike import Words
 from gemmgen.checks.capacity import sub_group_registers
 from gemmgen.costs import Costs, Hop, buffers, costs_of
-from gemmgen.cpu import panels
 from gemmgen.errors import SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.copy_instructions import AxisLayout
@@ -227,17 +226,19 @@ def _intensity(costs: Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
 
 def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     """What the model that chooses schedules makes of this one, where there is a model for its kind."""
+    if schedule.vector <= 1 and "async_copy" not in target.features:
+        return []
+    from gemmgen.cpu import panels  # NumPy comes with it, and with the other
+
     m, n, k = shape = (spec.m or panels.USUAL[0], spec.n or panels.USUAL[1], spec.k or panels.USUAL[2])
     if schedule.vector > 1:
         parts, model = panels.account(spec, schedule, shape, target), "the model of gemmgen/cpu"
         what = f"cycles of the busiest of {_count(target.cores, 'core')}"
-    elif "async_copy" in target.features:
+    else:
         from gemmgen.choice import machine, prior
 
         parts, model = prior.account(spec, schedule, shape, machine.machine_of(target)), "the prior"
         what = f"microseconds on {_count(target.cores, 'multiprocessor')}"
-    else:
-        return []
     total = sum(parts.values())
     title = f"{what} for {m} x {n} x {k}, by {model}:"
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]

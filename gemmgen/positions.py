@@ -127,6 +127,8 @@ class ThreadLayout:
         if s.lanes_along_k == 1:
             return (*rows, Let(LOCAL_COL, call("local_id", 0)))
         line, lanes = call("local_id", 0), s.lanes_along_k
+        if s.group[1] == 1:
+            return (*rows, Let(LANE_K, line), Let(LOCAL_COL, Const(0)))
         return (*rows, Let(LANE_K, line % lanes), Let(LOCAL_COL, line // lanes))
 
     def number(self) -> Expr:

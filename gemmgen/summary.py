@@ -15,7 +15,7 @@ from gemmgen.backends.text import Notes
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.dtypes import F32
-from gemmgen.ir.expr import Bin, Expr, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, as_int
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     CooperativeCopy,
@@ -169,11 +169,14 @@ class _Reader:
         (high, wide), words = self.kernel.group, self.words
         if self.roles is not None:
             return self._roles(self.roles)
-        text = f"{high}x{wide} per {words.group}"
+        text, along_k = f"{high}x{wide} per {words.group}", self._lanes_along_k()
         if (slices := self._slices(high * wide)) > 1:
             text = f"{high * wide} per {words.group}, {slices} slices of each step along K (sliced-K)"
+            text += f", each of {along_k} lanes" if along_k > 1 else ""
+        elif along_k > 1:
+            text = f"{high * wide} per {words.group}, {along_k} lanes along K"
         lanes = self.kernel.sub_group
-        if lanes is not None and words.sub_group != "warp" and "warp" not in self.lets:
+        if lanes is not None and words.work_item != "thread" and "warp" not in self.lets:
             text += f", {words.sub_group}s of {lanes}"
         if "warp" in self.lets:
             text += f", {words.sub_group}s of {self._warp()}"
@@ -183,8 +186,17 @@ class _Reader:
         """Parts of a step of K that work-items of their own multiply."""
         rows, cols = self.block
         spread = self.fragment.rows, self.fragment.cols
-        owners = rows * cols // max(1, spread[0].values * spread[1].values)
+        owners = rows * cols // max(1, spread[0].values * spread[1].values) * self._lanes_along_k()
         return work_items // owners if self.vector == 1 and owners and "slice" in self.lets else 1
+
+    def _lanes_along_k(self) -> int:
+        """Lanes that share elements of C."""
+        match self.lets.get("lane_k"):
+            case Bin("%", _, Const(int(lanes))):
+                return int(lanes)
+            case Call("local_id", (Const(int(dimension)),)):
+                return self.kernel.group[1 - int(dimension)]
+        return 1
 
     def _warp(self) -> str:
         """Rows and columns of the threads of a warp, and whether neighbours are in different rows."""

@@ -18,11 +18,10 @@ from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import (
     LOAD_TILES,
     PARAMETERS,
-    copies_by_width,
     has_loads,
     is_load,
     repeated,
-    ways_by_width,
+    written_once,
 )
 from gemmgen.backends.vectors import (
     POSTFIX,
@@ -38,7 +37,7 @@ from gemmgen.backends.vectors import (
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import NAME, PRODUCT, SUM, WIDTH, Named, text_of, whole_parts, width_of
-from gemmgen.ir.copy_instructions import BLOCK_2D_START
+from gemmgen.ir.copy_instructions import BLOCK_2D_START, MAP_BYTES
 from gemmgen.ir.dtypes import F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
 from gemmgen.ir.functions import MATH
@@ -53,6 +52,7 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Multiply,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -70,8 +70,6 @@ from gemmgen.positions import LOAD_STAGE
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
-#: What a tensor map's matrix begins on multiples of.
-MAP_BYTES = 16
 #: Functions of numbers that C calls otherwise where they are of floats.
 FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
@@ -127,9 +125,8 @@ class CLike(ABC):
     long: ClassVar[str] = "LL"
     #: How it computes on vectors of a work-item's own, where it does.
     vectors: ClassVar[VectorWords | None] = None
-
     #: Whether it has functions within functions, which see what is declared around them.
-    load_function: ClassVar[bool] = True
+    inner_functions: ClassVar[bool] = True
 
     #: Names of the targets that speak it; the first is meant where none is named.
     targets: ClassVar[tuple[str, ...]]
@@ -363,7 +360,7 @@ class CLike(ABC):
     def indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
         stmts = _together(body)
-        found = repeated(stmts) if self.load_function and self.load is None and has_loads(body) else None
+        found = repeated(stmts) if self.inner_functions and self.load is None and has_loads(body) else None
         for i, stmt in enumerate(stmts):
             before = stmts[i - 1] if i else None
             if found is not None and i == found[0]:
@@ -420,7 +417,7 @@ class CLike(ABC):
                 yield self.tma_copy(stmt)
             case _ if isinstance(stmt, SyncStmt):
                 yield from self._sync(stmt)
-            case PointerInit() | PointerIncrement() | Prefetch():
+            case _ if isinstance(stmt, PlaceStmt):
                 yield self._placed(stmt)
             case For():
                 yield from self._vector_loop(stmt) if stmt.vector else self._loop(stmt)
@@ -463,7 +460,7 @@ class CLike(ABC):
             case _:
                 return self.role(stmt)
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
         """Where a pointer is from here on, or what will be needed."""
         match stmt:
             case Prefetch(buffer, index, writes):
@@ -477,6 +474,7 @@ class CLike(ABC):
                 return f"{self.parameter(view)} = {addresses.name}[{self.expr(place)}];"
             case PointerIncrement(view, by):
                 return f"{view.name} += {self.expr(by)};"
+        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.unroll_factor:
@@ -494,8 +492,8 @@ class CLike(ABC):
         return vector_loop(self, self.vectors, loop)
 
     def _branch(self, branch: If) -> Iterator[str]:
-        if len(ways := ways_by_width(branch)) > 1:
-            yield from copies_by_width(self, ways)
+        if (text := written_once(self, branch)) is not None:
+            yield from text
             return
         yield f"if ({self.expr(branch.condition)}) {{"
         yield from self.indented(branch.then, 2)
@@ -604,6 +602,8 @@ class CLike(ABC):
             case Select(condition, then, other):
                 texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
                 return "{} ? {} : {}".format(*texts), TERNARY
+            case Bin("*", a, Const() as one) if self.expr(one) == "1":
+                return self._bound(a)
             case Bin("min", a, b):
                 return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
             case Bin("^", a, b):

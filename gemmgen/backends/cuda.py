@@ -13,7 +13,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
     RANK,
@@ -126,9 +126,14 @@ class Cuda(Simt):
 
     def bounds(self) -> str:
         # Registers are handed over only where the compiler knows how many there are for one block.
-        one = ", 1" if any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body)) else ""
+        hands_over = any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body))
+        blocks = self.kernel.min_blocks or int(hands_over)
         cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
-        return f"{cluster}__launch_bounds__({self.bound()}{one})"
+        return f"{cluster}__launch_bounds__({self.bound()}{f', {blocks}' if blocks else ''})"
+
+    def launch(self) -> str:
+        blocks = self.kernel.min_blocks
+        return super().launch() + (f", registers for {blocks} blocks per multiprocessor" if blocks else "")
 
     def kernel_parameter(self, param: Buffer | Var) -> str:
         if isinstance(param, Buffer) and param.tma_tile is not None:
@@ -235,7 +240,7 @@ class Cuda(Simt):
     def role(self, step: RoleStep) -> list[str]:
         return [hopper.store_group(step)] if isinstance(step, StoreGroup) else hopper.role(step, self)
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
         if isinstance(stmt, PointerInit) and stmt.view.layout.swizzle:
             return hopper.point(stmt, self)
         return super()._placed(stmt)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from gemmgen.backends.clike import Words
 from gemmgen.backends.simt import Simt
 
 
 class Hip(Simt):
     """What is HIP's: its names. Of instructions it has those that CUDA has too."""
 
+    words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "wavefront")
     name: ClassVar[str] = "hip"
     suffix: ClassVar[str] = ".hip"
     targets: ClassVar[tuple[str, ...]] = ("gfx1100", "gfx942")

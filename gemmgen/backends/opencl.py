@@ -10,7 +10,12 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.block_io import (
     BLOCK_2D,
+    NO_PAYLOADS,
     block_2d_functions,
+    payload_array,
+    payload_moves,
+    payload_text,
+    payloads,
     prefetch_text,
     private_words,
     read_text,
@@ -27,11 +32,19 @@ from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
-from gemmgen.ir.dtypes import I8, I16, I32, DType
+from gemmgen.ir.dtypes import F32, I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
-from gemmgen.ir.stmt import Multiply, PointerIncrement, PointerInit, Prefetch, VectorCopy, in_bytes
+from gemmgen.ir.stmt import (
+    BlockPayload,
+    Multiply,
+    PayloadAdvance,
+    PlaceStmt,
+    Prefetch,
+    VectorCopy,
+    in_bytes,
+)
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import LARGE_REGISTERS, Target
 from gemmgen.ir.walk import map_body, walk
@@ -43,6 +56,8 @@ SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
 #: What the compiler is told where the device has matrix instructions, and where it has none. Compilers of 2022 have
 #: them, but do not define the extension's macro.
 MATRIX_OPTIONS = (f"-D{MATRICES}=1", f"-D{SOFTWARE}")
+#: The extension for float32 as TF32.
+MATRICES_TF32 = f"{MATRICES}_tf32"
 #: Sub-groups of so few lanes are no longer built.
 LANES_OF_OLD = 8
 #: (from, to) -> the function that converts; one that ends in a number converts so many elements.
@@ -87,7 +102,7 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
-    load_function: ClassVar[bool] = False
+    inner_functions: ClassVar[bool] = False
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("({type})", (".x", ".y"), "static inline")
     calls: ClassVar[Mapping[str, str]] = {
@@ -201,6 +216,9 @@ class OpenCL(CLike):
                 mfma=MFMA if multiplies_by(self.kernel, "mfma") else None,
                 block_reads=self._block_reads(moves),
                 block_io=block_2d_functions(self.kernel, self.types),
+                payloads=bool(payloads(self.kernel)),
+                payload_moves=payload_moves(self.kernel),
+                no_payloads=NO_PAYLOADS,
                 split_barrier=any(isinstance(s, Barrier) and s.part != "all" for s in walk(self.kernel.body)),
             ),
         ]
@@ -244,6 +262,7 @@ class OpenCL(CLike):
         return [
             {
                 "function": dpas_function(atom),
+                "tf32": atom.dtype == F32,
                 "sums": self.types[atom.sums.name],
                 "word": self.types[(atom.a_word or (I32 if atom.lanes == LANES_OF_OLD else I16)).name],
                 "of_elements": atom.a_word is None,
@@ -279,6 +298,8 @@ class OpenCL(CLike):
         lines = super().declare(buffer)
         if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
+        if buffer in payloads(self.kernel):
+            return [f"block_place {buffer.name}{self.dimensions(payload_array(buffer))};"]
         if buffer in private_words(self.kernel):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(4)));")
         return lines
@@ -369,7 +390,9 @@ class OpenCL(CLike):
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
 
-    def _placed(self, stmt: PointerInit | PointerIncrement | Prefetch) -> str:
+    def _placed(self, stmt: PlaceStmt) -> str:
+        if isinstance(stmt, BlockPayload | PayloadAdvance):
+            return payload_text(self, stmt)
         if isinstance(stmt, Prefetch) and stmt.atom is not None:
             return prefetch_text(self, stmt, stmt.atom)
         return super()._placed(stmt)
@@ -431,7 +454,8 @@ def multiplies_by(kernel: Kernel, atom: str) -> bool:
 
 def matrix_extensions(kernel: Kernel) -> tuple[str, ...]:
     """The extensions in whose place a kernel has software."""
-    return (MATRICES, BLOCK_2D) if reads_2d_blocks(kernel) else (MATRICES,)
+    by_tf32 = any(isinstance(s, Multiply) and s.atom.dtype == F32 for s in walk(kernel.body))
+    return (MATRICES, *([MATRICES_TF32] if by_tf32 else []), *([BLOCK_2D] if reads_2d_blocks(kernel) else []))
 
 
 def sub_group_of(kernel: Kernel) -> int | None:
@@ -474,6 +498,8 @@ def requirements(kernel: Kernel, target: Target) -> list[str]:
     if reads_2d_blocks(kernel):
         named = "A, B and C" if writes_2d_blocks(kernel) else "A and B"
         needs.append(f"{named} that begin on multiples of {BLOCK_2D_START} bytes")
+    if payloads(kernel):
+        needs.append(f"the functions of Intel's compiler for address payloads; or, without them, -D{NO_PAYLOADS}")
     if "cache_prefetch" in features:
         needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
     if "image_block_read" in features:

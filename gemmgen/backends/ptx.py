@@ -109,9 +109,12 @@ def _init(step: Mbarrier, printer: CLike) -> list[str]:
     which = printer.expr(step.index)
     if step.arrivals:
         return _init_for_copies(step, which, printer)
+    alike = [x for x in mbarriers(printer.kernel) if not x.arrivals and (x.count, x.index) == (step.count, step.index)]
+    if step != alike[0]:
+        return []
     return [
         f"if ({which} < {printer.number(step.count)}) {{",
-        f"    mbarrier_init(&{printer.memory(step.name)}[{which}], {printer.number(rows * cols)});",
+        *(f"    mbarrier_init(&{printer.memory(x.name)}[{which}], {printer.number(rows * cols)});" for x in alike),
         "}",
     ]
 

@@ -1,24 +1,29 @@
 """What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy
-of an operand, whose width lines' beginnings choose; the half of a byte.
+of an operand, whose width lines' beginnings choose; a loop with and without branches before its loads; the half of a
+byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import ClassVar, Protocol
 
 from gemmgen.backends.files import rendered
+from gemmgen.ir.affine import conjunction
 from gemmgen.ir.constants import WIDTH, by_width
-from gemmgen.ir.expr import Expr
+from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.expr import Bin, Expr, Var
 from gemmgen.ir.kernel import Kernel, uses_calls
-from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, VectorCopy
-from gemmgen.ir.walk import walk
+from gemmgen.ir.stmt import Body, Comment, For, If, Let, Stmt, VectorCopy
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_LOAD, LOAD_STAGE
 
 
 class Printer(Protocol):
     """What prints statements."""
 
+    inner_functions: ClassVar[bool]
     constants: Mapping[str, int]
 
     def expr(self, node: Expr, outer: int = 0) -> str:
@@ -31,6 +36,8 @@ class Printer(Protocol):
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
 LOAD_TILES = "load_tiles"
 PARAMETERS = (K_LOAD, LOAD_STAGE)
+#: The function of a loop that is called with and without branches before its loads, and its parameter.
+ALONG_K, ALIGNED = "multiply_along_k", Var("aligned", BOOL)
 
 
 def nibbles(kernel: Kernel, qualifier: str, element: str, as_float: str | None = None) -> list[str]:
@@ -81,6 +88,14 @@ def has_loads(body: Body) -> bool:
     return any(isinstance(stmt, Let) and stmt.var == K_LOAD for stmt in walk(body))
 
 
+def written_once(printer: Printer, branch: If) -> Iterator[str] | None:
+    """The text of a branch whose sides have theirs in common: one function and its calls. None for any other branch."""
+    if len(ways := ways_by_width(branch)) > 1:
+        return copies_by_width(printer, ways)
+    loop = loop_of_both(branch) if printer.inner_functions else None
+    return None if loop is None else versions(printer, branch, loop)
+
+
 def ways_by_width(branch: If) -> list[tuple[If, int]]:
     """Copies of an operand by several widths, of which lines' beginnings choose, and their widths; none where a branch
     is another.
@@ -116,4 +131,42 @@ def copies_by_width(printer: Printer, ways: Sequence[tuple[If, int]]) -> Iterato
         yield from [f"    {name}({width});"] if common else printer.indented(way.then, 2)
     yield "} else {"
     yield from printer.indented(ways[-1][0].orelse, 2)
+    yield "}"
+
+
+def loop_of_both(branch: If) -> For | None:
+    """The loop of a branch between a loop and the same one with branches inside, which its condition decides."""
+    others = [stmt for stmt in branch.orelse if not isinstance(stmt, Comment)]
+    match branch.then, others:
+        case (For() as plain,), [For() as general] if plain != general:
+            conditions = tuple(conjunction(branch.condition))
+            decided = map_body(general.body, lambda stmt: _decided(stmt, conditions))
+            return general if plain == replace(general, body=decided) else None
+    return None
+
+
+def _decided(stmt: Stmt, conditions: tuple[Expr, ...]) -> Body:
+    """A statement where the conditions hold."""
+    return stmt.then if isinstance(stmt, If) and stmt.condition in conditions else (stmt,)
+
+
+def versions(printer: Printer, branch: If, general: For) -> Iterator[str]:
+    """A function of whether the branch's condition holds, which is a constant where it is called, and its calls."""
+    conditions = tuple(conjunction(branch.condition))
+
+    def asked(stmt: Stmt) -> Body:
+        if not (isinstance(stmt, If) and stmt.condition in conditions):
+            return (stmt,)
+        either = Bin("||", ALIGNED, stmt.condition) if conditions[1:] else ALIGNED
+        return (replace(stmt, condition=either),)
+
+    comments = tuple(stmt for stmt in branch.orelse if isinstance(stmt, Comment))
+    yield f"const auto {ALONG_K} = [&](bool {ALIGNED.name}) {{"
+    yield from printer.indented(map_body((general,), asked), 2)
+    yield "};"
+    yield f"if ({printer.expr(branch.condition)}) {{"
+    yield f"    {ALONG_K}(true);"
+    yield "} else {"
+    yield from printer.indented(comments, 2)
+    yield f"    {ALONG_K}(false);"
     yield "}"

@@ -1,4 +1,8 @@
-"""Shared memory of CUDA and HIP: one struct a kernel, of the tiles, of what is staged, and of mbarriers."""
+"""Shared memory of CUDA and HIP: the tiles, what is staged, and mbarriers.
+
+Memory that the launch asks for is one struct a kernel. Where its size is fixed, each member is an array of its own, of
+which compilers know that a store to one changes no other: loads of fragments then stand further ahead of their use.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from dataclasses import dataclass
 MBARRIER, MBARRIER_BYTES = "unsigned long long", 8
 #: What is said of lines whose parts of 16 bytes change places.
 SWIZZLED = "// TMA swizzles the lines of tiles, so that a column of them lies in different banks."
-#: What a guard says of a struct that is too large for an array of a fixed size.
+#: What is said of lines that are longer than what they hold.
+PADDED = "padded: lines begin in different banks"
+#: What a guard says of arrays that together are too large for a fixed size.
 TOO_LARGE = "an array of a fixed size has no room for it: emit a kernel with these constants"
 
 
@@ -51,6 +57,13 @@ class SharedStruct:
     type: str
     members: tuple[Member, ...]
 
+    def sizes(self, most: int | None) -> list[str]:
+        """Of members that are arrays of their own, a guard where all may have no more than `most` bytes."""
+        if most is None:
+            return []
+        each = " + ".join(f"sizeof({x.declared.replace(f' {x.name}', '', 1)})" for x in self.members)
+        return [f"static_assert({each} <= {most},", f'{" " * 14}"{TOO_LARGE}");', ""]
+
     @property
     def is_union(self) -> bool:
         """Whether one member reuses the memory of the others."""
@@ -76,10 +89,9 @@ class SharedStruct:
         """The constants that its size depends on."""
         return {name for member in self.members for name in re.findall("[A-Z][A-Z_]+", member.declared)}
 
-    def lines(self, most: int | None = None) -> list[str]:
-        """Its definition, and a guard where it may have no more than `most` bytes."""
+    def lines(self) -> list[str]:
+        """Its definition."""
         own = [_line(x) for x in self.members if not x.reuses]
-        guard = [] if most is None else [f"static_assert(sizeof({self.type}) <= {most},", f'{" " * 14}"{TOO_LARGE}");']
         swizzled = [SWIZZLED] if any(member.swizzled for member in self.members) else []
         if not self.is_union:
             struct = [
@@ -89,7 +101,7 @@ class SharedStruct:
                 *(f"    {x}" for x in own),
                 "};",
             ]
-            return [*struct, *guard, ""]
+            return [*struct, ""]
         return [
             "// Shared memory of a block: the tiles, and when they have been read, what takes their place.",
             *swizzled,
@@ -110,7 +122,7 @@ def member_of(buffer: str) -> str:
 
 def _line(member: Member) -> str:
     line = (f"alignas({member.alignment}) " if member.asked else "") + f"{member.declared};"
-    return f"{line} // padded: lines begin in different banks" if member.padded else line
+    return f"{line} // {PADDED}" if member.padded else line
 
 
 def _size(members: Sequence[Member]) -> int:

@@ -11,7 +11,7 @@ from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import nibbles
-from gemmgen.backends.shared_struct import Member, SharedStruct, member_of
+from gemmgen.backends.shared_struct import PADDED, Member, SharedStruct, member_of
 from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
@@ -100,15 +100,14 @@ class Simt(CLike):
 
     def opening(self, body: Sequence[str]) -> list[str]:
         words = {word for line in body for word in re.findall(r"\w+", line)}
-        named = self.shared or self.prelude() or words & self.constants.keys()
+        named = (self.shared and not self.separate) or self.prelude() or words & self.constants.keys()
         using = [f"    using namespace {self.detail};"] if named else []
         lines = [*using, *self._declared_shared()]
         return [*lines, ""] if lines else []
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         types = {p.dtype.name for p in self.kernel.matrices}
-        structs = [(printer.shared, printer.dynamic_bytes()) for printer in kernels]
-        brought = [found.alignment for found, dynamic in structs if found is not None and dynamic]
+        brought = [x.shared.alignment for x in kernels if x.shared is not None and x.dynamic_bytes()]
         return {
             "rtc": self.rtc,
             "header": self.header,
@@ -116,15 +115,16 @@ class Simt(CLike):
             "detail": self.detail,
             # In the file's namespace: every array of that name in a program is one, aligned as the first of them.
             "shared_align": max(brought, default=0),
-            "structs": [
-                line for found, size in structs if found is not None for line in found.lines(self._most(found, size))
-            ],
+            "structs": [line for printer in kernels for line in printer._defined_shared()],
             "launcher": self._launcher(kernels, workspaces),
         }
 
-    def _most(self, found: SharedStruct, asked: int) -> int | None:
-        """The largest size of a struct that the launch does not ask for, where its text can change it."""
-        return self.static_bytes if not asked and found.names() & self.free else None
+    def _defined_shared(self) -> list[str]:
+        """The struct of shared memory; of arrays by themselves a guard, where the text can make them larger."""
+        found = self.shared
+        if found is None:
+            return []
+        return found.sizes(self.static_bytes if found.names() & self.free else None) if self.separate else found.lines()
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
@@ -232,8 +232,13 @@ class Simt(CLike):
         """What an array of shared memory begins on multiples of, beyond its elements."""
         return 16 if buffer in self.aligned() else 1
 
+    @property
+    def separate(self) -> bool:
+        """Whether arrays of shared memory are variables by themselves, as their size is fixed."""
+        return not self.dynamic_bytes() and not self.more_shared()
+
     def memory(self, name: str, space: Space = Space.LOCAL) -> str:
-        found = self.shared if space is Space.LOCAL else None
+        found = self.shared if space is Space.LOCAL and not self.separate else None
         return name if found is None else found.place(member_of(name))
 
     def dynamic_bytes(self) -> int:
@@ -242,7 +247,7 @@ class Simt(CLike):
         if found is None:
             return 0
         # With more stages it may become too large.
-        fixed = found.bytes <= self.static_bytes and not found.is_union and "STAGES" not in self.free
+        fixed = found.bytes <= self.static_bytes and not found.is_union and "STAGES" not in self.free & found.names()
         return 0 if fixed else found.bytes
 
     def asked_bytes(self) -> str:
@@ -251,12 +256,17 @@ class Simt(CLike):
         return "0" if found is None or not self.dynamic_bytes() else f"sizeof({found.type})"
 
     def declare(self, buffer: Buffer) -> list[str]:
-        """Arrays of shared memory are members of the struct."""
-        return [] if buffer.space is Space.LOCAL else super().declare(buffer)
+        """An array; of shared memory it may be a member of the struct."""
+        if buffer.space is not Space.LOCAL:
+            return super().declare(buffer)
+        if not self.separate:
+            return []
+        said = [f"// {PADDED.capitalize()}."] if self._member(buffer, False).padded else []
+        return [*said, *super().declare(buffer)]
 
     def _declared_shared(self) -> list[str]:
         found = self.shared
-        if found is None:
+        if found is None or self.separate:
             return []
         if not self.dynamic_bytes():
             return [f"    __shared__ {found.type} shared;"]

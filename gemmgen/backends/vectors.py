@@ -16,7 +16,11 @@ from gemmgen.ir.vectors import place_in
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
 
 #: How tightly operators bind, from C's grammar; higher binds tighter.
-PRECEDENCE = {"&&": 2, "^": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
+PRECEDENCE: dict[str, int] = {
+    sign: level
+    for level, signs in {1: "||", 2: "&& ^", 3: "&", 4: "== !=", 5: "< <=", 7: "+ -", 8: "* / %"}.items()
+    for sign in signs.split()
+}
 TERNARY, UNARY, POSTFIX = 1, 9, 10
 
 

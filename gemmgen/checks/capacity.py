@@ -11,6 +11,8 @@ from gemmgen.spec import GemmSpec
 
 #: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
 DPAS_LANE_BYTES = 512
+#: Threads of a multiprocessor of NVIDIA's, on most of those that have few.
+MULTIPROCESSOR_THREADS = 1536
 
 
 def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -30,6 +32,13 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         yield (
             f"registers {used:,} B per work-item > {limit:,} B on this target "
             f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): {_smaller(spec, s, limit)}"
+        )
+    work_items, registers = s.all_work_items[0] * s.all_work_items[1], target.multiprocessor_register_bytes
+    most = min(MULTIPROCESSOR_THREADS // work_items, registers // (work_items * max(1, used)))
+    if registers and s.min_blocks > most:
+        yield (
+            f"min_blocks = {s.min_blocks} blocks of {work_items} threads, each with {used:,} B of registers, are more "
+            f"than a multiprocessor has room for: use {most}"
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gemmgen.checks.capacity import sub_group_registers
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -57,9 +57,11 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
 def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose atom is dpas on 2D block reads, each with a remedy."""
     packed = "leave block_2d out, so that a kernel before packs A and B"
-    if spec.dtype not in DPAS_TYPES:
+    if s.tf32 and spec.dtype != F32:
+        yield f"tf32 is for float32, not {spec.dtype}: leave tf32 out"
+    if spec.dtype not in DPAS_TYPES and not (s.tf32 and spec.dtype == F32):
         known = ", ".join(map(str, DPAS_TYPES))
-        yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or another method"
+        yield f"atom dpas multiplies {known}, and float32 by tf32, not {spec.dtype}: use one of them, or another method"
         return
     yield from _as_block_2d_reads_find_them(spec, packed)
     atom = dpas(spec.dtype, BLOCK_2D_LANES)
@@ -81,15 +83,17 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if s.block_k % step:
         goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}, and a 2D block read twice as deep"
         yield f"block_k = {s.block_k}, {goes}: use block_k {2 * atom.depth}, or a multiple of it"
-    if s.separate_payloads and s.block_k > (most := BLOCK_2D_LANES * 2 * atom.depth):
-        yield f"block_k = {s.block_k}, but separate_payloads numbers 16 reads along K: use block_k {most} or less"
+    if s.address_payloads == "prefetches" and not s.prefetch_distance:
+        yield "address_payloads prefetches, but there are none: use prefetch_distance 1, or address_payloads none"
     if s.block_writes:
         yield from _as_block_2d_writes_ask(spec, s, atom.sums)
     least = BLOCK_2D_LINE // spec.dtype.size
     if s.split_k > 1 and s.block_k < least:
         yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with block_2d: use block_k {least}"
     # Fragments hold a sub-step of A and B.
-    words = rows * cols + 2 * (rows * atom.a.cols.values + cols * atom.depth) * spec.dtype.size // 4
+    words = (
+        rows * cols + 2 * (rows * atom.a.cols.values // atom.a.rows.lanes + cols * atom.depth) * spec.dtype.size // 4
+    )
     used, limit = words * 4, sub_group_registers(s, target) // BLOCK_2D_LANES
     if used > limit:
         larger = "" if s.large_grf else " or large_grf"

@@ -47,6 +47,7 @@ DEVICES_EXAMPLES = "\n\n".join(
 
 #: Kinds of fields that hold numbers.
 _NUMBERS = ("int", "lanes", "pair", "maybe_pair")
+_WORDS = ("memory", "payloads", "atom", "bool")
 
 
 def presets(
@@ -173,7 +174,7 @@ def fields_of_schedules() -> None:
                 if member in field.members and not key.startswith("b."):
                     name = key.replace("a.", "a.|b.") if "." in key else key
                     limits = f"{field.least} to {field.most}" if field.kind in _NUMBERS else ""
-                    words = ", ".join(map(text_of, field.tries)) if field.kind in ("memory", "atom", "bool") else limits
+                    words = ", ".join(map(text_of, field.tries)) if field.kind in _WORDS else limits
                     lines.append(f"    {name:<18} {field.help} ({words})")
             lines.append("")
     say("\n".join(lines))

@@ -42,6 +42,8 @@ def _documented(s: Schedule, key: str, target: Target) -> bool:
             return "unaligned_vectors" not in target.features or s.by_blocks
         case "block_read":
             return "block_read" not in target.features
+        case "min_blocks":
+            return not target.multiprocessor_register_bytes
         case "c_width":
             return s.epilogue_stages > 0 or "unaligned_vectors" not in target.features
         case "epilogue_stages":

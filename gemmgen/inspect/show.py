@@ -99,7 +99,7 @@ def details(report: Report) -> list[str]:
     index, barriers = loop.counts[Kind.INT] + loop.counts[Kind.SCALAR], loop.counts[Kind.BARRIER]
     per_byte = (f"{figure} {space}" for space in ("global", "local") if (figure := _per_byte(report, space)) != "-")
     parts = [
-        f"moves and shuffles {moves}, index {index}, barriers {barriers}",
+        f"moves and shuffles {moves}, index {index}, barriers {barriers}, waits {loop.counts[Kind.WAIT]}",
         f"flops/byte {', '.join(per_byte)}" if loop.bytes else "",
         f"bank conflicts {', '.join(conflicts(report))}",
     ]

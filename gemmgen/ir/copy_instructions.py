@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
@@ -154,6 +155,9 @@ class Block2D:
         transformed: whether neighbours of a column share a 32-bit word of the lane (VNNI), as `dpas` takes B. Where
             elements lie in the lane's registers does not depend on it.
         transposed: whether each lane gets `rows` neighbours of a line of its own instead, in 32-bit words.
+        lines: rows that the lanes stand on side by side, where a row of a block has fewer elements than there are
+            lanes.
+        by_payload: whether where it begins stands in an address payload, which statements fill and advance.
     """
 
     rows: int
@@ -162,26 +166,40 @@ class Block2D:
     neighbours: int = 1
     transformed: bool = False
     transposed: bool = False
+    lines: int = 1
+    by_payload: bool = False
 
     @property
     def elements(self) -> int:
         """Elements that a lane gets."""
-        return self.rows * self.count * self.neighbours
+        return self.rows * self.count * self.neighbours // self.lines
+
+    @property
+    def across(self) -> int:
+        """Columns of one block."""
+        return self.lanes // self.lines * self.neighbours
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of all blocks together."""
         if self.transposed:
             return self.lanes, self.rows
-        return self.rows, self.lanes * self.neighbours * self.count
+        return self.rows, self.across * self.count
+
+    def lane_offset(self, lane: int) -> tuple[int, int]:
+        """How far, in rows and columns, a lane's first element lies from that of the first lane."""
+        if self.transposed:
+            return lane, 0
+        line, place = divmod(lane, self.lanes // self.lines)
+        return line, place * self.neighbours
 
     def offset(self, element: int) -> tuple[int, int]:
         """How far, in rows and columns, a lane's element lies from its first one."""
         if self.transposed:
             return 0, element
-        row, neighbour = divmod(element % (self.rows * self.neighbours), self.neighbours)
-        block = element // (self.rows * self.neighbours)
-        return row, block * self.lanes * self.neighbours + neighbour
+        of_block = self.rows * self.neighbours // self.lines
+        row, neighbour = divmod(element % of_block, self.neighbours)
+        return row * self.lines, element // of_block * self.across + neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,40 +354,54 @@ IMAGE_BLOCK_READ = CopyAtom(
 #: how long a line is at least and what that and the first column are multiples of, and how long lines and how many of
 #: them there are at most (cl_intel_subgroup_2d_block_io 1.1.0, "Restrictions"). Lines are no longer than the pitch.
 BLOCK_2D_START, BLOCK_2D_PITCH, BLOCK_2D_LINE, BLOCK_2D_WORD, BLOCK_2D_MOST = 64, 16, 64, 4, 1 << 24
+#: Bytes that a tensor map's matrix begins on multiples of.
+MAP_BYTES = 16
 #: Bytes of a line of a block at most, its rows, and those of one that is written.
 BLOCK_2D_BYTES, BLOCK_2D_ROWS, BLOCK_2D_WRITTEN_ROWS = 64, 32, 8
 
 
-def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, by_elements: bool = False) -> CopyAtom:
+def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, lines: int = 1) -> CopyAtom:
     """A 2D block read of a sub-group of 16, of elements of `size` bytes: of A in 16-bit words, of B transformed.
 
     Args:
         rows, count: rows of a block, and blocks side by side.
-        by_elements: whether each lane loads its elements itself instead, which asks nothing of the matrix.
+        lines: rows that lanes stand on side by side.
     """
     neighbours = 1 if transformed else max(1, 2 // size)
-    return _block_2d(Block2D(rows, count, 16, neighbours, transformed), (0, neighbours), by_elements)
+    return _block_2d(Block2D(rows, count, 16, neighbours, transformed, lines=lines), (0, neighbours))
 
 
-def block_2d_transposed_read(depth: int, by_elements: bool = False) -> CopyAtom:
+def block_2d_transposed_read(depth: int) -> CopyAtom:
     """One that brings `depth` elements of a line to each lane of a sub-group of 16: of a column-major B, a column's."""
-    return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0), by_elements)
+    return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0))
+
+
+def block_2d_by_elements(atom: CopyAtom) -> CopyAtom:
+    """The same by loads of each lane's own elements, which asks nothing of the matrix."""
+    return replace(atom, name="block_2d_elements", aligned=False)
 
 
 def block_2d_write(size: int, rows: int) -> CopyAtom:
     """A 2D block write of a sub-group of 16, each of whose lanes has `rows` elements of a column."""
-    return replace(_block_2d(Block2D(rows, 1, 16), (0, 1), False), name="block_2d_write", bytes=(rows * size,))
+    return replace(_block_2d(Block2D(rows, 1, 16), (0, 1)), name="block_2d_write", bytes=(rows * size,))
 
 
-def _block_2d(block: Block2D, lane_step: tuple[int, int], by_elements: bool) -> CopyAtom:
+def by_payload(atom: CopyAtom) -> CopyAtom:
+    """The same 2D block read or prefetch by an address payload (Intel's compiler, `__builtin_IB_subgroup_*_ap_*`)."""
+    if atom.block is None:
+        raise LoweringError(f"{atom.name} reads no 2D block")
+    return replace(atom, block=replace(atom.block, by_payload=True))
+
+
+def _block_2d(block: Block2D, lane_step: tuple[int, int]) -> CopyAtom:
     return CopyAtom(
-        "block_2d_elements" if by_elements else "block_2d",
+        "block_2d",
         block.offset(1),
         lane_step,
         (block.elements,),
         "bounded",
         frozenset({"sub_groups", "intel_sub_groups"}),
-        aligned=not by_elements,
+        aligned=True,
         block=block,
     )
 

@@ -18,7 +18,8 @@ from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 if TYPE_CHECKING:
     from gemmgen.ir.buffer import Buffer
 
-Op = Literal["+", "-", "*", "/", "%", "&", "^", "<", "<=", "==", "!=", "&&", "min"]
+#: `||` stands in printed text alone (`backends/routines.py`): no kernel has it.
+Op = Literal["+", "-", "*", "/", "%", "&", "^", "<", "<=", "==", "!=", "&&", "||", "min"]
 COMPARISONS: frozenset[str] = frozenset({"<", "<=", "==", "!=", "&&"})
 
 

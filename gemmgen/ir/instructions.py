@@ -49,6 +49,8 @@ DPAS_ROWS = 8
 DPAS_LANES = (8, 16)
 #: Types that `dpas` takes, and what its functions call them.
 DPAS_TYPES = {F16: "f16", BF16: "bf16", I8: "i8"}
+#: Bits of the significand that `dpas` of float32 looks at (TF32).
+TF32_DIGITS = 11
 #: Lanes, and columns, of `joint_matrix`; and the most rows for each type of which compilers of Xe-HPC and Xe2 load a
 #: fragment of A, and tell where an element of the sums stands.
 JOINT_MATRIX_LANES = 16
@@ -222,31 +224,38 @@ DP4A = Instruction(
 
 def dpas(dtype: DType, lanes: int) -> Instruction:
     """`intel_sub_group_*_matrix_mad_k*` (cl_intel_subgroup_matrix_multiply_accumulate): 8 rows by as many columns as
-    the sub-group has lanes. Operands are vectors of eight words, each of several neighbours along K.
+    the sub-group has lanes. Operands are vectors of eight words, each of several neighbours along K. Of float32, which
+    it multiplies as TF32, a word is an element, and 16 lanes stand on two rows of A
+    (cl_intel_subgroup_matrix_multiply_accumulate_tf32). What it does with the last 13 bits is not documented; here they
+    are cut.
 
     Args:
         lanes: 8 or 16, as many as the device's smallest sub-group has.
     """
     packed = WORD_BYTES // dtype.size
     depth = DPAS_ROWS * packed
-    own = depth // lanes
+    own, lines = max(1, depth // lanes), max(1, lanes // depth)
     column = AxisLayout(1, lanes, 1, LANE)
+    row = AxisLayout(DPAS_ROWS) if lines == 1 else AxisLayout(DPAS_ROWS // lines, lines, 1, LANE // depth)
+    along = LANE if lines == 1 else LANE % depth
     return Instruction(
         "dpas",
         "sub_group",
         dtype,
         *(DPAS_ROWS, lanes, depth),
-        a=ThreadValueLayout(AxisLayout(DPAS_ROWS), AxisLayout(own, lanes, own, LANE)),
+        a=ThreadValueLayout(row, AxisLayout(own, lanes // lines, own, along)),
         b=ThreadValueLayout(AxisLayout(depth), column, transposed=True),
         c=ThreadValueLayout(AxisLayout(DPAS_ROWS), column, transposed=True),
         lanes=lanes,
         # What software stands in with where there is no such instruction.
         needs=frozenset({"sub_groups", "intel_sub_groups", "block_read"}),
         # All lanes together hold the whole depth of a row of A.
-        a_word=I32 if own == packed else I16,
-        b_word=I32,
-        short=DPAS_TYPES[dtype],
+        a_word=None if dtype == F32 else I32 if own == packed else I16,
+        b_word=None if dtype == F32 else I32,
+        short=DPAS_TYPES.get(dtype, "tf32"),
         link=_INTEL,
+        digits=TF32_DIGITS if dtype == F32 else 0,
+        cuts=dtype == F32,
     )
 
 
@@ -287,7 +296,7 @@ def joint_matrix(dtype: DType) -> Instruction:
 
 
 JOINT_MATRIX_INSTRUCTIONS = tuple(map(joint_matrix, JOINT_MATRIX_ROWS))
-DPAS_INSTRUCTIONS = tuple(dpas(dtype, lanes) for dtype in DPAS_TYPES for lanes in DPAS_LANES)
+DPAS_INSTRUCTIONS = (*(dpas(dtype, lanes) for dtype in DPAS_TYPES for lanes in DPAS_LANES), dpas(F32, DPAS_LANES[-1]))
 
 
 # --- mma.sync -------------------------------------------------------------------------------------

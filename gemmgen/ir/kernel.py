@@ -53,6 +53,7 @@ class Kernel:
         cluster: how many groups next to each other run together and copy for one another.
         swapped: whether it computes C^T = B^T A^T, and its names are those of that: C^T's rows, and so on.
         large_grf: whether it is compiled for twice as many registers a thread, and half as many threads.
+        min_blocks: groups that the compiler must leave registers for at once; 0 for any number.
         compiled_for: lanes of a sub-group that it is compiled for, though any would do; None where compilers choose.
         multiples: (number, unit) of named constants that the body takes for multiples of each other.
         limits: bounds that the body relies on.
@@ -71,6 +72,7 @@ class Kernel:
     cluster: int = 1
     swapped: bool = False
     large_registers: bool = False
+    min_blocks: int = 0
     compiled_for: int | None = None
     multiples: tuple[tuple[int, int], ...] = ()
     limits: tuple[Limit, ...] = ()

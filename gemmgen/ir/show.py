@@ -12,6 +12,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     CooperativeCopy,
@@ -25,6 +26,8 @@ from gemmgen.ir.stmt import (
     Let,
     Mma,
     Multiply,
+    PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -244,16 +247,7 @@ def _for(stmt: For) -> str:
 
 
 def _on_elements(
-    stmt: Alloc
-    | Let
-    | Store
-    | InstructionStmt
-    | SyncStmt
-    | PointerInit
-    | PointerIncrement
-    | Prefetch
-    | Return
-    | Comment,
+    stmt: Alloc | Let | Store | InstructionStmt | SyncStmt | PlaceStmt | Return | Comment,
 ) -> str:
     match stmt:
         case TmaCopy():
@@ -279,6 +273,17 @@ def _on_elements(
             at += _within(stmt.extent)
             what = f"{stmt.atom.name} x{stmt.width}{' ahead' if stmt.ahead else ''}"
             return f"{dst} <- vector_copy {what} {src}{valid}{at}"
+        case Return():
+            return "return"
+        case Comment(text):
+            return f"# {text}"
+        case _ if isinstance(stmt, PlaceStmt):
+            return _on_places(stmt)
+    return _on_sync(stmt)
+
+
+def _on_places(stmt: PlaceStmt) -> str:
+    match stmt:
         case PointerInit(view, buffer, index, which):
             name = view.name if which is None else f"{view.name}[{show_expr(which)}]"
             return f"pointer {name} = &{show_index(buffer, index)}"
@@ -288,11 +293,14 @@ def _on_elements(
             return f"prefetch {what}{show_index(buffer, index)}{written}{_within(stmt.extent)}"
         case PointerIncrement(view, by):
             return f"pointer {view.name} += {show_expr(by)}"
-        case Return():
-            return "return"
-        case Comment(text):
-            return f"# {text}"
-    return _on_sync(stmt)
+        case BlockPayload(payload, which, matrix, index):
+            return f"payload {_numbered(payload, which)} = {show_index(matrix, index)}{_within(stmt.extent)}"
+        case PayloadAdvance(payload, which, axis, by):
+            return f"payload {_numbered(payload, which)} += {by} {('rows', 'columns')[axis]}"
+
+
+def _numbered(payload: Buffer, which: tuple[Expr, ...]) -> str:
+    return f"{payload.name}[{', '.join(map(show_expr, which))}]" if which else payload.name
 
 
 def _within(extent: tuple[Expr, ...]) -> str:

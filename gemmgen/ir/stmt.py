@@ -12,7 +12,7 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Const, Expr, Node, Var
+from gemmgen.ir.expr import Const, Expr, Load, Node, Var
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
 
@@ -373,6 +373,58 @@ class Prefetch(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class BlockPayload(Node):
+    """Fill an address payload of 2D block reads: of which matrix, how large that is, and where a block of it begins.
+
+    Attributes:
+        payload: a private array, whose last two coordinates are the row and the column of the block.
+        which: leading coordinates of the array.
+        matrix: what is read.
+        index: row and column, in storage order.
+        atom: the read or prefetch that takes the payload.
+        extent: of the matrix, rows and columns.
+    """
+
+    CHILDREN = ("which", "index", "extent")
+
+    payload: Buffer
+    which: tuple[Expr, ...]
+    matrix: Buffer
+    index: tuple[Expr, ...]
+    atom: CopyAtom
+    extent: tuple[Expr, ...]
+
+    def place(self) -> tuple[Expr, ...]:
+        """Row and column that the payload holds, as the index of what takes it."""
+        return payload_place(self.payload, self.which)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadAdvance(Node):
+    """Move the block that an address payload speaks of.
+
+    Attributes:
+        payload, which: as in `BlockPayload`.
+        axis: 0 for rows, 1 for columns, in storage order.
+        by: how many.
+        atom: as in `BlockPayload`.
+    """
+
+    CHILDREN = ("which",)
+
+    payload: Buffer
+    which: tuple[Expr, ...]
+    axis: int
+    by: int
+    atom: CopyAtom
+
+
+def payload_place(payload: Buffer, which: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Row and column that an address payload holds."""
+    return tuple(Load(payload, (*which, Const(axis))) for axis in range(2))
+
+
+@dataclass(frozen=True, slots=True)
 class For(Node):
     """for (var = start; var < stop; var += step) body.
 
@@ -489,18 +541,8 @@ class Comment(Node):
 
 TileStmt = Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore | PipeOp
 InstructionStmt = VectorCopy | TmaCopy | Multiply
+#: Where a pointer or an address payload is from here on, or what will be needed.
+PlaceStmt = PointerInit | PointerIncrement | Prefetch | BlockPayload | PayloadAdvance
 Control = For | If | Block | FragmentApply | Return
-Stmt = (
-    TileStmt
-    | InstructionStmt
-    | Alloc
-    | Let
-    | Store
-    | Control
-    | SyncStmt
-    | PointerInit
-    | PointerIncrement
-    | Prefetch
-    | Comment
-)
+Stmt = TileStmt | InstructionStmt | Alloc | Let | Store | Control | SyncStmt | PlaceStmt | Comment
 Body = tuple[Stmt, ...]

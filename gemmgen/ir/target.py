@@ -66,6 +66,7 @@ class Target:
         unrolled_steps: steps along K that read local memory and are unrolled together: of more, compilers of Intel's
             GPUs begin with all reads, and spill. 0 where compilers keep within the registers.
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
+        multiprocessor_register_bytes: registers of a multiprocessor of NVIDIA's, which its blocks share; 0 elsewhere.
         cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
             where no device is there; compute units of another GPU, 1 where that is not known.
         caches: of a CPU, in bytes: the first and second level of a core, and the third of all; 0 where not known.
@@ -87,6 +88,7 @@ class Target:
     unrolled_steps: int = 0
     private_bytes: int = 0
     vector_bytes: int = 0
+    multiprocessor_register_bytes: int = 0
     cores: int = 1
     cache_bytes: int = 0
     caches: tuple[int, int, int] = (0, 0, 0)
@@ -143,6 +145,7 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
         shared_bytes,
         register_bytes=1020,
         sub_group_register_bytes=32640,
+        multiprocessor_register_bytes=65536 * 4,
         cores=cores,
     )
 

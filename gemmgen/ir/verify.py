@@ -16,6 +16,7 @@ from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     CooperativeCopy,
@@ -28,8 +29,9 @@ from gemmgen.ir.stmt import (
     Let,
     Mma,
     Multiply,
+    PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
-    PointerInit,
     Prefetch,
     Reduction,
     Registers,
@@ -131,7 +133,7 @@ class _Verifier(Checker):
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} has batches of different sizes")
-            case PointerInit() | PointerIncrement() | Prefetch():
+            case _ if isinstance(stmt, PlaceStmt):
                 self._place(stmt, scope)
             case Return() | Comment():
                 together = not scope.divergent or isinstance(stmt, Comment)
@@ -150,7 +152,17 @@ class _Verifier(Checker):
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
 
-    def _place(self, stmt: PointerInit | PointerIncrement | Prefetch, scope: _Scope) -> None:
+    def _payload(self, stmt: BlockPayload | PayloadAdvance, scope: _Scope) -> None:
+        if isinstance(stmt, BlockPayload):
+            self._element(stmt.matrix, stmt.index, scope)
+            self._extent(stmt.atom, stmt.extent, scope)
+        self._needs(stmt.atom.needs, "an address payload")
+        self._element(stmt.payload, (*stmt.which, Const(0)), scope, written=True)
+
+    def _place(self, stmt: PlaceStmt, scope: _Scope) -> None:
+        if isinstance(stmt, BlockPayload | PayloadAdvance):
+            self._payload(stmt, scope)
+            return
         if isinstance(stmt, Prefetch):
             in_caches = stmt.buffer.space in (Space.GLOBAL, Space.PRIVATE)
             self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, which can't be prefetched")

@@ -277,6 +277,11 @@ class Direct:
         """The sums, before all steps."""
         return Alloc(self.acc.buffer), Fill(self.acc, number(0, self.problem.sums))
 
+    @property
+    def said_step(self) -> str:
+        """How deep a step of K is, for a comment."""
+        return said(self.schedule.block_k)
+
     def along_k(self) -> Body:
         """The sum over K: whole steps, and what is left of K after them."""
         step, exact = self.schedule.block_k, self.problem.exact_k
@@ -285,7 +290,7 @@ class Direct:
         say: Body = ()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""
-            say = (Comment(f"Whole steps of {said(step)} along K{edge}."),)
+            say = (Comment(f"Whole steps of {self.said_step} along K{edge}."),)
         elif not exact:
             say = (Comment("Main loop; cp.async fills in zeros past K."),)
         return (*say, *self._whole_and_edge(main), *(self._rest() if has_rest else ()))
@@ -407,11 +412,13 @@ class Direct:
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.lanes,
+            min_blocks=s.min_blocks,
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=problem.layers,
             multiples=self._multiples,
             limits=self.tiles.limits,
+            large_registers=s.large_grf,
         )
 
     @property

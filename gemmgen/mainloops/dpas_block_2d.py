@@ -22,17 +22,20 @@ from gemmgen.ir.copy_instructions import (
     AxisLayout,
     CopyAtom,
     ThreadValueLayout,
+    block_2d_by_elements,
     block_2d_conditions,
     block_2d_read,
     block_2d_transposed_read,
     block_2d_write,
+    by_payload,
 )
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
-from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas, of_elements
+from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
+    BlockPayload,
     Body,
     Comment,
     Fill,
@@ -40,11 +43,13 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Multiply,
+    PayloadAdvance,
     Prefetch,
     Registers,
     Stmt,
     Store,
     VectorCopy,
+    payload_place,
 )
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.workspace import Workspace
@@ -76,8 +81,73 @@ TILE_COL, SUB_GROUP_COL, SUB_GROUP_ROW = Var("tile_col"), Var("sub_group_col"), 
 PART, AHEAD = Var("q"), Var("ahead")
 #: Blocks side by side that one read brings.
 COUNTS = (4, 2, 1)
-#: Prefetches of a matrix by a sub-group in a step: how many, and each by its number.
-Prefetches = tuple[int, Callable[[Expr], Body]]
+#: Where a read begins: from the beginning of a sub-step, and from its number along K and beside others.
+Place = Callable[[Expr, Expr, Expr], tuple[Expr, Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """The 2D block reads that bring a sub-step of a matrix.
+
+    Attributes:
+        matrix: that they read.
+        atom: one of them.
+        shape: how many along K, and side by side.
+        at: row and column where one begins.
+        to: where its elements go in the fragment, by both numbers.
+        along_k: 0 where K goes along the matrix' rows, as it is stored; 1 where along its columns.
+    """
+
+    matrix: Buffer
+    atom: CopyAtom
+    shape: tuple[int, int]
+    at: Place
+    to: Callable[[Expr, Expr], tuple[Expr, ...]]
+    along_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetches:
+    """The prefetches of a matrix by a sub-group in a step.
+
+    Attributes:
+        matrix, atom, along_k: as in `Reads`.
+        count: how many.
+        at: row and column where one begins, by its number.
+        extent: of the matrix.
+        kept: whether each has an address payload that is kept.
+    """
+
+    matrix: Buffer
+    count: int
+    at: Callable[[Expr], tuple[Expr, Expr]]
+    atom: CopyAtom
+    extent: tuple[Expr, Expr]
+    along_k: int
+    kept: bool
+
+    def one(self, number: Expr) -> Stmt:
+        """A prefetch."""
+        if not self.kept:
+            return Prefetch(self.matrix, self.at(number), atom=self.atom, extent=self.extent)
+        place = payload_place(*self.payload(number))
+        return Prefetch(self.matrix, place, atom=by_payload(self.atom), extent=self.extent)
+
+    def payload(self, number: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Its payload: the array, and where in it."""
+        name = f"{self.matrix.name}_ahead"
+        if self.count == 1:
+            return Buffer(name, I32, Space.PRIVATE, Layout.packed(2)), ()
+        return Buffer(name, I32, Space.PRIVATE, Layout.packed(self.count, 2)), (number,)
+
+    def fill(self, number: Expr) -> Stmt:
+        """What fills that."""
+        place, atom = self.at(number), by_payload(self.atom)
+        return BlockPayload(*self.payload(number), self.matrix, place, atom, self.extent)
+
+    def advance(self, number: Expr, by: int) -> Stmt:
+        """So far along K."""
+        return PayloadAdvance(*self.payload(number), self.along_k, by, by_payload(self.atom))
 
 
 @dataclass(frozen=True)
@@ -169,6 +239,7 @@ class DpasBlock2D:
         """A lane's elements of A, for each part along K; of B, for each read along K and each column."""
         rows, cols = self._schedule.tile
         own = self._atom.a.cols.values
+        rows //= self._atom.a.rows.lanes
         shape: tuple[int, ...] = (self._parts, rows) if own == 1 else (self._parts, rows, own)
         if name == "b":
             shape = (self._sub_step // self._b_rows, cols, self._b_rows)
@@ -233,33 +304,7 @@ class DpasBlock2D:
             names = (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * wide))
         if s.group[0] > 1 and s.prefetch_distance:
             names = (*names, Let(SUB_GROUP_ROW, _of_sub_group(LOCAL_ROW)))
-        return (*names, Let(K_MAIN, self._k_main), *self._numbers())
-
-    @cached_property
-    def _number(self) -> Buffer | None:
-        """Numbers from 0 on of reads side by side, and of those one after the other, where the compiler shall not know
-        them; else None.
-        """
-        if not self._schedule.separate_payloads:
-            return None
-        return Buffer("number", I32, Space.PRIVATE, Layout.packed(self._most_reads))
-
-    @property
-    def _most_reads(self) -> int:
-        """Those side by side, or one after the other."""
-        return max(self._sub_steps_of_step, self._reads_across, self._parts)
-
-    def _numbers(self) -> Body:
-        if self._number is None:
-            return ()
-        say = "Numbers from 0 on that the compiler does not know, so that each read has an address payload of its own."
-        which = Store(self._number, (J,), Call("broadcast", (LANE, J), I32))
-        return (Comment(say), Alloc(self._number), *loop(J, self._most_reads, (which,)))
-
-    def _numbered(self, number: Expr, by_elements: bool) -> Expr:
-        """The number of a read, as the compiler is to see it."""
-        known = by_elements or self._number is None or is_const(number)
-        return number if known or self._number is None else Load(self._number, (number,))
+        return (*names, Let(K_MAIN, self._k_main))
 
     @cached_property
     def _k_main(self) -> Expr:
@@ -282,58 +327,123 @@ class DpasBlock2D:
         s, begin, end = self._schedule, self._scheduler.k_start, self._scheduler.k_end
         come, meet = (Barrier("none", part=part) for part in ("arrive", "wait"))
         in_order = Barrier("none", of_sub_group=True)
-        k0 = K0 + self._numbered(P, False) * self._sub_step
-        reads = (*self._spread(K0 + s.prefetch_distance * s.block_k), *self._sub_steps(k0, K_MAIN, False), in_order)
-        steps = loop(P, self._sub_steps_of_step, reads)
+        step = (*self._spread(), *self._sub_steps(K0 + P * self._sub_step, K_MAIN, False), in_order)
+        steps = loop(P, self._sub_steps_of_step, step)
         rest: Body = (
             Comment("The rest of K, or all of it where the matrices do not lie as such reads ask."),
             For(K0, K_MAIN, end, self._sub_step, self._sub_steps(K0, end, True)),
         )
+        on = self._prefetches_on()
         return (
+            *self._payloads_first(),
             *self._prefetched_first(),
             Comment(f"Steps of {said(s.block_k)} along K by 2D block reads, with zeros past the matrices' ends."),
-            For(K0, begin, K_MAIN, s.block_k, (come, *steps, meet) if s.barrier else steps),
+            For(K0, begin, K_MAIN, s.block_k, (*on, come, *steps, meet) if s.barrier else (*on, *steps)),
             *(() if self._k_main == end else rest),
         )
 
+    # --- reads ------------------------------------------------------------------------------------
+
+    def _reads(self, name: str) -> Reads:
+        """What brings a sub-step of A or of B."""
+        (row, col), size, parts, zero = self._place, self._size, self._parts, Const(0)
+        if name == "a":
+            atom = block_2d_read(size, self._schedule.tile[0], parts, lines=self._atom.a.rows.lanes)
+            to = (zero,) * len(self._fragment("a").shape)
+            return Reads(self._a, atom, (1, 1), lambda k0, _q, _j: (row, k0), lambda _q, _j: to, 1)
+        if self._by_columns:
+            depth, shape = self._atom.depth, (parts, self._reads_across)
+            atom = block_2d_transposed_read(depth)
+            at: Place = lambda k0, q, j: (col + j * BLOCK_2D_LANES, k0 + q * depth)  # noqa: E731
+            return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * depth), 1)
+        count, deep = self._b_count, self._b_rows
+        atom = block_2d_read(size, deep, count, transformed=size < WORD_BYTES)
+        wide, shape = count * BLOCK_2D_LANES, (self._sub_step // deep, self._reads_across)
+        return Reads(
+            *(self._b, atom, shape),
+            lambda k0, q, j: (k0 + q * deep, col + j * wide),
+            lambda q, j: (q, j * count, zero),
+            0,
+        )
+
+    def _extent(self, matrix: Buffer, end: Expr) -> tuple[Expr, Expr]:
+        """Rows and columns of a matrix whose K ends there, as it is stored."""
+        if matrix == self._a:
+            return self.problem.m, end
+        return (self.problem.n, end) if self._by_columns else (end, self.problem.n)
+
     def _sub_steps(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as one read of A: all reads before the products, of which a column's follow each other."""
-        (row, col), a, b = self._place, self._fragment("a"), self._fragment("b")
-        read_a = block_2d_read(self._size, self._schedule.tile[0], self._parts, by_elements=by_elements)
-        to = (Const(0),) * len(a.shape)
-        move_a = VectorCopy(a, to, self._a, (row, k0), read_a, read_a.widths[0], extent=(self.problem.m, end))
-        read_b = self._columns_of_b if self._by_columns else self._rows_of_b
-        reads: list[Stmt] = [Alloc(a), move_a, Alloc(b), *read_b(b, (k0, col), end, by_elements)]
-        return *reads, *self._products(a, b)
+        kept = self._schedule.address_payloads == "all" and not by_elements
+        moved = tuple(s for name in "ab" for s in self._each(name, self._advanced(name))) if kept else ()
+        reads: list[Stmt] = []
+        for name in "ab":
+            of, fragment = self._reads(name), self._fragment(name)
+            atom = block_2d_by_elements(of.atom) if by_elements else by_payload(of.atom) if kept else of.atom
 
-    def _rows_of_b(self, b: Buffer, place: tuple[Expr, Expr], end: Expr, by_elements: bool) -> Body:
-        """Reads that bring several columns, neighbours along K in a word."""
-        (k0, col), wide, zero = place, self._b_count * BLOCK_2D_LANES, Const(0)
-        atom = block_2d_read(self._size, self._b_rows, self._b_count, transformed=True, by_elements=by_elements)
+            def read(
+                q: Expr, j: Expr, of: Reads = of, fragment: Buffer = fragment, atom: CopyAtom = atom, name: str = name
+            ) -> Stmt:
+                index = payload_place(*self._payload(name, q, j)) if kept else of.at(k0, q, j)
+                extent = self._extent(of.matrix, end)
+                return VectorCopy(fragment, of.to(q, j), of.matrix, index, atom, atom.widths[0], extent=extent)
 
-        def moves(number: Expr) -> Body:
-            at = k0 + self._numbered(number, by_elements) * self._b_rows, col + self._numbered(J, by_elements) * wide
-            to = (number, J * self._b_count, zero)
-            move = VectorCopy(b, to, self._b, at, atom, atom.widths[0], extent=(end, self.problem.n))
-            return loop(J, self._reads_across, (move,))
+            reads += [Alloc(fragment), *self._each(name, read)]
+        return *moved, *reads, *self._products(self._fragment("a"), self._fragment("b"))
 
-        down = self._sub_step // self._b_rows
-        return moves(zero) if down == 1 else loop(PART, down, moves(PART))
+    def _each(self, name: str, one: Callable[[Expr, Expr], Stmt]) -> Body:
+        """A statement for each read of a sub-step: by its number along K, and by that among those beside it."""
+        down, across = self._reads(name).shape
+        return loop(PART, down, loop(J, across, (one(PART, J),)))
 
-    def _columns_of_b(self, b: Buffer, place: tuple[Expr, Expr], end: Expr, by_elements: bool) -> Body:
-        """Reads that bring an instruction's operand each: a lane's part of its column is a part of a line in memory."""
-        (k0, col), depth = place, self._atom.depth
-        atom = block_2d_transposed_read(depth, by_elements)
-        across, along_k = (self._numbered(x, by_elements) for x in (J, PART))
-        to, at = (Const(0), J, PART * depth), (col + across * BLOCK_2D_LANES, k0 + along_k * depth)
-        move = VectorCopy(b, to, self._b, at, atom, depth, extent=(self.problem.n, end))
-        return loop(PART, self._parts, loop(J, self._reads_across, (move,)))
+    # --- address payloads -------------------------------------------------------------------------
+
+    def _payload(self, name: str, q: Expr, j: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The payload of a read: the array, and where in it."""
+        down, across = self._reads(name).shape
+        if down * across == 1:
+            return Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed(2)), ()
+        return Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed(down * across, 2)), (q * across + j,)
+
+    def _advanced(self, name: str) -> Callable[[Expr, Expr], Stmt]:
+        """A sub-step further along K."""
+        of = self._reads(name)
+        return lambda q, j: PayloadAdvance(*self._payload(name, q, j), of.along_k, self._sub_step, by_payload(of.atom))
+
+    def _payloads_first(self) -> Body:
+        """Payloads of all messages of the main loop, each a step before what it brings first."""
+        s, begin = self._schedule, self._scheduler.k_start
+        body: list[Stmt] = []
+        for name in "ab" if s.address_payloads == "all" else "":
+            of = self._reads(name)
+
+            def fill(q: Expr, j: Expr, of: Reads = of, name: str = name) -> Stmt:
+                index, extent = of.at(begin - self._sub_step, q, j), self._extent(of.matrix, K_MAIN)
+                return BlockPayload(*self._payload(name, q, j), of.matrix, index, by_payload(of.atom), extent)
+
+            body += [Alloc(self._payload(name, J, J)[0]), *self._each(name, fill)]
+        if self._keeps_prefetches:
+            for ask in self._prefetches(begin - s.block_k):
+                body += [Alloc(ask.payload(J)[0]), *loop(J, ask.count, (ask.fill(J),))]
+        say = "Address payloads: each is filled once and advanced along K."
+        return (Comment(say), *body) if body else ()
+
+    @property
+    def _keeps_prefetches(self) -> bool:
+        return self._schedule.prefetch_distance > 0 and self._schedule.address_payloads != "none"
+
+    def _prefetches_on(self) -> Body:
+        """The payloads of prefetches a step further: all at once, since the compiler waits before."""
+        if not self._keeps_prefetches:
+            return ()
+        by = self._schedule.block_k
+        return tuple(s for ask in self._prefetches(K0) for s in loop(J, ask.count, (ask.advance(J, by),)))
 
     def _products(self, a: Buffer, b: Buffer) -> Body:
         """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own."""
         rows, cols = self._schedule.tile
         depth, zero = self._atom.depth, Const(0)
-        of_a = (PART, I * DPAS_ROWS, zero)[: len(a.shape)]
+        of_a = (PART, I * self._atom.a.rows.values, zero)[: len(a.shape)]
         of_b = (zero, J, PART * depth) if self._b_rows == self._sub_step else (PART, J, zero)
         multiply = Multiply(self._acc.buffer, (J, I * DPAS_ROWS), a, of_a, b, of_b, self._atom)
         return loop(PART, self._parts, loop(J, cols, loop(I, rows // DPAS_ROWS, (multiply,))))
@@ -357,21 +467,23 @@ class DpasBlock2D:
         s, begin = self._schedule, self._scheduler.k_start
         if not s.prefetch_distance:
             return ()
-        each = [loop(J, count, one(J)) for count, one in self._prefetches(begin + AHEAD * s.block_k)]
-        return (If(begin < K_MAIN, loop(AHEAD, s.prefetch_distance, (*each[0], *each[1]))),)
+        asked = self._prefetches(begin + AHEAD * s.block_k)
+        each = (stmt for ask in asked for stmt in loop(J, ask.count, (ask.one(J),)))
+        return (If(begin < K_MAIN, loop(AHEAD, s.prefetch_distance, (*self._prefetches_on(), *each))),)
 
-    def _spread(self, k0: Expr) -> Body:
+    def _spread(self) -> Body:
         """The prefetches of a step spread over its sub-steps, those of A and of B by turns: one right behind another
         would wait for the first one's address payload.
         """
-        body: Body = ()
-        for turn, (count, one) in enumerate(self._prefetches(k0) if self._schedule.prefetch_distance else ()):
-            every, uneven = divmod(self._sub_steps_of_step, count)
+        s, body = self._schedule, tuple[Stmt, ...]()
+        asked = self._prefetches(K0 + s.prefetch_distance * s.block_k) if s.prefetch_distance else ()
+        for turn, ask in enumerate(asked):
+            every, uneven = divmod(self._sub_steps_of_step, ask.count)
             if uneven or not every:
-                asked, here = loop(J, count, one(J)), compare("==", P, 0)
+                prefetches, here = loop(J, ask.count, (ask.one(J),)), compare("==", P, 0)
             else:
-                asked, here = one(P // every), compare("==", P % every, turn * (every // 2))
-            body += asked if is_const(here, 1) else (If(here, asked),)
+                prefetches, here = (ask.one(P // every),), compare("==", P % every, turn * (every // 2))
+            body += prefetches if is_const(here, 1) else (If(here, prefetches),)
         return body
 
     def _prefetches(self, k0: Expr) -> tuple[Prefetches, Prefetches]:
@@ -407,16 +519,14 @@ class DpasBlock2D:
         place: Callable[[Expr], tuple[Expr, Expr]],
     ) -> Prefetches:
         """Prefetches of so many blocks of a tile by so many sub-groups, of which this has a number."""
-        atom, lines = self._prefetch_atom(rows), self.problem.m if matrix == self._a else self.problem.n
-        by_rows = matrix == self._b and not self._by_columns
-        extent = (K_MAIN, lines) if by_rows else (lines, K_MAIN)
         own = number % blocks if blocks < sharers else number
 
-        def one(turn: Expr) -> Body:
-            which = own + turn * sharers if blocks > sharers else own
-            return (Prefetch(matrix, place(which), atom=atom, extent=extent),)
+        def at(turn: Expr) -> tuple[Expr, Expr]:
+            return place(own + turn * sharers if blocks > sharers else own)
 
-        return -(-blocks // sharers), one
+        along_k = 0 if matrix == self._b and not self._by_columns else 1
+        atom, kept = self._prefetch_atom(rows), self._keeps_prefetches
+        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, K_MAIN), along_k, kept)
 
     def _prefetch_atom(self, rows: int) -> CopyAtom:
         """As much as a message brings of so many rows."""

@@ -19,7 +19,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, com
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Mma, Registers, Store
 from gemmgen.mainloops.direct import Direct
 from gemmgen.passes.loops import loop
-from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE
+from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.schedule import Schedule
 
 ROW, COL = Var("i"), Var("j")
@@ -107,8 +107,33 @@ class Gemv(Direct):
         if sums is None:
             return epilogues.add_up_lanes(self.problem, self.acc, store, shuffled=False)
         one = compare("==", LANE_K % sums.alike, 0) if sums.alike > 1 else None
+        if self.schedule.sliced_k == 1:
+            return *sums.exchange(), *self._stored(sums.after, one)
         added = epilogues.add_up_lanes(self.problem, sums.after, store, shuffled=True, writes=one)
         return *sums.exchange(), *added
+
+    def _stored(self, acc: Registers, one: Expr | None) -> Body:
+        """C of lanes that have the sums of a whole block: nothing of it goes through shared memory.
+
+        Args:
+            one: which of the lanes that hold the same sums stores them; None where each holds others.
+        """
+        width = min(self.schedule.c_width, acc.fragment.cols.values)
+        problem = replace(self.problem, schedule=self.schedule.but(c_width=width))
+        names = dict[Var, Expr]()
+
+        def named(axis: AxisLayout, name: Var) -> AxisLayout:
+            if axis.lanes == 1:
+                return axis
+            names[name] = axis.lane
+            return replace(axis, lane=name)
+
+        fragment = acc.fragment
+        rows, cols = named(fragment.rows, SUM_ROW), named(fragment.cols, SUM_COL)
+        acc = replace(acc, fragment=replace(fragment, rows=rows, cols=cols))
+        comment, update = epilogues.store_from_registers(problem, acc)
+        store: Body = (comment, update) if one is None else (comment, If(one, (update,)))
+        return *(Let(name, value) for name, value in names.items()), *store
 
 
 @dataclass(frozen=True)
@@ -125,24 +150,30 @@ class LaneSums:
     @property
     def kept(self) -> tuple[int, int]:
         """Rows and columns of sums that a lane holds afterwards."""
-        (rows, cols), lanes = self.schedule.tile, self.schedule.lanes_along_k
+        (rows, cols), lanes = self._tile, self.schedule.lanes_along_k
         own_rows = max(1, rows // lanes)
         return own_rows, max(1, cols // max(1, lanes * own_rows // rows))
 
     @property
+    def _tile(self) -> tuple[int, int]:
+        """Its rows and columns as plain numbers: quotients of named ones say nothing to a reader."""
+        rows, cols = self.schedule.tile
+        return int(rows), int(cols)
+
+    @property
     def alike(self) -> int:
         """Neighbouring lanes that hold the same sums afterwards."""
-        (rows, cols), (own_rows, own_cols) = self.schedule.tile, self.kept
+        (rows, cols), (own_rows, own_cols) = self._tile, self.kept
         return self.schedule.lanes_along_k // (rows // own_rows * (cols // own_cols))
 
     @property
     def after(self) -> Registers:
         """The registers as they are then."""
-        (rows, cols), (own_rows, own_cols) = self.schedule.tile, self.kept
+        (rows, cols), (own_rows, own_cols) = self._tile, self.kept
         high, wide = self.schedule.group
         across = cols // own_cols
         down: Expr = LANE_K // (self.alike * across)
-        along: Expr = LANE_K // self.alike % across
+        along = LANE_K // self.alike if rows == own_rows else LANE_K // self.alike % across
         fragment = self.acc.fragment
         return replace(
             self.acc,

@@ -72,6 +72,12 @@ class SubGroup(Direct):
                 axes.append(begins)
         return tuple(axes)
 
+    @property
+    def said_step(self) -> str:
+        """By its number where the rest goes in other steps: the file has no name for either then."""
+        short = self.schedule.by_blocks and self.schedule.block_k != self.schedule.sub_group
+        return str(int(self.schedule.block_k)) if short else super().said_step
+
     def rest(self, say: Comment) -> Body:
         """With block reads, in steps as short as can be, in which each lane loads for itself, behind a guard: a long
         step of such loads takes more registers than there are.

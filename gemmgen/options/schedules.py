@@ -10,7 +10,7 @@ from typing import get_args
 from gemmgen.errors import ScheduleError, suggest
 from gemmgen.methods import METHODS, change, defaults, flatten
 from gemmgen.names import name_problem
-from gemmgen.schedule import KEYS, Atom, Flat, Key, Memory, Pair, Schedule, Value, text_of
+from gemmgen.schedule import KEYS, AddressPayloads, Atom, Flat, Key, Memory, Pair, Schedule, Value, text_of
 from gemmgen.schedule.fields import unknown_field
 
 DEFAULT_METHOD = "simd"
@@ -36,8 +36,8 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
             return _bounded(key, field, int(text), problems)
         case "bool" if text in ("true", "false"):
             return text == "true"
-        case "memory" | "atom":
-            words = get_args(Memory if field.kind == "memory" else Atom)
+        case "memory" | "payloads" | "atom":
+            words = get_args({"memory": Memory, "payloads": AddressPayloads, "atom": Atom}[field.kind])
             if text in words:
                 return text
             problems.append(f"{key} = {raw!r}: {suggest(text, words)}")

@@ -45,6 +45,8 @@ from gemmgen.passes.warp_specialization import behind_names, by_roles
 from gemmgen.positions import K_LOAD, LOAD_STAGE, LOCAL_INDEX, SLICE
 
 BATCH, TILE = Var("k_batch"), Var("t")
+#: Where the batch begins that is loaded meanwhile, and the one that is read next.
+K_AHEAD, K_NEXT = Var("k_ahead"), Var("k_next")
 #: The slot that is read.
 SLOT = Buffer("slot", I32, Space.PRIVATE, Layout.packed())
 
@@ -149,9 +151,11 @@ class _Batches:
         ready: Body = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
         end = minimum(loop.start + ahead, loop.stop)
         prologue: Body = (For(BATCH, loop.start, end, self.depth, self._produce(BATCH), exact=loop.exact),)
-        later = BATCH + ahead
-        freed = self._mbarrier("wait", "empty", later, 1)
-        following: Body = (If(self._reached(later), (freed, *self._produce(later))),)
+        freed = self._mbarrier("wait", "empty", K_AHEAD, 1)
+        following: Body = (
+            Let(K_AHEAD, BATCH + ahead),
+            If(self._reached(K_AHEAD), (freed, *self._produce(K_AHEAD))),
+        )
         release = self._mbarrier("arrive", "empty", BATCH)
         inner = across_in(self.parts.consume)
         if self.pipe.roles is not None:
@@ -161,10 +165,10 @@ class _Batches:
             body: Body = (*following, self._mbarrier("wait", "full", BATCH), consume, release)
             return (*ready, *prologue, replace(loop, var=BATCH, step=self.depth, body=body))
         first, consume, next_full = self._across(inner)
-        body = (*following, next_full, consume, release)
+        body = (*following, *next_full, consume, release)
         return (*ready, *prologue, *first, replace(loop, var=BATCH, step=self.depth, body=body))
 
-    def _across(self, inner: For) -> tuple[Body, For, If]:
+    def _across(self, inner: For) -> tuple[Body, For, Body]:
         """What comes before the first round, the tiles of a round, and the wait for the batch after it.
 
         Every thread keeps a pointer to its own operands in the tile that is read, and moves it around the ring: an
@@ -177,8 +181,8 @@ class _Batches:
             loop.start < loop.stop,
             (self._mbarrier("wait", "full", loop.start), *across.fill_first(Const(0))),
         )
-        following = BATCH + self.depth
-        next_full = If(following < loop.stop, (self._mbarrier("wait", "full", following),))
+        wait = self._mbarrier("wait", "full", K_NEXT)
+        next_full: Body = (Let(K_NEXT, BATCH + self.depth), If(compare("<", K_NEXT, loop.stop), (wait,)))
         # After the last tile nothing follows: what is read there is not used.
         read_next = map_body(across.fill_first(Const(0)), _ahead)
         tiles = self._tiles((across.steps, *ring.advance(), *read_next, *across.last))

@@ -13,6 +13,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     For,
@@ -210,6 +211,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
                 count[stmt.fragment] += 1
             case Store(buffer, _, _) | PointerInit(_, buffer, _) | Prefetch(buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
+            case BlockPayload(payload, _, matrix, _):
+                count.update((payload, matrix, *_shape_names(matrix)))
         for root in exprs(stmt):
             for node in walk_expr(root):
                 if isinstance(node, Var):

@@ -1,6 +1,6 @@
 """How to compute a product: `Schedule`, four axes of closed sets of records, and all that follows from their fields."""
 
-from gemmgen.schedule.fields import Atom, Flat, MatrixAtom, Memory, Pair, Value, text_of
+from gemmgen.schedule.fields import AddressPayloads, Atom, Flat, MatrixAtom, Memory, Pair, Value, text_of
 from gemmgen.schedule.flat import AXES, Key
 from gemmgen.schedule.mainloop import Method
 from gemmgen.schedule.operand import Operand
@@ -12,6 +12,7 @@ __all__ = [
     "KEYS",
     "PLAIN",
     "WARPGROUP",
+    "AddressPayloads",
     "Atom",
     "Flat",
     "Key",

@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gemmgen.schedule.fields import Chosen, Flat, flag, number
-from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field
+from gemmgen.schedule.fields import WORDS, AddressPayloads, Chosen, Flat, flag, number, word
+from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field, large_grf_field
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling
 
 #: Lanes of a sub-group that multiplies, at most; as many as one that reads 2D blocks has.
 MOST_LANES = BLOCK_2D_LANES = 16
-
-
-def large_grf_field() -> bool:
-    """Registers of a thread."""
-    return flag("twice as many registers a thread, and half as many threads (Intel)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +55,11 @@ class DpasBlock2D(Mainloop):
         barrier: whether the work-group meets around each step, to stay in step for the cache: its sub-groups arrive
             before the arithmetic and wait for the others after it.
         prefetch_distance: how many steps ahead the work-group prefetches its tiles of A and B; 0 for no prefetch.
-        separate_payloads: whether each read has an address payload of its own, a register that tells the message where
-            to read. Messages of Xe2 take constants beside it, so that reads share one; those of Xe-HPC do not, and a
-            copy costs nine instructions.
+        address_payloads: which messages have an address payload of their own, a register that tells them where to read.
+            The kernel fills it before the loop, and an addition advances it. `prefetches`: for the extension's own
+            function the compiler fills it anew each time. `all`: reads, too. Messages of Xe2 take constants beside a
+            payload, so that reads share one; those of Xe-HPC do not.
+        tf32: whether float32 is multiplied as TF32, of whose significand 11 bits count.
         block_writes: whether C is stored by 2D block writes where beta is 0.
         large_grf: as in `Dpas`.
     """
@@ -78,8 +75,14 @@ class DpasBlock2D(Mainloop):
     prefetch_distance: int = number(
         0, "steps ahead that A and B are prefetched; 0 for none", 2, 16, (0, 1, 2, 3), least=0
     )
+    tf32: bool = flag("float32 is multiplied as TF32 by dpas (Xe-HPC, Xe2)")
     block_writes: bool = flag("C is stored by 2D block writes where beta is 0")
-    separate_payloads: bool = flag("each 2D block read has an address payload of its own (Xe-HPC)")
+    address_payloads: AddressPayloads = word(
+        "none",
+        "2D block messages whose address payload is kept: none, prefetches (Xe2), all (Xe-HPC)",
+        "prefetches",
+        WORDS["AddressPayloads"],
+    )
     large_grf: bool = large_grf_field()
 
     @classmethod

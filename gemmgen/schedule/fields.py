@@ -24,6 +24,8 @@ ThreadAtom = Literal["fma", "dp4a"]
 #: Matrix instructions of warps, of warpgroups, and all; each is a method of its own, too.
 WarpAtom = Literal["mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32"]
 WarpgroupAtom = Literal["wgmma", "wgmma_s8", "wgmma_f8", "wgmma_tf32", "wgmma_3xtf32"]
+#: Which messages of 2D blocks have an address payload that a kernel fills once and advances.
+AddressPayloads = Literal["none", "prefetches", "all"]
 MatrixAtom = Literal["dpas", "joint_matrix", "mfma", WarpAtom, WarpgroupAtom]
 Atom = Literal[ThreadAtom, MatrixAtom]
 
@@ -36,6 +38,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ThreadAtom": get_args(ThreadAtom),
     "WarpAtom": get_args(WarpAtom),
     "WarpgroupAtom": get_args(WarpgroupAtom),
+    "AddressPayloads": get_args(AddressPayloads),
 }
 
 
@@ -178,6 +181,7 @@ RENAMED_FIELDS: Mapping[str, str] = {
     "k_block": "kc",
     "m_block": "mc",
     "large_registers": "large_grf",
+    "separate_payloads": "address_payloads",
 }
 #: The same of an operand's fields.
 RENAMED_OF_OPERANDS: Mapping[str, str] = {

@@ -18,7 +18,19 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
-from gemmgen.schedule.fields import WORDS, Atom, Chosen, Flat, Meaning, Memory, Value, meanings, text_of, unknown_field
+from gemmgen.schedule.fields import (
+    WORDS,
+    AddressPayloads,
+    Atom,
+    Chosen,
+    Flat,
+    Meaning,
+    Memory,
+    Value,
+    meanings,
+    text_of,
+    unknown_field,
+)
 from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.joint_matrix import JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
@@ -67,7 +79,7 @@ AXES: Mapping[str, tuple[type, ...]] = {
 }
 Parts = tuple[Tiling, Mainloop, Epilogue, TileScheduler]
 _Member = TypeVar("_Member")
-Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory", "atom"]
+Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory", "payloads", "atom"]
 _KINDS: Mapping[str, Kind] = {
     "Pair": "pair",
     "Pair | None": "maybe_pair",
@@ -75,6 +87,7 @@ _KINDS: Mapping[str, Kind] = {
     "int | None": "lanes",
     "bool": "bool",
     "Memory": "memory",
+    "AddressPayloads": "payloads",
     "Atom": "atom",
     "ThreadAtom": "atom",
     "WarpAtom": "atom",
@@ -148,6 +161,10 @@ _HOLDS: Mapping[Kind, tuple[str, Callable[[object], bool]]] = {
     "int": KINDS["int"],
     "lanes": KINDS["int"],
     "bool": KINDS["bool"],
+    "payloads": (
+        f"one of {', '.join(get_args(AddressPayloads))}",
+        lambda x: isinstance(x, str) and x in get_args(AddressPayloads),
+    ),
     "memory": (f"one of {', '.join(get_args(Memory))}", lambda x: isinstance(x, str) and x in get_args(Memory)),
     "atom": (f"one of {', '.join(get_args(Atom))}", lambda x: isinstance(x, str) and x in get_args(Atom)),
 }

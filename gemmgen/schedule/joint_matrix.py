@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gemmgen.schedule.dpas import large_grf_field
 from gemmgen.schedule.fields import Flat
-from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field
+from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field, large_grf_field
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling

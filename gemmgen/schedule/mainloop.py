@@ -70,6 +70,11 @@ def across_field() -> bool:
     return flag("reading ahead goes on from one tile to the next")
 
 
+def large_grf_field() -> bool:
+    """Registers of a thread."""
+    return flag("twice as many registers a thread, and half as many threads (Intel)")
+
+
 def snake_field() -> bool:
     """Order of the arithmetic."""
     return flag("every other row of the arithmetic goes backwards")

@@ -10,7 +10,7 @@ from gemmgen.errors import ScheduleError, UserError
 from gemmgen.names import name_problem
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.epilogues import Epilogue, Registers
-from gemmgen.schedule.fields import Atom, Flat, Pair, Value, meanings
+from gemmgen.schedule.fields import AddressPayloads, Atom, Flat, Pair, Value, meanings
 from gemmgen.schedule.flat import (
     AXES,
     Key,
@@ -91,6 +91,7 @@ class Schedule:
     atomic = View(False)
     threadblock_swizzle = View(0)
     prefetch = View(False)
+    min_blocks = View(0)
     register_stages = View(1)
     lane_arrangement = View[Pair | None](None)
     lane_swizzle = View(False)
@@ -100,7 +101,8 @@ class Schedule:
     atom = View[Atom]("fma")
     block_2d = View(False)
     prefetch_distance = View(0)
-    separate_payloads = View(False)
+    address_payloads = View[AddressPayloads]("none")
+    tf32 = View(False)
     block_writes = View(False)
     large_grf = View(False)
     c_width = View(1)

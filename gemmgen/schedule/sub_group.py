@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gemmgen.schedule.fields import number
-from gemmgen.schedule.mainloop import OF_SUB_GROUPS, Mainloop, Method, barrier_field, snake_field
+from gemmgen.schedule.mainloop import OF_SUB_GROUPS, Mainloop, Method, barrier_field, large_grf_field, snake_field
 from gemmgen.schedule.operand import Operand
 
 
@@ -21,6 +21,7 @@ class SubGroup(Mainloop):
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache; a group of
             one sub-group, which is in step anyway, so keeps compilers from moving loads among the arithmetic.
         serpentine: as in `Direct`.
+        large_grf: as in `Dpas`.
     """
 
     without: ClassVar[frozenset[str]] = frozenset({"lane_arrangement", "lane_swizzle"})
@@ -30,6 +31,7 @@ class SubGroup(Mainloop):
     )
     barrier: bool = barrier_field()
     serpentine: bool = snake_field()
+    large_grf: bool = large_grf_field()
 
     @classmethod
     def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:

@@ -17,7 +17,7 @@ from gemmgen.ir.copy_instructions import (
     CopyAtom,
 )
 from gemmgen.ir.numeric import numpy_dtype, poison
-from gemmgen.ir.stmt import Prefetch, VectorCopy
+from gemmgen.ir.stmt import PayloadAdvance, Prefetch, VectorCopy
 from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import GlobalMemory, Memory
@@ -102,6 +102,31 @@ def block_2d_prefetch_step(
     return step
 
 
+def payload_step(
+    payload: Memory, which: Sequence[IndexCode], index: Sequence[IndexCode], lanes: Lanes, site: Site
+) -> Callable[[Active], None]:
+    """What fills an address payload: row and column of the block, which all lanes of a whole sub-group say alike."""
+
+    def step(active: Active) -> None:
+        at, numbers = _agreed(index, which, lanes, active, site)
+        for axis, place in enumerate(at):
+            payload.write([*numbers, axis], cast(Value, place), active, site)
+
+    return step
+
+
+def advance_step(
+    stmt: PayloadAdvance, payload: Memory, which: Sequence[IndexCode], site: Site
+) -> Callable[[Active], None]:
+    """What moves the block of an address payload."""
+
+    def step(active: Active) -> None:
+        place: list[Index] = [*(code(active) for code in which), stmt.axis]
+        payload.write(place, payload.read(place, active, site) + stmt.by, active, site)
+
+    return step
+
+
 def _agreed(
     index: Sequence[IndexCode], extent: Sequence[IndexCode], lanes: Lanes, active: Active, site: Site
 ) -> tuple[list[Index], list[Index]]:
@@ -119,8 +144,14 @@ def _place(atom: CopyAtom, at: Sequence[Index], element: int, lanes: Lanes) -> l
         row, col = divmod(element, atom.fragment.cols.values)
         of_lanes = (axis[lanes.lane_id(), row, col] for axis in places(atom.fragment, lanes.lanes_of_sub_group()))
         return [begin + further for begin, further in zip(at, of_lanes, strict=True)]
-    steps = zip(at, atom.offset(element), atom.lane_step, strict=True)
-    return [begin + further + step * lanes.lane_id() for begin, further, step in steps]
+    if (block := atom.block) is None:
+        raise LoweringError(f"{atom.name} reads no 2D block")
+    lane = lanes.lane_id() % block.lanes
+    apart = np.array([block.lane_offset(x) for x in range(block.lanes)])
+    return [
+        begin + further + apart[lane, axis]
+        for axis, (begin, further) in enumerate(zip(at, atom.offset(element), strict=True))
+    ]
 
 
 def _register(to: Sequence[Index], element: int, extents: Sequence[int]) -> list[Index]:

@@ -27,6 +27,7 @@ from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
+    BlockPayload,
     Body,
     Comment,
     For,
@@ -34,6 +35,8 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Multiply,
+    PayloadAdvance,
+    PlaceStmt,
     PointerIncrement,
     PointerInit,
     Prefetch,
@@ -54,7 +57,13 @@ from gemmgen.ir.synchronization import (
 )
 from gemmgen.ir.walk import evaluate, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
-from gemmgen.simulator.block_io import block_2d_prefetch_step, block_2d_step, block_2d_write_step
+from gemmgen.simulator.block_io import (
+    advance_step,
+    block_2d_prefetch_step,
+    block_2d_step,
+    block_2d_write_step,
+    payload_step,
+)
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
@@ -268,6 +277,16 @@ class _Run:
                 return self._sync(stmt, scope, site)
             case TmaCopy():
                 return self._tma_copy(stmt, scope, site)
+            case _ if isinstance(stmt, PlaceStmt):
+                return self._place(stmt, scope, site)
+            case Multiply():
+                return self._multiply(stmt, scope, site)
+            case _:
+                raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
+
+    def _place(self, stmt: PlaceStmt, scope: Scope, site: Site) -> _Step | None:
+        """What pointers, prefetches and address payloads do."""
+        match stmt:
             case PointerInit():
                 return self._point(stmt, scope, site)
             case PointerIncrement():
@@ -277,10 +296,11 @@ class _Run:
             case Prefetch(buffer, index, _, _, extent):
                 places = self._indexes(index, scope, site), self._indexes(extent, scope, site)
                 return block_2d_prefetch_step(stmt, scope.memory(buffer.name), *places, self._lanes, site)
-            case Multiply():
-                return self._multiply(stmt, scope, site)
-            case _:
-                raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
+            case BlockPayload(payload, which, _, index):
+                places = self._indexes(which, scope, site), self._indexes(index, scope, site)
+                return payload_step(scope.memory(payload.name), *places, self._lanes, site)
+            case PayloadAdvance(payload, which):
+                return advance_step(stmt, scope.memory(payload.name), self._indexes(which, scope, site), site)
 
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:

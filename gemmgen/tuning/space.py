@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import I8, DType
+from gemmgen.ir.dtypes import F32, I8, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
@@ -300,7 +300,7 @@ def _cpu_panel(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
 def _thread_tiles() -> tuple[Axis, ...]:
     """A work-item's neighbouring elements, so many times along rows and columns; and work-items."""
     return (
-        Axis("thread_vector.rows", (1, 2, 3, 4, 6, 8, 16, 32)),
+        Axis("thread_vector.rows", (1, 2, 3, 4, 6, 8, 16, 24, 32)),
         Axis("thread_vector.columns", (1, 2, 3, 4, 6, 8, 16)),
         Axis("tile.rows", _TIMES, unit=lambda x: _number(x["thread_vector.rows"])),
         Axis("tile.columns", _TIMES, unit=lambda x: _number(x["thread_vector.columns"])),
@@ -363,9 +363,10 @@ def _sub_group(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("a.block_read", blocks),
         Axis("b.block_read", blocks),
         Axis("a.shuffle", (False, True)),
-        Axis("b_sub_step", (0, 4, 8, 16)),
+        Axis("b_sub_step", (0, 2, 4, 8, 16)),
         Axis("barrier", (False, True)),
         Axis("serpentine", (False, True)),
+        Axis("large_grf", (False, True)),
         *_parts_of_k(target),
     )
 
@@ -395,6 +396,7 @@ def _shared_memory(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("mbarrier", (0, 1, 2, 4) if "mbarrier" in target.features else (0,)),
         Axis("sliced_k", (1, 2, 4, 8)),
         Axis("prefetch", (False, True)),
+        Axis("min_blocks", (0, 1, 2) if target.multiprocessor_register_bytes else (0,)),
         Axis("register_stages", (1, 2)),
         Axis("across_tiles", (False, True), when=_is("register_stages", 2)),
         Axis("serpentine", (False, True)),
@@ -503,7 +505,7 @@ def _dpas(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
-def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+def _dpas_block_2d(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", ("dpas",)),
         Axis("block_2d", (True,)),
@@ -514,7 +516,8 @@ def _dpas_block_2d(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("block_k", (16, 32, 64, 128, 256)),
         Axis("barrier", (False, True)),
         Axis("prefetch_distance", (0, 1, 2, 3, 4)),
-        Axis("separate_payloads", (False, True)),
+        Axis("tf32", (spec.dtype == F32,)),
+        Axis("address_payloads", ("none", "prefetches", "all")),
         Axis("block_writes", (False, True)),
         Axis("large_grf", (False, True) if target.large_register_bytes else (False,)),
         Axis("split_k", _SPLITS),

@@ -50,7 +50,7 @@ L3_SIMD_16x2_4x8(int m, int n, int k, float alpha, const float *__restrict__ a, 
         }
     }
 
-    // Whole steps of BK along K.
+    // Whole steps of 32 along K.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         float b_frag[32][TN];
         #pragma unroll

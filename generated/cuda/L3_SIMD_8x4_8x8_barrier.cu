@@ -52,7 +52,7 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restric
         }
     }
 
-    // Whole steps of BK along K.
+    // Whole steps of 32 along K.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         float a_frag[TM][4];
         #pragma unroll

@@ -38,11 +38,6 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BM][BK];
-};
-
 } // namespace L3_SLM_8x8_4x16_detail
 
 extern "C" __global__ void __launch_bounds__(L3_SLM_8x8_4x16_detail::THREADS)
@@ -50,7 +45,6 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
                 const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace L3_SLM_8x8_4x16_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -62,6 +56,7 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     const int a_row = local_index / (BK / 4);
     const int a_k = local_index % (BK / 4) * 4;
 
+    __shared__ __align__(16) float a_shared[BM][BK];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -75,11 +70,11 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     for (int k0 = 0; k0 < k_main; k0 += BK) {
         __syncthreads();
         if (lda % 4 == 0) {
-            copy4(&shared.a[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+            copy4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_row][a_k + e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e];
+                a_shared[a_row][a_k + e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e];
             }
         }
         __syncthreads();
@@ -89,7 +84,7 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 8 + i][kk];
+                a_frag[i] = a_shared[local_row * 8 + i][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
@@ -116,11 +111,11 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
         // The rest of K; what lies past it counts as zero.
         __syncthreads();
         if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
-            copy4(&shared.a[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_row][a_k + e] =
+                a_shared[a_row][a_k + e] =
                     k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
                                          : 0.0f;
             }
@@ -132,7 +127,7 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 8 + i][kk];
+                a_frag[i] = a_shared[local_row * 8 + i][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {

@@ -1,7 +1,7 @@
 // gemv_4x4: C = alpha * A * B + beta * C; float32; B col-major
 //
 // Tile       4x4 of C per block, 4x4 per thread, 1024 along K per step
-// Threads    256 per block, 256 slices of each step along K (sliced-K)
+// Threads    256 per block, 8 slices of each step along K (sliced-K), each of 32 lanes
 // A          global memory, loads of 4 elements
 // B          global memory, loads of 4 elements
 // Multiply   fused multiply-add
@@ -35,11 +35,6 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    float partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_4x4_detail::BLOCK_THREADS)
@@ -47,10 +42,9 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace gemv_4x4_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
-    const int lane_k = int(threadIdx.x) % 32;
+    const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
@@ -65,37 +59,13 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     }
 
     // Each lane goes along K by 4 elements at a time.
-    if (lda % 4 == 0 && ldb % 4 == 0) {
+    const auto multiply_along_k = [&](bool aligned) {
         for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
             __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[TN][4];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                copy4(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
-            }
-            #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                copy4(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
-            }
-            #pragma unroll
-            for (int p = 0; p < 4; ++p) {
-                #pragma unroll
-                for (int i = 0; i < TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < TN; ++j) {
-                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
-                    }
-                }
-            }
-        }
-    } else {
-        // Lines that begin anywhere: single elements.
-        for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-            __align__(16) float a_frag[TM][4];
-            __align__(16) float b_frag[TN][4];
-            #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                if (lda % 4 == 0) {
+                if (aligned || lda % 4 == 0) {
                     copy4(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
                 } else {
                     #pragma unroll
@@ -106,7 +76,7 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                if (ldb % 4 == 0) {
+                if (aligned || ldb % 4 == 0) {
                     copy4(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
                 } else {
                     #pragma unroll
@@ -126,6 +96,12 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                 }
             }
         }
+    };
+    if (lda % 4 == 0 && ldb % 4 == 0) {
+        multiply_along_k(true);
+    } else {
+        // Lines that begin anywhere: single elements.
+        multiply_along_k(false);
     }
 
     // What is left of K: a lane has one element of it.
@@ -190,9 +166,9 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    __shared__ float partial[SLICES][BM][BN];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     __syncthreads();
 
@@ -201,10 +177,10 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        float total = shared.partial[0][sum_row][sum_col];
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 

@@ -1,7 +1,7 @@
 // gemv_8x4_bf16: C = alpha * A * B + beta * C; bfloat16, sums in float32; B col-major
 //
 // Tile       8x4 of C per block, 8x4 per thread, 1024 along K per step
-// Threads    128 per block, 128 slices of each step along K (sliced-K)
+// Threads    128 per block, 4 slices of each step along K (sliced-K), each of 32 lanes
 // A          global memory, loads of 8 elements
 // B          global memory, loads of 8 elements
 // Multiply   fused multiply-add
@@ -48,11 +48,6 @@ __device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
     }
 }
 
-// Shared memory of a block.
-struct Shared {
-    float partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_8x4_bf16_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_8x4_bf16_detail::BLOCK_THREADS)
@@ -61,10 +56,9 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
               __nv_bfloat16 *__restrict__ c, int ldc)
 {
     using namespace gemv_8x4_bf16_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
-    const int lane_k = int(threadIdx.x) % 32;
+    const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
@@ -79,39 +73,14 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     }
 
     // Each lane goes along K by 8 elements at a time.
-    if (lda % 8 == 0 && ldb % 8 == 0) {
+    const auto multiply_along_k = [&](bool aligned) {
         #pragma unroll 2
         for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
             __align__(16) float a_frag[TM][8];
             __align__(16) float b_frag[TN][8];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                copy8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
-            }
-            #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                copy8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
-            }
-            #pragma unroll
-            for (int p = 0; p < 8; ++p) {
-                #pragma unroll
-                for (int i = 0; i < TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < TN; ++j) {
-                        acc[i][j] = fmaf(a_frag[i][p], b_frag[j][p], acc[i][j]);
-                    }
-                }
-            }
-        }
-    } else {
-        // Lines that begin anywhere: single elements.
-        #pragma unroll 2
-        for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
-            __align__(16) float a_frag[TM][8];
-            __align__(16) float b_frag[TN][8];
-            #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                if (lda % 8 == 0) {
+                if (aligned || lda % 8 == 0) {
                     copy8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
                 } else {
                     #pragma unroll
@@ -122,7 +91,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                if (ldb % 8 == 0) {
+                if (aligned || ldb % 8 == 0) {
                     copy8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
                 } else {
                     #pragma unroll
@@ -142,6 +111,12 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
                 }
             }
         }
+    };
+    if (lda % 8 == 0 && ldb % 8 == 0) {
+        multiply_along_k(true);
+    } else {
+        // Lines that begin anywhere: single elements.
+        multiply_along_k(false);
     }
 
     // What is left of K: a lane has one element of it.
@@ -217,7 +192,8 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     acc[0][0] = (is_low_1 ? acc[0][0] : acc[0][TN / 4]) + received;
 
     // Every slice writes its partial sums; then they are added up.
-    shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    __shared__ float partial[SLICES][BM][BN];
+    partial[slice][lane_k / 4][lane_k % 4] = alpha * acc[0][0];
     __syncthreads();
 
     const int sum_row = local_index / BN;
@@ -225,10 +201,10 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        float total = shared.partial[0][sum_row][sum_col];
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 

@@ -1,7 +1,7 @@
 // gemv_s8_4x4: C = alpha * A * B + beta * C; int8, sums and C in int32; B col-major
 //
 // Tile       4x4 of C per block, 4x4 per thread, 4096 along K per step
-// Threads    256 per block, 256 slices of each step along K (sliced-K)
+// Threads    256 per block, 8 slices of each step along K (sliced-K), each of 32 lanes
 // A          global memory, loads of 16 elements
 // B          global memory, loads of 16 elements
 // Multiply   dot products of four neighbours along K (dp4a), sums in int32
@@ -43,11 +43,6 @@ __device__ __forceinline__ void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    int partial[SLICES][BM][BN];
-};
-
 } // namespace gemv_s8_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(gemv_s8_4x4_detail::BLOCK_THREADS)
@@ -55,10 +50,9 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
             const signed char *__restrict__ b, int ldb, int beta, int *__restrict__ c, int ldc)
 {
     using namespace gemv_s8_4x4_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
-    const int lane_k = int(threadIdx.x) % 32;
+    const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
@@ -73,37 +67,13 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     }
 
     // Each lane goes along K by 16 elements at a time.
-    if (lda % 16 == 0 && ldb % 16 == 0) {
+    const auto multiply_along_k = [&](bool aligned) {
         for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
             __align__(16) signed char a_frag[TM][16];
             __align__(16) signed char b_frag[TN][16];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                copy16(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
-            }
-            #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                copy16(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
-            }
-            #pragma unroll
-            for (int p = 0; p < 4; ++p) {
-                #pragma unroll
-                for (int i = 0; i < TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < TN; ++j) {
-                        dp4a(&acc[i][j], &a_frag[i][p * 4], &b_frag[j][p * 4]);
-                    }
-                }
-            }
-        }
-    } else {
-        // Lines that begin anywhere: single elements.
-        for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
-            __align__(16) signed char a_frag[TM][16];
-            __align__(16) signed char b_frag[TN][16];
-            #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                if (lda % 16 == 0) {
+                if (aligned || lda % 16 == 0) {
                     copy16(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
                 } else {
                     #pragma unroll
@@ -114,7 +84,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                if (ldb % 16 == 0) {
+                if (aligned || ldb % 16 == 0) {
                     copy16(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
                 } else {
                     #pragma unroll
@@ -134,6 +104,12 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
                 }
             }
         }
+    };
+    if (lda % 16 == 0 && ldb % 16 == 0) {
+        multiply_along_k(true);
+    } else {
+        // Lines that begin anywhere: single elements.
+        multiply_along_k(false);
     }
 
     // What is left of K: a lane has one element of it.
@@ -197,9 +173,9 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    __shared__ int partial[SLICES][BM][BN];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     __syncthreads();
 
@@ -208,10 +184,10 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        int total = shared.partial[0][sum_row][sum_col];
+        int total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const int term = shared.partial[s][sum_row][sum_col];
+            const int term = partial[s][sum_row][sum_col];
             total += term;
         }
 

@@ -35,12 +35,6 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BM];
-    alignas(16) float b[BN];
-};
-
 } // namespace lds_8x8_16x16_k1_detail
 
 extern "C" __global__ void __launch_bounds__(lds_8x8_16x16_k1_detail::THREADS)
@@ -48,7 +42,6 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
                  const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace lds_8x8_16x16_k1_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -60,6 +53,8 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
     const int b_k = local_index / BN;
     const int b_col = local_index % BN;
 
+    __shared__ __align__(16) float a_shared[BM];
+    __shared__ __align__(16) float b_shared[BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -71,21 +66,21 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
     for (int k0 = 0; k0 < k; ++k0) {
         __syncthreads();
         if (local_index < BM) {
-            shared.a[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
+            a_shared[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < BN) {
-            shared.b[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
+            b_shared[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
         }
         __syncthreads();
         __align__(16) float a_frag[TM];
         __align__(16) float b_frag[TN];
         #pragma unroll
         for (int i = 0; i < TM / 4; ++i) {
-            copy4(&a_frag[i * 4], &shared.a[local_row * 4 + i * THREADS_M * 4]);
+            copy4(&a_frag[i * 4], &a_shared[local_row * 4 + i * THREADS_M * 4]);
         }
         #pragma unroll
         for (int j = 0; j < TN / 4; ++j) {
-            copy4(&b_frag[j * 4], &shared.b[local_col * 4 + j * THREADS_N * 4]);
+            copy4(&b_frag[j * 4], &b_shared[local_col * 4 + j * THREADS_N * 4]);
         }
         #pragma unroll
         for (int i = 0; i < TM; ++i) {

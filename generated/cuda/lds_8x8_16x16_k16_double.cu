@@ -48,12 +48,7 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[STAGES][BK][BM];
-    alignas(16) float b[STAGES][BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[STAGES][BK][BM]) + sizeof(float[STAGES][BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace lds_8x8_16x16_k16_double_detail
@@ -64,7 +59,6 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
                          int ldc)
 {
     using namespace lds_8x8_16x16_k16_double_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -79,7 +73,9 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    __shared__ __align__(16) float a_shared[STAGES][BK][BM];
     __align__(16) float a_next[BM * BK / (THREADS * 4)][4];
+    __shared__ __align__(16) float b_shared[STAGES][BK][BN];
     __align__(16) float b_next[BN * BK / (THREADS * 4)][4];
     float acc[TM][TN];
     #pragma unroll
@@ -106,18 +102,18 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(&shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[0][b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         b[(b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
@@ -163,11 +159,11 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[stage][kk][local_row * 4 + i * THREADS_M * 4]);
+                copy4(&a_frag[i * 4], &a_shared[stage][kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[stage][kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[stage][kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -182,12 +178,12 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.a[load_stage][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_next[i][e];
+                    a_shared[load_stage][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_next[i][e];
                 }
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-                copy4(&shared.b[load_stage][b_k + i * (THREADS * 4 / BN)][b_col], b_next[i]);
+                copy4(&b_shared[load_stage][b_k + i * (THREADS * 4 / BN)][b_col], b_next[i]);
             }
         }
         __syncthreads();
@@ -212,19 +208,19 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[0][a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                 col0 + b_col + 4 <= n) {
-                copy4(&shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[0][b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[0][b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         k_main + b_k + i * (THREADS * 4 / BN) < k
                             ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                 min(col0 + b_col + e, n - 1)]
@@ -239,11 +235,11 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[0][kk][local_row * 4 + i * THREADS_M * 4]);
+                copy4(&a_frag[i * 4], &a_shared[0][kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[0][kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[0][kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

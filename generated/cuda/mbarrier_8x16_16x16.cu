@@ -203,8 +203,6 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
     // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES / 4) {
         mbarrier_init(&shared.full[local_index], THREADS);
-    }
-    if (local_index < STAGES / 4) {
         mbarrier_init(&shared.empty[local_index], THREADS);
     }
     __syncthreads();
@@ -275,17 +273,18 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
         }
     }
     for (int k_batch = 0; k_batch < k; k_batch += BK * 4) {
-        if (k_batch + (STAGES - 8) * BK < k) {
-            mbarrier_wait(&shared.empty[(k_batch / (BK * 4) + (STAGES - 8) / 4) % (STAGES / 4)],
-                          ((k_batch / (BK * 4) + (STAGES - 8) / 4) / (STAGES / 4) + 1) % 2);
-            const int load_stage = (k_batch / BK + STAGES - 8) % STAGES;
-            load_tiles(k_batch + (STAGES - 8) * BK, load_stage);
-            cp_async_mbarrier_arrive(
-                &shared.full[(k_batch / (BK * 4) + (STAGES - 8) / 4) % (STAGES / 4)]);
+        const int k_ahead = k_batch + (STAGES - 8) * BK;
+        if (k_ahead < k) {
+            mbarrier_wait(&shared.empty[k_ahead / (BK * 4) % (STAGES / 4)],
+                          (k_ahead / (BK * 4) / (STAGES / 4) + 1) % 2);
+            const int load_stage = k_ahead / BK % STAGES;
+            load_tiles(k_ahead, load_stage);
+            cp_async_mbarrier_arrive(&shared.full[k_ahead / (BK * 4) % (STAGES / 4)]);
         }
-        if (k_batch + BK * 4 < k) {
-            mbarrier_wait(&shared.full[(k_batch / (BK * 4) + 1) % (STAGES / 4)],
-                          (k_batch / (BK * 4) + 1) / (STAGES / 4) % 2);
+        const int k_next = k_batch + BK * 4;
+        if (k_next < k) {
+            mbarrier_wait(&shared.full[k_next / (BK * 4) % (STAGES / 4)],
+                          k_next / (BK * 4) / (STAGES / 4) % 2);
         }
         for (int k0 = k_batch; k0 < min(k_batch + BK * 4, k); k0 += BK) {
             #pragma unroll

@@ -15,8 +15,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid ((k + 31) / 32 * 1 * ((m +
-//                127) / 128 * 4) + (k + 31) / 32 * 1 * ((n + 255) / 256 * 8), 1)
+// Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid ((k + 31) / 32 * ((m + 127)
+//                / 128 * 4) + (k + 31) / 32 * ((n + 255) / 256 * 8), 1)
 //            mbarrier_8x16_16x16_boxes_packed: block (16, 24), grid (groups, 1)
 //            mbarrier_8x16_16x16_boxes_packed_total: block (256, 1), grid (min((m + 127) / 128 *
 //                ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128,
@@ -189,11 +189,6 @@ __device__ __forceinline__ void setmaxnreg_dec()
 }
 
 // Shared memory of a block.
-struct PackShared {
-    float a_tile[32][33]; // padded: lines begin in different banks
-};
-
-// Shared memory of a block.
 struct Shared {
     alignas(128) float a[STAGES][BK][BM];
     alignas(128) float b[STAGES][BK][BN];
@@ -212,7 +207,6 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
                                       float *__restrict__ a_packed, float *__restrict__ b_packed)
 {
     using namespace mbarrier_8x16_16x16_boxes_packed_detail;
-    PackShared &shared = *reinterpret_cast<PackShared *>(shared_memory);
 
     griddepcontrol_launch_dependents();
 
@@ -224,6 +218,8 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
+    // Padded: lines begin in different banks.
+    __shared__ float a_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((m_whole + 31) / 32) * 32;
         const int a_fast = block % ((m_whole + 31) / 32) * 32;
@@ -231,7 +227,7 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
         // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            shared.a_tile[i * 8 + local_row][local_col] =
+            a_tile[i * 8 + local_row][local_col] =
                 a_fast + i * 8 + local_row < m && a_slow + local_col < k
                     ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
                     : 0.0f;
@@ -241,7 +237,7 @@ mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restri
         for (int i = 0; i < 4; ++i) {
             if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
                 a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                    shared.a_tile[local_col][i * 8 + local_row];
+                    a_tile[local_col][i * 8 + local_row];
             }
         }
     } else {
@@ -355,11 +351,11 @@ extern "C" __global__ void
                 }
             }
             for (int k_batch = k_begin; k_batch < k_end; k_batch += BK * 4) {
-                if (k_batch + BK * 4 < k_end) {
-                    mbarrier_wait(&shared.full[(before + (k_batch + BK * 4 - k_begin) / (BK * 4)) %
-                                               (STAGES / 4)],
-                                  (before + (k_batch + BK * 4 - k_begin) / (BK * 4)) /
-                                      (STAGES / 4) % 2);
+                const int k_next = k_batch + BK * 4;
+                if (k_next < k_end) {
+                    mbarrier_wait(
+                        &shared.full[(before + (k_next - k_begin) / (BK * 4)) % (STAGES / 4)],
+                        (before + (k_next - k_begin) / (BK * 4)) / (STAGES / 4) % 2);
                 }
                 for (int k0 = k_batch; k0 < k_batch + BK * 4; k0 += BK) {
                     #pragma unroll
@@ -656,18 +652,13 @@ mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int k, float alpha, const 
         return counted;
     }
     if (k > 0) {
-        if (const cudaError_t error = cudaFuncSetAttribute(
-                mbarrier_8x16_16x16_boxes_packed_pack, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                int(sizeof(PackShared)))) {
-            return error;
-        }
         const dim3 grid((k + BK * 4 - 1) / (BK * 4) * (BK / 8) * ((m + BM - 1) / BM * (BM / 32)) +
                             (k + BK * 4 - 1) / (BK * 4) * (BK / 8) *
                                 ((n + BN - 1) / BN * (BN / 32)),
                         1);
         const dim3 block(32, 8);
-        mbarrier_8x16_16x16_boxes_packed_pack<<<grid, block, sizeof(PackShared), stream>>>(
-            m, n, k, a, lda, b, ldb, a_packed, b_packed);
+        mbarrier_8x16_16x16_boxes_packed_pack<<<grid, block, 0, stream>>>(m, n, k, a, lda, b, ldb,
+                                                                          a_packed, b_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;

@@ -16,8 +16,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     mbarrier_8x16_16x16_stream_pack: block (32, 8), grid ((k + 31) / 32 * 1 * ((m + 127) /
-//                128 * 4), 1)
+// Launch     mbarrier_8x16_16x16_stream_pack: block (32, 8), grid ((k + 31) / 32 * ((m + 127) / 128
+//                * 4), 1)
 //            mbarrier_8x16_16x16_stream: block (16, 16), grid (groups, 1)
 //            mbarrier_8x16_16x16_stream_total: block (256, 1), grid (min((m + 127) / 128 * ((n +
 //                255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128, 1)
@@ -167,11 +167,6 @@ __device__ __forceinline__ void griddepcontrol_wait()
 }
 
 // Shared memory of a block.
-struct PackShared {
-    float a_tile[32][33]; // padded: lines begin in different banks
-};
-
-// Shared memory of a block.
 struct Shared {
     alignas(16) float a[STAGES][BK][BM];
     alignas(16) float b[STAGES][BK][BN];
@@ -189,7 +184,6 @@ mbarrier_8x16_16x16_stream_pack(int m, int k, const float *__restrict__ a, int l
                                 float *__restrict__ a_packed)
 {
     using namespace mbarrier_8x16_16x16_stream_detail;
-    PackShared &shared = *reinterpret_cast<PackShared *>(shared_memory);
 
     griddepcontrol_launch_dependents();
 
@@ -199,13 +193,16 @@ mbarrier_8x16_16x16_stream_pack(int m, int k, const float *__restrict__ a, int l
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
+    // Padded: lines begin in different banks.
+    __shared__ float a_tile[32][33];
+
     const int a_slow = block / ((m_whole + 31) / 32) * 32;
     const int a_fast = block % ((m_whole + 31) / 32) * 32;
 
     // Transposed through a tile, so that reads and writes are both contiguous.
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        shared.a_tile[i * 8 + local_row][local_col] =
+        a_tile[i * 8 + local_row][local_col] =
             a_fast + i * 8 + local_row < m && a_slow + local_col < k
                 ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
                 : 0.0f;
@@ -215,7 +212,7 @@ mbarrier_8x16_16x16_stream_pack(int m, int k, const float *__restrict__ a, int l
     for (int i = 0; i < 4; ++i) {
         if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
             a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                shared.a_tile[local_col][i * 8 + local_row];
+                a_tile[local_col][i * 8 + local_row];
         }
     }
 }
@@ -258,8 +255,6 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     __align__(16) float b_frag[2][TN];
     if (local_index < STAGES / 4) {
         mbarrier_init(&shared.full[local_index], THREADS);
-    }
-    if (local_index < STAGES / 4) {
         mbarrier_init(&shared.empty[local_index], THREADS);
     }
     __syncthreads();
@@ -371,24 +366,20 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
             }
         }
         for (int k_batch = k_begin; k_batch < k_end; k_batch += BK * 4) {
-            if (k_batch + (STAGES - 8) * BK < k_end) {
+            const int k_ahead = k_batch + (STAGES - 8) * BK;
+            if (k_ahead < k_end) {
                 mbarrier_wait(
-                    &shared.empty[(before + (k_batch + (STAGES - 8) * BK - k_begin) / (BK * 4)) %
-                                  (STAGES / 4)],
-                    ((before + (k_batch + (STAGES - 8) * BK - k_begin) / (BK * 4)) / (STAGES / 4) +
-                     1) %
-                        2);
-                const int load_stage =
-                    (before * 4 + (k_batch + (STAGES - 8) * BK - k_begin) / BK) % STAGES;
-                load_tiles(k_batch + (STAGES - 8) * BK, load_stage);
+                    &shared.empty[(before + (k_ahead - k_begin) / (BK * 4)) % (STAGES / 4)],
+                    ((before + (k_ahead - k_begin) / (BK * 4)) / (STAGES / 4) + 1) % 2);
+                const int load_stage = (before * 4 + (k_ahead - k_begin) / BK) % STAGES;
+                load_tiles(k_ahead, load_stage);
                 cp_async_mbarrier_arrive(
-                    &shared.full[(before + (k_batch + (STAGES - 8) * BK - k_begin) / (BK * 4)) %
-                                 (STAGES / 4)]);
+                    &shared.full[(before + (k_ahead - k_begin) / (BK * 4)) % (STAGES / 4)]);
             }
-            if (k_batch + BK * 4 < k_end) {
-                mbarrier_wait(
-                    &shared.full[(before + (k_batch + BK * 4 - k_begin) / (BK * 4)) % (STAGES / 4)],
-                    (before + (k_batch + BK * 4 - k_begin) / (BK * 4)) / (STAGES / 4) % 2);
+            const int k_next = k_batch + BK * 4;
+            if (k_next < k_end) {
+                mbarrier_wait(&shared.full[(before + (k_next - k_begin) / (BK * 4)) % (STAGES / 4)],
+                              (before + (k_next - k_begin) / (BK * 4)) / (STAGES / 4) % 2);
             }
             for (int k0 = k_batch; k0 < min(k_batch + BK * 4, k_end); k0 += BK) {
                 #pragma unroll
@@ -607,16 +598,10 @@ extern "C" cudaError_t mbarrier_8x16_16x16_stream_launch(int m, int n, int k, fl
         return counted;
     }
     if (k > 0) {
-        if (const cudaError_t error = cudaFuncSetAttribute(
-                mbarrier_8x16_16x16_stream_pack, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                int(sizeof(PackShared)))) {
-            return error;
-        }
         const dim3 grid((k + BK * 4 - 1) / (BK * 4) * (BK / 8) * ((m + BM - 1) / BM * (BM / 32)),
                         1);
         const dim3 block(32, 8);
-        mbarrier_8x16_16x16_stream_pack<<<grid, block, sizeof(PackShared), stream>>>(m, k, a, lda,
-                                                                                     a_packed);
+        mbarrier_8x16_16x16_stream_pack<<<grid, block, 0, stream>>>(m, k, a, lda, a_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;

@@ -233,8 +233,6 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.full[local_index], SLICES * THREADS);
-    }
-    if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.empty[local_index], SLICES * THREADS);
     }
     __syncthreads();
@@ -300,18 +298,18 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
         }
     }
     for (int k_batch = k_begin; k_batch < k_end; k_batch += BK) {
-        if (k_batch + (STAGES - 2) * BK < k_end) {
-            mbarrier_wait(
-                &shared.tiles.empty[(k_batch + (STAGES - 2) * BK - k_begin) / BK % STAGES],
-                ((k_batch + (STAGES - 2) * BK - k_begin) / BK / STAGES + 1) % 2);
-            const int load_stage = (k_batch + (STAGES - 2) * BK - k_begin) / BK % STAGES;
-            load_tiles(k_batch + (STAGES - 2) * BK, load_stage);
-            cp_async_mbarrier_arrive(
-                &shared.tiles.full[(k_batch + (STAGES - 2) * BK - k_begin) / BK % STAGES]);
+        const int k_ahead = k_batch + (STAGES - 2) * BK;
+        if (k_ahead < k_end) {
+            mbarrier_wait(&shared.tiles.empty[(k_ahead - k_begin) / BK % STAGES],
+                          ((k_ahead - k_begin) / BK / STAGES + 1) % 2);
+            const int load_stage = (k_ahead - k_begin) / BK % STAGES;
+            load_tiles(k_ahead, load_stage);
+            cp_async_mbarrier_arrive(&shared.tiles.full[(k_ahead - k_begin) / BK % STAGES]);
         }
-        if (k_batch + BK < k_end) {
-            mbarrier_wait(&shared.tiles.full[(k_batch + BK - k_begin) / BK % STAGES],
-                          (k_batch + BK - k_begin) / BK / STAGES % 2);
+        const int k_next = k_batch + BK;
+        if (k_next < k_end) {
+            mbarrier_wait(&shared.tiles.full[(k_next - k_begin) / BK % STAGES],
+                          (k_next - k_begin) / BK / STAGES % 2);
         }
         for (int k0 = k_batch; k0 < min(k_batch + BK, k_end); k0 += BK) {
             #pragma unroll

@@ -202,8 +202,6 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
     // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.full[local_index], SLICES * THREADS);
-    }
-    if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.empty[local_index], SLICES * THREADS);
     }
     __syncthreads();
@@ -269,16 +267,17 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
         }
     }
     for (int k_batch = 0; k_batch < k; k_batch += BK) {
-        if (k_batch + (STAGES - 2) * BK < k) {
-            mbarrier_wait(&shared.tiles.empty[(k_batch / BK + STAGES - 2) % STAGES],
-                          ((k_batch / BK + STAGES - 2) / STAGES + 1) % 2);
-            const int load_stage = (k_batch / BK + STAGES - 2) % STAGES;
-            load_tiles(k_batch + (STAGES - 2) * BK, load_stage);
-            cp_async_mbarrier_arrive(&shared.tiles.full[(k_batch / BK + STAGES - 2) % STAGES]);
+        const int k_ahead = k_batch + (STAGES - 2) * BK;
+        if (k_ahead < k) {
+            mbarrier_wait(&shared.tiles.empty[k_ahead / BK % STAGES],
+                          (k_ahead / BK / STAGES + 1) % 2);
+            const int load_stage = k_ahead / BK % STAGES;
+            load_tiles(k_ahead, load_stage);
+            cp_async_mbarrier_arrive(&shared.tiles.full[k_ahead / BK % STAGES]);
         }
-        if (k_batch + BK < k) {
-            mbarrier_wait(&shared.tiles.full[(k_batch / BK + 1) % STAGES],
-                          (k_batch / BK + 1) / STAGES % 2);
+        const int k_next = k_batch + BK;
+        if (k_next < k) {
+            mbarrier_wait(&shared.tiles.full[k_next / BK % STAGES], k_next / BK / STAGES % 2);
         }
         for (int k0 = k_batch; k0 < min(k_batch + BK, k); k0 += BK) {
             #pragma unroll

@@ -56,11 +56,6 @@ __device__ __forceinline__ void atomic_add(float *to, const float *from)
     atomicAdd(to, *from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float partial[SLICES][BM][BN];
-};
-
 } // namespace reduction_4x4_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -81,7 +76,6 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
                   const float *__restrict__ b, int ldb, float *__restrict__ c, int ldc)
 {
     using namespace reduction_4x4_4x4_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y) / THREADS_M;
     const int local_row = int(threadIdx.y) % THREADS_M;
@@ -192,6 +186,7 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
     }
 
     // Sliced-K: every slice writes its partial sums; then they are added up.
+    __shared__ __align__(16) float partial[SLICES][BM][BN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         __align__(16) float partial_values[4];
@@ -199,7 +194,7 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         for (int e = 0; e < 4; ++e) {
             partial_values[e] = alpha * acc[i][e];
         }
-        copy4(&shared.partial[slice][local_row * 4 + i][local_col * 4], partial_values);
+        copy4(&partial[slice][local_row * 4 + i][local_col * 4], partial_values);
     }
     __syncthreads();
 
@@ -210,10 +205,10 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
     float total[BM / (SLICES * THREADS / BN)];
     #pragma unroll
     for (int i = 0; i < BM / (SLICES * THREADS / BN); ++i) {
-        total[i] = shared.partial[0][sum_row + i * (SLICES * THREADS / BN)][sum_col];
+        total[i] = partial[0][sum_row + i * (SLICES * THREADS / BN)][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
+            const float term = partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
             total[i] += term;
         }
     }

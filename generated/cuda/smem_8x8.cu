@@ -8,7 +8,8 @@
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128), registers for 2 blocks per
+//            multiprocessor
 // Needs      8,192 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c smem_8x8.cu
@@ -25,7 +26,7 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset smem_8x8 --backend cuda --set group=32x16");
+              "gemmgen emit --preset smem_8x8 --backend cuda --set group=8x16");
 static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 4");
@@ -34,7 +35,7 @@ static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
 static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: "
-                                "gemmgen emit --preset smem_8x8 --backend cuda --set tile=16x8");
+                                "gemmgen emit --preset smem_8x8 --backend cuda --set tile=4x8");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -42,22 +43,16 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BM][BK];
-    alignas(16) float b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[BM][BK]) + sizeof(float[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace smem_8x8_detail
 
-extern "C" __global__ void __launch_bounds__(smem_8x8_detail::THREADS)
+extern "C" __global__ void __launch_bounds__(smem_8x8_detail::THREADS, 2)
 smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     using namespace smem_8x8_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -72,6 +67,8 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    __shared__ __align__(16) float a_shared[BM][BK];
+    __shared__ __align__(16) float b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -87,12 +84,12 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0) {
-                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
                       &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k + e];
                 }
             }
@@ -100,12 +97,12 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
@@ -117,11 +114,11 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -138,12 +135,12 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
-                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
                       &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main + a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         k_main + a_k + e < k
                             ? a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_main +
                                 a_k + e]
@@ -155,12 +152,12 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                 col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         k_main + b_k + i * (THREADS * 4 / BN) < k
                             ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                 min(col0 + b_col + e, n - 1)]
@@ -175,11 +172,11 @@ smem_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

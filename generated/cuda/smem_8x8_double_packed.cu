@@ -56,17 +56,7 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct PackShared {
-    float a_tile[32][33]; // padded: lines begin in different banks
-};
-
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[STAGES][BK][BM + 4]; // padded: lines begin in different banks
-    alignas(16) float b[STAGES][BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[STAGES][BK][BM + 4]) + sizeof(float[STAGES][BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace smem_8x8_double_packed_detail
@@ -77,7 +67,6 @@ smem_8x8_double_packed_pack(int m, int n, int k, const float *__restrict__ a, in
                             float *__restrict__ b_packed)
 {
     using namespace smem_8x8_double_packed_detail;
-    __shared__ PackShared shared;
 
     const int m_whole = (m + BM - 1) / BM * BM;
     const int n_whole = (n + BN - 1) / BN * BN;
@@ -87,6 +76,8 @@ smem_8x8_double_packed_pack(int m, int n, int k, const float *__restrict__ a, in
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
+    // Padded: lines begin in different banks.
+    __shared__ float a_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((m_whole + 31) / 32) * 32;
         const int a_fast = block % ((m_whole + 31) / 32) * 32;
@@ -94,7 +85,7 @@ smem_8x8_double_packed_pack(int m, int n, int k, const float *__restrict__ a, in
         // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            shared.a_tile[i * 8 + local_row][local_col] =
+            a_tile[i * 8 + local_row][local_col] =
                 a_fast + i * 8 + local_row < m && a_slow + local_col < k
                     ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
                     : 0.0f;
@@ -104,7 +95,7 @@ smem_8x8_double_packed_pack(int m, int n, int k, const float *__restrict__ a, in
         for (int i = 0; i < 4; ++i) {
             if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
                 a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                    shared.a_tile[local_col][i * 8 + local_row];
+                    a_tile[local_col][i * 8 + local_row];
             }
         }
     } else {
@@ -128,7 +119,6 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
                        int ldc)
 {
     using namespace smem_8x8_double_packed_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -145,7 +135,10 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
     const int b_packed_k = local_index / (BN / 4);
     const int b_packed_row = local_index % (BN / 4) * 4;
 
+    // Padded: lines begin in different banks.
+    __shared__ __align__(16) float a_shared[STAGES][BK][BM + 4];
     __align__(16) float a_next[BM * BK / (THREADS * 4)][4];
+    __shared__ __align__(16) float b_shared[STAGES][BK][BN];
     __align__(16) float b_next[BN * BK / (THREADS * 4)][4];
     float acc[TM][TN];
     #pragma unroll
@@ -158,12 +151,12 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
     if (BK <= k_whole) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-            copy4(&shared.a[0][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
+            copy4(&a_shared[0][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
                   &a_packed[(a_packed_k + i * (THREADS * 4 / BM)) * m_whole + row0 + a_packed_row]);
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-            copy4(&shared.b[0][b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
+            copy4(&b_shared[0][b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
                   &b_packed[(b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 + b_packed_row]);
         }
     }
@@ -191,11 +184,11 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
         __align__(16) float b_frag[2][TN];
         #pragma unroll
         for (int i = 0; i < TM / 4; ++i) {
-            copy4(&a_frag[0][i * 4], &shared.a[stage][0][local_row * 4 + i * THREADS_M * 4]);
+            copy4(&a_frag[0][i * 4], &a_shared[stage][0][local_row * 4 + i * THREADS_M * 4]);
         }
         #pragma unroll
         for (int j = 0; j < TN / 4; ++j) {
-            copy4(&b_frag[0][j * 4], &shared.b[stage][0][local_col * 4 + j * THREADS_N * 4]);
+            copy4(&b_frag[0][j * 4], &b_shared[stage][0][local_col * 4 + j * THREADS_N * 4]);
         }
         #pragma unroll
         for (int kk = 0; kk < BK; ++kk) {
@@ -203,12 +196,12 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
                 #pragma unroll
                 for (int i = 0; i < TM / 4; ++i) {
                     copy4(&a_frag[(kk + 1) % 2][i * 4],
-                          &shared.a[stage][kk + 1][local_row * 4 + i * THREADS_M * 4]);
+                          &a_shared[stage][kk + 1][local_row * 4 + i * THREADS_M * 4]);
                 }
                 #pragma unroll
                 for (int j = 0; j < TN / 4; ++j) {
                     copy4(&b_frag[(kk + 1) % 2][j * 4],
-                          &shared.b[stage][kk + 1][local_col * 4 + j * THREADS_N * 4]);
+                          &b_shared[stage][kk + 1][local_col * 4 + j * THREADS_N * 4]);
                 }
             }
             #pragma unroll
@@ -222,12 +215,12 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
         if (k0 + STAGES * BK <= k_whole) {
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-                copy4(&shared.a[load_stage][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
+                copy4(&a_shared[load_stage][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
                       a_next[i]);
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-                copy4(&shared.b[load_stage][b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
+                copy4(&b_shared[load_stage][b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
                       b_next[i]);
             }
         }

@@ -43,12 +43,7 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BK][BM + 4]; // padded: lines begin in different banks
-    alignas(16) float b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[BK][BM + 4]) + sizeof(float[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace smem_8x8_transposed_detail
@@ -59,7 +54,6 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
                     int ldc)
 {
     using namespace smem_8x8_transposed_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -74,6 +68,9 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    // Padded: lines begin in different banks.
+    __shared__ __align__(16) float a_shared[BK][BM + 4];
+    __shared__ __align__(16) float b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -101,18 +98,18 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
@@ -124,11 +121,11 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * THREADS_M * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -159,19 +156,19 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                 col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         k_main + b_k + i * (THREADS * 4 / BN) < k
                             ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                 min(col0 + b_col + e, n - 1)]
@@ -186,11 +183,11 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * THREADS_M * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

@@ -257,11 +257,6 @@ __device__ __forceinline__ void wgmma_m64n128k8(float (*acc)[32], unsigned long 
 #undef ALL_ACC
 #undef ACC
 
-// Shared memory of a block.
-struct PackShared {
-    float b_tile[32][33]; // padded: lines begin in different banks
-};
-
 // Shared memory of a block: the tiles, and when they have been read, what takes their place.
 // TMA swizzles the lines of tiles, so that a column of them lies in different banks.
 union Shared {
@@ -285,7 +280,6 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
                              float *__restrict__ b_packed)
 {
     using namespace wgmma_3xtf32_128x128_s3_detail;
-    PackShared &shared = *reinterpret_cast<PackShared *>(shared_memory);
 
     griddepcontrol_launch_dependents();
 
@@ -297,6 +291,8 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
+    // Padded: lines begin in different banks.
+    __shared__ float b_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((k_whole + 31) / 32) * 32;
         const int a_fast = block % ((k_whole + 31) / 32) * 32;
@@ -321,7 +317,7 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
         // Transposed through a tile, so that reads and writes are both contiguous.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            shared.b_tile[i * 8 + local_row][local_col] =
+            b_tile[i * 8 + local_row][local_col] =
                 b_fast + i * 8 + local_row < k && b_slow + local_col < n
                     ? b[(b_fast + i * 8 + local_row) * ldb + b_slow + local_col]
                     : 0.0f;
@@ -330,7 +326,7 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if (b_slow + i * 8 + local_row < n_whole && b_fast * 2 + local_col + 32 < k_whole * 2) {
-                const float element = shared.b_tile[local_col][i * 8 + local_row];
+                const float element = b_tile[local_col][i * 8 + local_row];
                 const float head = tf32_high(element);
                 b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col] =
                     head;
@@ -589,17 +585,12 @@ extern "C" cudaError_t wgmma_3xtf32_128x128_s3_launch(int m, int n, int k, float
         return cudaErrorInvalidValue;
     }
     if (k > 0) {
-        if (const cudaError_t error = cudaFuncSetAttribute(
-                wgmma_3xtf32_128x128_s3_pack, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                int(sizeof(PackShared)))) {
-            return error;
-        }
         const dim3 grid((m + BM - 1) / BM * (BM / 32) * ((k + BK - 1) / BK) +
                             (n + BN - 1) / BN * (BN / 32) * ((k + BK - 1) / BK),
                         1);
         const dim3 block(32, 8);
-        wgmma_3xtf32_128x128_s3_pack<<<grid, block, sizeof(PackShared), stream>>>(
-            m, n, k, a, lda, b, ldb, a_packed, b_packed);
+        wgmma_3xtf32_128x128_s3_pack<<<grid, block, 0, stream>>>(m, n, k, a, lda, b, ldb, a_packed,
+                                                                 b_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;

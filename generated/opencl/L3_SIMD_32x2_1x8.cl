@@ -69,7 +69,7 @@ L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const float *restric
         }
     }
 
-    // Whole steps of BK along K; at the edge of C there are none.
+    // Whole steps of 16 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll

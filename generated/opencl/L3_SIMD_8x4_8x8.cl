@@ -70,7 +70,7 @@ L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const float *restrict
         }
     }
 
-    // Whole steps of BK along K; at the edge of C there are none.
+    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma unroll

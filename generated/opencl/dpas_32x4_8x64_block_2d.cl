@@ -15,6 +15,8 @@
 //            cl_intel_subgroup_matrix_multiply_accumulate and cl_intel_subgroup_2d_block_io; or,
 //                without them, -DGEMMGEN_DPAS_SOFTWARE in their place: the same in software
 //            A, B and C that begin on multiples of 64 bytes
+//            the functions of Intel's compiler for address payloads; or, without them,
+//                -DGEMMGEN_NO_ADDRESS_PAYLOADS
 //            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
 //                ...)
@@ -22,9 +24,12 @@
 // Names of this file alone, so that a program can hold others, too.
 #define half_to_float dpas_32x4_8x64_block_2d_half_to_float
 #define multiply dpas_32x4_8x64_block_2d_multiply
+#define move_cols dpas_32x4_8x64_block_2d_move_cols
+#define move_rows dpas_32x4_8x64_block_2d_move_rows
 #define load_32x32 dpas_32x4_8x64_block_2d_load_32x32
 #define read_32x32 dpas_32x4_8x64_block_2d_read_32x32
-#define prefetch_32x32 dpas_32x4_8x64_block_2d_prefetch_32x32
+#define place_32x32 dpas_32x4_8x64_block_2d_place_32x32
+#define prefetch_32x32_at dpas_32x4_8x64_block_2d_prefetch_32x32_at
 #define load_vnni_32x32 dpas_32x4_8x64_block_2d_load_vnni_32x32
 #define read_vnni_32x32 dpas_32x4_8x64_block_2d_read_vnni_32x32
 #define write_8x16 dpas_32x4_8x64_block_2d_write_8x16
@@ -98,6 +103,42 @@ static inline void multiply(float *acc, const ushort *a, const ushort *b)
 #define OF_EACH_LANE
 #endif
 
+#if defined(GEMMGEN_DPAS_SOFTWARE) || defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+// A matrix, its size, and where a block of it begins.
+typedef struct {
+    const __global void *from;
+    int rows, cols, pitch;
+    int2 at;
+} block_place;
+#else
+// An address payload: the same in a register, as a message takes it, by functions of Intel's
+// compiler.
+typedef __private int *block_place;
+__private int *__builtin_IB_subgroup_createBlock2DAddressPayload(
+    long base, int width_minus_1, int height_minus_1, int pitch_minus_1, int x, int y,
+    int block_width, int block_height, int blocks);
+void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockX(__private int *payload, int by);
+void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(__private int *payload, int by);
+#endif
+
+static inline void move_cols(__private block_place *place, int by)
+{
+#if defined(GEMMGEN_DPAS_SOFTWARE) || defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+    place->at.x += by;
+#else
+    __builtin_IB_subgroup_addBlock2DAddressPayloadBlockX(*place, by);
+#endif
+}
+
+static inline void move_rows(__private block_place *place, int by)
+{
+#if defined(GEMMGEN_DPAS_SOFTWARE) || defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+    place->at.y += by;
+#else
+    __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(*place, by);
+#endif
+}
+
 // 32 rows of 32 columns: each lane loads its own elements. Those past the matrix are zero.
 static inline OF_EACH_LANE void load_32x32(__private ushort *to, const __global ushort *from,
                                            int rows, int cols, int pitch, int2 at)
@@ -133,15 +174,35 @@ static inline void read_32x32(__private ushort *to, const __global ushort *from,
 #endif
 }
 
-// Asks the caches for as much.
-static inline void prefetch_32x32(const __global ushort *from, int rows, int cols, int pitch,
-                                  int2 at)
+// Where a block of 32 rows of 32 columns begins.
+static inline block_place place_32x32(const __global ushort *from, int rows, int cols, int pitch,
+                                      int2 at)
 {
-#ifdef GEMMGEN_DPAS_SOFTWARE
-    (void)from, (void)rows, (void)cols, (void)pitch, (void)at;
+#if defined(GEMMGEN_DPAS_SOFTWARE) || defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+    const block_place place = {from, rows, cols, pitch, at};
+    return place;
 #else
-    intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)from, (cols * 2 + 3) / 4 * 4,
-                                                   rows, pitch * 2, at);
+    return __builtin_IB_subgroup_createBlock2DAddressPayload(
+        (long)from, (cols * 2 + 3) / 4 * 4 - 1, rows - 1, pitch * 2 - 1, at.x, at.y, 16, 32, 2);
+#endif
+}
+
+#if !defined(GEMMGEN_DPAS_SOFTWARE) && !defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+void __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(__private int *payload, int x, int y,
+                                                               int cached);
+#endif
+
+// Asks the caches for as much.
+static inline void prefetch_32x32_at(const __private block_place *place)
+{
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+    (void)place;
+#elif defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
+    intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)place->from,
+                                                   (place->cols * 2 + 3) / 4 * 4, place->rows,
+                                                   place->pitch * 2, place->at);
+#else
+    __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(*place, 0, 0, 0);
 #endif
 }
 
@@ -253,25 +314,33 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
             acc[j][i] = 0.0f;
         }
     }
+
+    // Address payloads: each is filled once and advanced along K.
+    block_place a_ahead;
+    a_ahead = place_32x32(a, m, k_main, lda, (int2)(sub_group_col * 32 - BK, row));
+    block_place b_ahead;
+    b_ahead = place_32x32(
+        b, k_main, n, ldb,
+        (int2)(tile_col + sub_group_row % (TN / 2) * 32, sub_group_row / (TN / 2) * 32 - BK));
     if (0 < k_main) {
-        prefetch_32x32(a, m, k_main, lda, (int2)(sub_group_col * 32, row));
-        prefetch_32x32(
-            b, k_main, n, ldb,
-            (int2)(tile_col + sub_group_row % (TN / 2) * 32, sub_group_row / (TN / 2) * 32));
+        move_cols(&a_ahead, BK);
+        move_rows(&b_ahead, BK);
+        prefetch_32x32_at(&a_ahead);
+        prefetch_32x32_at(&b_ahead);
     }
 
     // Steps of BK along K by 2D block reads, with zeros past the matrices' ends.
     for (int k0 = 0; k0 < k_main; k0 += BK) {
+        move_cols(&a_ahead, BK);
+        move_rows(&b_ahead, BK);
         barrier_arrive();
         #pragma unroll
         for (int p = 0; p < BK / 32; ++p) {
             if (p % 4 == 0) {
-                prefetch_32x32(a, m, k_main, lda, (int2)(k0 + sub_group_col * 32 + BK, row));
+                prefetch_32x32_at(&a_ahead);
             }
             if (p % 4 == 2) {
-                prefetch_32x32(b, k_main, n, ldb,
-                               (int2)(tile_col + sub_group_row % (TN / 2) * 32,
-                                      k0 + sub_group_row / (TN / 2) * 32 + BK));
+                prefetch_32x32_at(&b_ahead);
             }
             ushort a_frag[2][TM] __attribute__((aligned(4)));
             read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));
@@ -361,9 +430,12 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 
 #undef half_to_float
 #undef multiply
+#undef move_cols
+#undef move_rows
 #undef load_32x32
 #undef read_32x32
-#undef prefetch_32x32
+#undef place_32x32
+#undef prefetch_32x32_at
 #undef load_vnni_32x32
 #undef read_vnni_32x32
 #undef write_8x16

@@ -1,7 +1,8 @@
 // gemv_8x4_bf16: C = alpha * A * B + beta * C; bfloat16, sums in float32; B col-major
 //
 // Tile       8x4 of C per group, 8x4 per work-item, 1024 along K per step
-// Work-items 128 per group, 128 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 128 per group, 4 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          buffer, loads of 8 elements
 // B          buffer, loads of 8 elements
 // Multiply   fused multiply-add
@@ -68,7 +69,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
               int ldc)
 {
     const int slice = (int)get_local_id(1);
-    const int lane_k = (int)get_local_id(0) % 32;
+    const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
     const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
@@ -180,7 +181,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
 
     // Every slice writes its partial sums; then they are added up.
     __local float partial[SLICES][BM][BN];
-    partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k % TN] = alpha * acc[0][0];
+    partial[slice][lane_k / 4][lane_k % 4] = alpha * acc[0][0];
     barrier(CLK_LOCAL_MEM_FENCE);
 
     const int sum_row = local_index / BN;

@@ -1,7 +1,8 @@
 // gemv_s8_4x4: C = alpha * A * B + beta * C; int8, sums and C in int32; B col-major
 //
 // Tile       4x4 of C per group, 4x4 per work-item, 4096 along K per step
-// Work-items 256 per group, 256 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 256 per group, 8 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          buffer, loads of 16 elements
 // B          buffer, loads of 16 elements
 // Multiply   dot products of four neighbours along K (dp4a), sums in int32
@@ -52,7 +53,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
             __global const char *restrict b, int ldb, int beta, __global int *restrict c, int ldc)
 {
     const int slice = (int)get_local_id(1);
-    const int lane_k = (int)get_local_id(0) % 32;
+    const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
     const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
@@ -151,9 +152,8 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
 
     // Every slice writes its partial sums; then they are added up.
     __local int partial[SLICES][BM][BN];
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -66,7 +66,7 @@ sg16_block_16x1(int m, int n, int k, float alpha, __global const float *restrict
         acc[i] = 0.0f;
     }
 
-    // Whole steps of BK along K; at the edge of C there are none.
+    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll

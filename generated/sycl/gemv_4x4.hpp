@@ -1,7 +1,8 @@
 // gemv_4x4: C = alpha * A * B + beta * C; float32; B col-major
 //
 // Tile       4x4 of C per group, 4x4 per work-item, 1024 along K per step
-// Work-items 256 per group, 256 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 256 per group, 8 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
 // Multiply   fused multiply-add
@@ -54,7 +55,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int slice = int(item.get_local_id(0));
-    const int lane_k = int(item.get_local_id(1)) % 32;
+    const int lane_k = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * BM;
     const int col0 = int(item.get_group(1)) * BN;
     const int local_index = int(item.get_local_id(0)) * 32 + int(item.get_local_id(1));
@@ -154,9 +155,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     acc[0][0] += sycl::permute_group_by_xor(sub_group, acc[0][0], 1);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 2 == 0) {
+        partial[slice][lane_k / 8][lane_k / 2 % 4] = alpha * acc[0][0];
     }
     sycl::group_barrier(item.get_group());
 

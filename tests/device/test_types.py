@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,14 +17,15 @@ from gemmgen.api.kernels import kernel_for
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
-from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule import AddressPayloads, Operand, Schedule
 from gemmgen.source import Source
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES, devices_that
 from tests.support.problems import Problem
 from tests.support.sycl import device_compile, spirv
@@ -190,7 +192,7 @@ def test_matrix_instructions(spec: GemmSpec, lanes: int, device: DeviceInfo, rng
 def test_matrix_instructions_on_2d_block_reads(spec: GemmSpec, device: DeviceInfo, rng: np.random.Generator) -> None:
     """By software, too: reads of whole lines, and where they lie as the hardware does not take them."""
     schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=64, atom="dpas", block_2d=True, prefetch_distance=1)
-    schedule = schedule.but(barrier=True, separate_payloads=True, block_writes=spec.result.size == 4)
+    schedule = schedule.but(barrier=True, address_payloads="all", block_writes=spec.result.size == 4)
     spec = replace(spec, b_order="col" if spec.dtype == BF16 else "row")
     if "intel_sub_groups" not in device.features:
         with pytest.raises(ScheduleError, match="intel_sub_groups, sub_groups: use target xe_hpc"):
@@ -206,6 +208,22 @@ def test_matrix_instructions_on_2d_block_reads(spec: GemmSpec, device: DeviceInf
         problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=0))
 
 
+@pytest.mark.parametrize("device", devices_that(lambda device: "intel_sub_groups" in device.features))
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_tf32_on_2d_block_reads(order: Order, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By software: whole numbers of few bits."""
+    spec = GemmSpec(b_order=order)
+    schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1)
+    schedule = schedule.but(tf32=True, address_payloads="all", block_writes=True)
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 80, 128), (17, 65, 99)):
+        m, n, k = size
+        a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        c = rng.integers(-8, 9, (m, n)).astype(np.float32)
+        of_b = np.asfortranarray(b) if order == "col" else b
+        assert np.array_equal(gemm(a, of_b, c.copy(), alpha=-2, beta=3), -2 * (a @ b) + 3 * c)
+
+
 CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
 STRICT = ("-Wall", "-Wextra", "-Werror")
 
@@ -217,6 +235,25 @@ def test_clang_takes_them_without_warnings(spec: GemmSpec, needs_tool: Callable[
         file = tmp_path / f"{name}.cl"
         file.write_text(source.text)
         command = [needs_tool("clang"), *CLANG, *source.build_options, *STRICT, str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("kept", get_args(AddressPayloads))
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_clang_takes_2d_block_messages_without_warnings(
+    dtype: DType, order: Order, kept: AddressPayloads, needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """By the extension, by functions of Intel's compiler, and in software."""
+    schedule = Schedule.of(tile=(32, 4), group=(4, 32), block_k=128, atom="dpas", block_2d=True, large_grf=True)
+    schedule = schedule.but(prefetch_distance=1, address_payloads=kept)
+    source = driver.emit(GemmSpec(dtype=dtype, b_order=order), schedule, target=TARGETS["xe_hpc"])
+    file = tmp_path / "x.cl"
+    file.write_text(source.text)
+    has = "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
+    for given in ([has], [has, "-DGEMMGEN_NO_ADDRESS_PAYLOADS"], ["-DGEMMGEN_DPAS_SOFTWARE"]):
+        command = [needs_tool("clang"), *CLANG, "-cl-std=CL2.0", *given, *STRICT, str(file)]
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
 

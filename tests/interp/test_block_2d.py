@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from gemmgen import driver
 from gemmgen.errors import KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.expr import Const
+from gemmgen.ir.instructions import TF32_DIGITS
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Body, If, Let, Prefetch, Stmt, VectorCopy
@@ -20,8 +22,9 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
+from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Matrix, Problem, interpret
 
 TARGET = TARGETS["xe_hpc"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -36,13 +39,23 @@ SCHEDULES = [
         block_2d=True,
         barrier=True,
         prefetch_distance=2,
-        separate_payloads=True,
+        address_payloads="all",
     ),
     Schedule.of(tile=(8, 1), group=(2, 16), block_k=32, atom="dpas", block_2d=True, prefetch_distance=1),
+    Schedule.of(
+        tile=(32, 2),
+        group=(2, 32),
+        block_k=64,
+        atom="dpas",
+        block_2d=True,
+        prefetch_distance=1,
+        address_payloads="prefetches",
+        large_grf=True,
+    ),
 ]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize(("dtype", "result"), [(F16, F32), (F16, F16), (BF16, F32), (I8, None)], ids=str)
 def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: np.random.Generator) -> None:
     """Lines a multiple of 16 bytes apart: the hardware's bounds, and what is left of K by each lane itself."""
@@ -53,7 +66,7 @@ def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: n
         problem.check(interpret(program, spec, problem, pad=0))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (-2.0, 0.0), (2.0, 3.0)])
 def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedule, rng: np.random.Generator) -> None:
@@ -65,7 +78,7 @@ def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedul
         problem.check(interpret(program, spec, problem, pad))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one"])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
 @pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
 def test_a_column_major_b_is_transposed_by_its_reads(
     dtype: DType, schedule: Schedule, rng: np.random.Generator
@@ -85,6 +98,30 @@ def test_lines_at_any_pitch(dtype: DType, order: Order, rng: np.random.Generator
     for pad in (1, 2, 8, 16):
         problem = Problem.of(rng, spec, 33, 66, 100, -2.0, 3.0)
         problem.check(interpret(program, spec, problem, pad))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[1:], ids=["four_by_two", "two_by_one", "two_by_two"])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_float32_by_tf32(order: Order, schedule: Schedule, rng: np.random.Generator) -> None:
+    """Two rows of A stand side by side on the lanes. Products of numbers of eleven bits are those of float32."""
+    spec = GemmSpec(b_order=order)
+    program = driver.lower_program(spec, schedule.but(tf32=True), TARGET)
+    for size, pad in (((33, 66, 131), 0), ((5, 97, 99), 0), ((3, 3, 7), 0), ((32, 64, 192), 4), ((33, 68, 64), 1)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        cut = _cut(problem)
+        result = interpret(program, spec, cut, pad)
+        cut.check(result)
+        # The other bits never count.
+        assert np.array_equal(result, interpret(program, spec, problem, pad))
+
+
+def test_parts_of_k_by_tf32(rng: np.random.Generator) -> None:
+    spec = GemmSpec()
+    program = driver.lower_program(spec, SCHEDULES[2].but(split_k=3, tf32=True), TARGET)
+    for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((3, 3, 1), 0)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        cut = _cut(problem)
+        cut.check(interpret(program, spec, cut, pad))
 
 
 def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
@@ -213,3 +250,9 @@ def _unasked(kernel: Kernel, k: int) -> Program:
         return (Let(K_MAIN, Const(k)),) if isinstance(stmt, Let) and stmt.var == K_MAIN else None
 
     return Program((replace(kernel, body=map_body(kernel.body, lambda s: always(s) or (s,))),))
+
+
+def _cut(problem: Problem) -> Problem:
+    """The same with numbers that TF32 has."""
+    a, b = (cast("Matrix", significant(x, TF32_DIGITS)) for x in (problem.a, problem.b))
+    return replace(problem, a=a, b=b)

@@ -30,6 +30,13 @@ FORMS: dict[str, tuple[Schedule, GemmSpec]] = {
     "as many sums as lanes": (ROW.but(tile=(8, 4)), BY_COLUMNS),
     "more rows than lanes": (ROW.but(tile=(16, 1), lanes_along_k=8, block_k=64), BY_COLUMNS),
     "more sums than lanes": (ROW.but(tile=(4, 8), lanes_along_k=8, block_k=64), BY_COLUMNS),
+    "one slice": (ROW.but(sliced_k=1, block_k=128), BY_COLUMNS),
+    "one slice, alike": (ROW.but(tile=(2, 2), sliced_k=1, block_k=128), BY_COLUMNS),
+    "one slice, vectors of C": (
+        ROW.but(tile=(16, 8), thread_vector=(1, 8), sliced_k=1, block_k=128, c_width=4),
+        BY_COLUMNS,
+    ),
+    "one slice of a part of K": (ROW.but(sliced_k=1, block_k=128, split_k=2), BY_COLUMNS),
     "one sum, one slice": (ROW.but(tile=(1, 1), sliced_k=1, block_k=128), BY_COLUMNS),
     "work-items beside one another": (
         ROW.but(tile=(2, 4), group=(2, 2), thread_vector=(2, 4), lanes_along_k=8, block_k=64),
@@ -69,6 +76,34 @@ def test_every_form(form: str, target: str, rng: np.random.Generator) -> None:
     for number, size in enumerate(SIZES):
         problem = Problem.of(rng, spec, *size, 2.0, (0.0, 1.0, -3.0)[number % 3])
         problem.check(interpret(program, spec, problem))
+
+
+def test_the_head_tells_slices_from_lanes() -> None:
+    assert (
+        "64 per block, 2 slices of each step along K (sliced-K), each of 32 lanes\n"
+        in driver.emit(BY_COLUMNS, ROW, "cuda").text
+    )
+
+
+@pytest.mark.parametrize("backend", ["cuda", "hip", "opencl", "sycl"])
+def test_one_slice_takes_no_shared_memory(backend: str) -> None:
+    """Its lanes hold whole sums after their shuffles: nothing is left to add up, nobody waits."""
+    one = driver.emit(BY_COLUMNS, ROW.but(sliced_k=1, block_k=128), backend)
+    several = driver.emit(BY_COLUMNS, ROW, backend)
+    assert (one.entry_points[0].local_bytes, several.entry_points[0].local_bytes) == (0, 2 * 4 * 4)
+    for barrier in ("barrier(", "__syncthreads"):
+        assert barrier not in one.text
+    assert "32 lanes along K" in one.text
+
+
+@pytest.mark.parametrize("backend", ["cuda", "hip"])
+def test_lines_that_begin_anywhere_have_no_text_of_their_own(backend: str) -> None:
+    """One function of whether lines are aligned, a constant at both calls: the loop stands there once."""
+    text = driver.emit(BY_COLUMNS, ROW, backend).text
+    assert text.count("for (int k0 = ") == 1
+    assert text.count("multiply_along_k(true);") == text.count("multiply_along_k(false);") == 1
+    promised = driver.emit(replace(BY_COLUMNS, ld_multiple=4), ROW, backend).text
+    assert "multiply_along_k" not in promised
 
 
 def test_lanes_shuffle_about_as_often_as_they_have_sums() -> None:

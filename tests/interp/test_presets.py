@@ -123,13 +123,7 @@ def look_ahead(schedule: Schedule) -> set[str]:
     step, depth, places = schedule.block_k, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
     first, stop = ("k_begin", "k_end") if schedule.split_k > 1 or schedule.stream_k else ("0", "k")
     if schedule.mbarrier:
-        begun = (places - 2) * depth
-        return {
-            f"{first} < {stop}",
-            f"k_batch + {begun} < {stop}",
-            f"k_batch + {begun + depth} <= {stop}",
-            f"k_batch + {depth} < {stop}",
-        }
+        return {f"{first} < {stop}", f"k_ahead < {stop}", f"k_ahead + {depth} <= {stop}", f"k_next < {stop}"}
     begin = {f"{i * step} <= {stop}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
     across = {f"{first} < {stop}", f"k0 + {step} < {stop}"} if schedule.across_tiles else set()
     # A single slot that is filled through registers is filled a step ahead, too.
@@ -172,7 +166,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
     # Of lanes that hold the same sums one writes them; and that they have no more rows than the block is not seen.
     if isinstance(preset.schedule.mainloop, Gemv):
-        alike = ("2", "(32 / 4)", "(32 / 8)", "(32 / 16)", "(32 / (16))")
+        alike = (2, 4, 8, 16, 32)
         allowed |= {f"if (lane_k % {many} == 0) {{" for many in alike}
         allowed |= {"if (c_row < m) {"}
     # What 2D block writes ask of C that no multiple promises.

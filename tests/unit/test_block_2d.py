@@ -28,13 +28,14 @@ TARGET = TARGETS["xe_hpc"]
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, not float32"),
+        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, and float32 by tf32, not float32"),
+        (SPEC, PLAIN.but(tf32=True), "tf32 is for float32, not float16: leave tf32 out"),
         (SPEC, PLAIN.but(tile=(24, 4)), "the tile's 24 rows are not those of a 2D block read: use one of 8, 16, 32"),
         (SPEC, PLAIN.but(group=(4, 24)), "group 4x24 is not of whole sub-groups of 16: use group 4x32"),
         (SPEC, PLAIN.but(group=(16, 128)), "2048 work-items > 1024 on this target: use a smaller group"),
         (SPEC, PLAIN.but(block_k=48), "block_k = 48, but an instruction goes 16 deep in float16, and a 2D block read"),
         (SPEC, PLAIN.but(block_k=16, split_k=2), "block_k = 16, but parts of K are 32 deep at least with block_2d"),
-        (SPEC, PLAIN.but(block_k=1024, separate_payloads=True), "numbers 16 reads along K: use block_k 512 or less"),
+        (SPEC, PLAIN.but(address_payloads="prefetches"), "address_payloads prefetches, but there are none"),
         (SPEC, PLAIN.but(large_grf=False), "> 512 B on this target: use a smaller tile or large_grf"),
         (
             GemmSpec(dtype=F16),
@@ -65,12 +66,13 @@ def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
         (GemmSpec(dtype=I8), ("read_8b_32r32x2c", "read_transform_8b_32r16x4c")),
         (replace(SPEC, b_order="col"), ("read_16b_32r16x2c", "read_transpose_32b_16r8x1c")),
         (GemmSpec(dtype=I8, b_order="col"), ("read_8b_32r32x2c", "read_transpose_32b_16r8x1c")),
+        (GemmSpec(), ("read_32b_32r8x2c", "read_32b_16r16x1c", "prefetch_32b_32r16x1c")),
     ],
-    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns"],
+    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns", "tf32"],
 )
 def test_names_are_those_of_the_extension(spec: GemmSpec, reads: tuple[str, ...]) -> None:
-    text = driver.emit(spec, PLAIN.but(prefetch_distance=1), target=TARGET).text
-    for read in (*reads, reads[0].replace("read", "prefetch")):
+    text = driver.emit(spec, PLAIN.but(prefetch_distance=1, tf32=spec.dtype == F32), target=TARGET).text
+    for read in reads if spec.dtype == F32 else (*reads, reads[0].replace("read", "prefetch")):
         assert f" intel_sub_group_2d_block_{read}(" in text
 
 
@@ -99,13 +101,33 @@ def test_prefetches_are_spread_over_a_step() -> None:
     assert "p % " not in loop and loop.count("prefetch_") == 2
 
 
-def test_separate_payloads_are_of_numbers_that_the_compiler_does_not_know() -> None:
-    text = driver.emit(SPEC, PLAIN.but(separate_payloads=True), target=TARGET).text
-    assert "number[j] = intel_sub_group_shuffle(lane, j);" in text
-    assert "(int2)(k0 + number[p] * 32, row)" in text
-    assert "(int2)(tile_col + number[j] * 32, k0 + number[p] * 32)" in text
-    # What each lane loads for itself has no payload.
-    assert "number" not in text.split("The rest of K")[1]
+def test_address_payloads_are_filled_once_and_advanced() -> None:
+    """Without the functions of Intel's compiler the same are structures, for the extension's own functions."""
+    text = driver.emit(SPEC, PLAIN.but(prefetch_distance=1, address_payloads="all"), target=TARGET).text
+    before, loop = text.split("// Address payloads: each is filled once")[1].split("for (int k0 = 0; k0 < k_main;")
+    loop = loop.split("// The rest of K")[0]
+    assert before.count("= place_") == 4
+    assert "place_" not in loop
+    assert "read_32x32_at(a_frag[0], &a_at);" in loop
+    assert "move_cols(&a_ahead, BK);" in loop
+    assert "move_rows(&b_at[j], 32);" in loop
+    assert "or, without them, -DGEMMGEN_NO_ADDRESS_PAYLOADS" in " ".join(text.replace("//", "").split())
+    # What each lane loads for itself has none.
+    assert "_at(" not in text.split("// The rest of K")[1].split("if (beta")[0]
+
+
+def test_prefetches_alone_may_keep_their_payloads() -> None:
+    text = driver.emit(SPEC, PLAIN.but(prefetch_distance=1, address_payloads="prefetches"), target=TARGET).text
+    assert "prefetch_32x32_at(&a_ahead);" in text
+    assert "read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));" in text
+
+
+def test_columns_of_a_transposed_block_are_counted_in_words() -> None:
+    spec = replace(SPEC, b_order="col")
+    text = driver.emit(spec, PLAIN.but(prefetch_distance=1, address_payloads="all"), target=TARGET).text
+    assert "move_words(&b_at[q * TN + j], 32);" in text
+    assert "BlockX(*place, by / 2);" in text
+    assert "__builtin_IB_subgroup_block_read_ap_transpose_u32_m16k8v1(*place, 0, 0, 0);" in text
 
 
 def test_where_elements_of_a_block_lie() -> None:
@@ -113,6 +135,10 @@ def test_where_elements_of_a_block_lie() -> None:
     assert block.shape == (32, 64)
     assert [block.offset(e) for e in (0, 1, 2, 63, 64)] == [(0, 0), (0, 1), (1, 0), (31, 1), (0, 32)]
     assert block_2d_read(2, 32, 2).widths == (64,)
+    two_rows = Block2D(32, 2, 16, lines=2)
+    assert two_rows.shape == (32, 16)
+    assert [two_rows.offset(e) for e in (0, 1, 15, 16)] == [(0, 0), (2, 0), (30, 0), (0, 8)]
+    assert [two_rows.lane_offset(x) for x in (0, 7, 8)] == [(0, 0), (0, 7), (1, 0)]
 
 
 #: What the extension lists, version 1.1.0 ("New OpenCL C Functions"): bits, rows, columns and blocks of each function.
@@ -122,6 +148,9 @@ LISTED = {
     *(f"read_16b_{rows}r16x{count}c" for rows in ROWS for count in (1, 2)),
     *(f"read_transform_8b_32r16x{count}c" for count in (1, 2, 4)),
     *(f"read_transform_16b_{rows}r16x{count}c" for rows in (16, 32) for count in (1, 2)),
+    *(f"read_32b_{rows}r8x{count}c" for rows in ROWS for count in (1, 2)),
+    *(f"read_32b_{rows}r16x1c" for rows in ROWS),
+    *(f"prefetch_32b_{rows}r16x1c" for rows in ROWS),
     *(f"read_transpose_32b_{rows}r8x1c" for rows in (16, 32)),
     *(f"write_32b_{rows}r16x1c" for rows in (1, 2, 4, 8)),
     *(f"prefetch_8b_{rows}r32x{count}c" for rows in ROWS for count in (1, 2)),
@@ -130,13 +159,13 @@ LISTED = {
 
 
 @pytest.mark.parametrize("order", ["row", "col"])
-@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+@pytest.mark.parametrize("dtype", [F16, I8, F32], ids=str)
 def test_the_extension_has_every_function_that_is_called(dtype: DType, order: Order) -> None:
     """Whatever the tile, the group and the depth of a step."""
-    spec, called = GemmSpec(dtype=dtype, c_dtype=F32 if dtype == F16 else None, b_order=order), set()
+    spec, called = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=order), set()
     for rows, cols, (high, wide), block_k in product((8, 16, 32), (1, 2, 3, 4), ((1, 16), (2, 64)), (32, 64, 96, 128)):
         schedule = PLAIN.but(tile=(rows, cols), group=(high, wide), block_k=block_k, prefetch_distance=1)
-        schedule = schedule.but(block_writes=True)
+        schedule = schedule.but(block_writes=True, tf32=dtype == F32)
         with suppress(ScheduleError):
             text = driver.emit(spec, schedule, target=TARGET).text
             called |= set(re.findall(r"intel_sub_group_2d_block_(\w+)", text))

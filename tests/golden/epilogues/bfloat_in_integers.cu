@@ -38,12 +38,7 @@ __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *fr
     *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    __nv_bfloat16 a[BM][BK];
-    alignas(16) __nv_bfloat16 b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(__nv_bfloat16[BM][BK]) + sizeof(__nv_bfloat16[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace bfloat_in_integers_detail
@@ -54,7 +49,6 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
                    __nv_bfloat16 *__restrict__ c, int ldc)
 {
     using namespace bfloat_in_integers_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -69,6 +63,8 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    __shared__ __nv_bfloat16 a_shared[BM][BK];
+    __shared__ __align__(16) __nv_bfloat16 b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -83,7 +79,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < BM * BK / THREADS; ++i) {
-            shared.a[a_row + i * (THREADS / BK)][a_k] =
+            a_shared[a_row + i * (THREADS / BK)][a_k] =
                 a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k0 + a_k];
         }
         #pragma unroll
@@ -91,12 +87,12 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (ldb % 4 == 0 && k0 + b_k + i * (THREADS * 4 / BN) < k &&
                     col0 + b_col + 4 <= n) {
-                    copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                    copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                           &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                             k0 + b_k + i * (THREADS * 4 / BN) < k
                                 ? b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb +
                                     min(col0 + b_col + e, n - 1)]
@@ -112,11 +108,11 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
             float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = float(shared.a[local_row + i * THREADS_M][kk]);
+                a_frag[i] = float(a_shared[local_row + i * THREADS_M][kk]);
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                b_frag[j] = float(shared.b[kk][local_col + j * THREADS_N]);
+                b_frag[j] = float(b_shared[kk][local_col + j * THREADS_N]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -132,7 +128,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < BM * BK / THREADS; ++i) {
-            shared.a[a_row + i * (THREADS / BK)][a_k] =
+            a_shared[a_row + i * (THREADS / BK)][a_k] =
                 k_main + a_k < k
                     ? a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_main + a_k]
                     : __nv_bfloat16();
@@ -142,12 +138,12 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                     col0 + b_col + 4 <= n) {
-                    copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                    copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                           &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                        b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                             k_main + b_k + i * (THREADS * 4 / BN) < k
                                 ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                     min(col0 + b_col + e, n - 1)]
@@ -163,11 +159,11 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
             float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = float(shared.a[local_row + i * THREADS_M][kk]);
+                a_frag[i] = float(a_shared[local_row + i * THREADS_M][kk]);
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                b_frag[j] = float(shared.b[kk][local_col + j * THREADS_N]);
+                b_frag[j] = float(b_shared[kk][local_col + j * THREADS_N]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

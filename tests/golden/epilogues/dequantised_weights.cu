@@ -53,12 +53,7 @@ __device__ __forceinline__ void copy4(signed char *to, const signed char *from)
     *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BK][BM];
-    alignas(16) float b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[BK][BM]) + sizeof(float[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace dequantised_weights_detail
@@ -71,7 +66,6 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
                     const float *__restrict__ b_shift)
 {
     using namespace dequantised_weights_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -86,6 +80,8 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    __shared__ __align__(16) float a_shared[BK][BM];
+    __shared__ __align__(16) float b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -114,7 +110,7 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
             const int a_element_row = min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
                     (a_vector[e] - a_shift[a_element_row]) * a_scale[a_element_row] *
                     a_scale_k[k0 + a_k + e];
             }
@@ -137,7 +133,7 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
                 const int b_element_col = min(col0 + b_col + e, n - 1);
                 b_made[e] = (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col];
             }
-            copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
+            copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
         __syncthreads();
         #pragma unroll
@@ -146,11 +142,11 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -182,7 +178,7 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
             const int a_element_row = min(row0 + a_row + i * (THREADS * 4 / BK), m - 1);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] =
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] =
                     k_main + a_k + e < k ? (a_vector[e] - a_shift[a_element_row]) *
                                                a_scale[a_element_row] * a_scale_k[k_main + a_k + e]
                                          : 0.0f;
@@ -212,7 +208,7 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
                         ? (float(b_vector[e]) - b_shift[b_element_col]) * b_scale[b_element_col]
                         : 0.0f;
             }
-            copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
+            copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col], b_made);
         }
         __syncthreads();
         #pragma unroll
@@ -221,11 +217,11 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

@@ -13,8 +13,7 @@
 // Takes      b_factor: an element for all of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     gated_packed_half_pack: local size {32, 8}, global size {(((k + 7) / 8 * 8 + 31) / 32
-//                * ((m + 31) / 32 * 1) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 31) / 32 * 1)) * 32,
-//                8}
+//                * ((m + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 31) / 32)) * 32, 8}
 //            gated_packed_half: local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 *
 //                8}
 // Needs      2,112 bytes of local memory

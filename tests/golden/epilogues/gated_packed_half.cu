@@ -13,7 +13,7 @@
 // Takes      b_factor: an element for all of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m + 31) /
-//                32 * 1) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1)
+//                32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1)
 //            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
 // Needs      2,112 bytes of shared memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements, aligned to 8 bytes
@@ -67,17 +67,7 @@ __device__ __forceinline__ void copy4(float *to, const __half *from)
     }
 }
 
-// Shared memory of a block.
-struct PackShared {
-    __half a_tile[32][33]; // padded: lines begin in different banks
-};
-
-// Shared memory of a block.
-struct Shared {
-    alignas(16) __half a[BK][BM];
-    alignas(16) __half b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(__half[BK][BM]) + sizeof(__half[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace gated_packed_half_detail
@@ -88,7 +78,6 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
                        __half *__restrict__ b_packed, const float *__restrict__ b_factor)
 {
     using namespace gated_packed_half_detail;
-    __shared__ PackShared shared;
 
     const int m_whole = (m + BM - 1) / BM * BM;
     const int n_whole = (n + BN - 1) / BN * BN;
@@ -98,6 +87,8 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
+    // Padded: lines begin in different banks.
+    __shared__ __half a_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
         const int a_slow = block / ((m_whole + 31) / 32) * 32;
         const int a_fast = block % ((m_whole + 31) / 32) * 32;
@@ -109,7 +100,7 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
                 float(a_fast + i * 8 + local_row < m && a_slow + local_col < k
                           ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
                           : __half());
-            shared.a_tile[i * 8 + local_row][local_col] =
+            a_tile[i * 8 + local_row][local_col] =
                 a_fast + i * 8 + local_row < m && a_slow + local_col < k
                     ? __half(a_element / (1.0f + expf(-a_element)))
                     : __half();
@@ -119,7 +110,7 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
         for (int i = 0; i < 4; ++i) {
             if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
                 a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                    shared.a_tile[local_col][i * 8 + local_row];
+                    a_tile[local_col][i * 8 + local_row];
             }
         }
     } else {
@@ -149,7 +140,6 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
                   const __half *__restrict__ b_packed, float beta, __half *__restrict__ c, int ldc)
 {
     using namespace gated_packed_half_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -166,6 +156,8 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
     const int b_packed_k = local_index / (BN / 4);
     const int b_packed_row = local_index % (BN / 4) * 4;
 
+    __shared__ __align__(16) __half a_shared[BK][BM];
+    __shared__ __align__(16) __half b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -178,13 +170,13 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-            copy4(&shared.a[a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
+            copy4(&a_shared[a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],
                   &a_packed[(k0 + a_packed_k + i * (THREADS * 4 / BM)) * m_whole + row0 +
                             a_packed_row]);
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
-            copy4(&shared.b[b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
+            copy4(&b_shared[b_packed_k + i * (THREADS * 4 / BN)][b_packed_row],
                   &b_packed[(k0 + b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 +
                             b_packed_row]);
         }
@@ -195,11 +187,11 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

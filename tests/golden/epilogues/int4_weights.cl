@@ -4,7 +4,8 @@
 // Schedule   --method gemv --tile 2x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
 //            b.width=32 --set sliced_k=4
 // Tile       2x4 of C per group, 2x4 per work-item, 4096 along K per step
-// Work-items 128 per group, 128 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 128 per group, 4 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          buffer, loads of 8 elements
 // B          buffer, loads of 32 elements
 // Multiply   fused multiply-add
@@ -84,7 +85,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
                                         __global const float *restrict b_scale_128)
 {
     const int slice = (int)get_local_id(1);
-    const int lane_k = (int)get_local_id(0) % 32;
+    const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
     const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
@@ -192,9 +193,8 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
 
     // Every slice writes its partial sums; then they are added up.
     __local float partial[SLICES][BM][BN];
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 4 == 0) {
+        partial[slice][lane_k / 16][lane_k / 4 % 4] = alpha * acc[0][0];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

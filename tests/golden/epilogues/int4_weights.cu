@@ -4,7 +4,7 @@
 // Schedule   --method gemv --tile 2x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
 //            b.width=32 --set sliced_k=4
 // Tile       2x4 of C per block, 2x4 per thread, 4096 along K per step
-// Threads    128 per block, 128 slices of each step along K (sliced-K)
+// Threads    128 per block, 4 slices of each step along K (sliced-K), each of 32 lanes
 // A          global memory, loads of 8 elements
 // B          global memory, loads of 32 elements
 // Multiply   fused multiply-add
@@ -67,11 +67,6 @@ __device__ __forceinline__ void copy8(float *to, const __half *from)
     }
 }
 
-// Shared memory of a block.
-struct Shared {
-    float partial[SLICES][BM][BN];
-};
-
 } // namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail
 
 extern "C" __global__ void
@@ -83,10 +78,9 @@ extern "C" __global__ void
                                             const float *__restrict__ b_scale_128)
 {
     using namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail;
-    __shared__ Shared shared;
 
     const int slice = int(threadIdx.y);
-    const int lane_k = int(threadIdx.x) % 32;
+    const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
     const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
@@ -194,9 +188,9 @@ extern "C" __global__ void
     acc[0][0] += __shfl_xor_sync(0xffffffffu, acc[0][0], 1, 32);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        shared.partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    __shared__ float partial[SLICES][BM][BN];
+    if (lane_k % 4 == 0) {
+        partial[slice][lane_k / 16][lane_k / 4 % 4] = alpha * acc[0][0];
     }
     __syncthreads();
 
@@ -205,10 +199,10 @@ extern "C" __global__ void
     const int first_col = col0 + sum_col;
 
     if (local_index < BM * BN) {
-        float total = shared.partial[0][sum_row][sum_col];
+        float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = shared.partial[s][sum_row][sum_col];
+            const float term = partial[s][sum_row][sum_col];
             total += term;
         }
 

@@ -4,7 +4,8 @@
 // Schedule   --method gemv --tile 2x4 --group 1x1 --set block_k=4096 --set a.width=8 --set
 //            b.width=32 --set sliced_k=4
 // Tile       2x4 of C per group, 2x4 per work-item, 4096 along K per step
-// Work-items 128 per group, 128 slices of each step along K (sliced-K), sub-groups of 32
+// Work-items 128 per group, 4 slices of each step along K (sliced-K), each of 32 lanes, sub-groups
+//            of 32
 // A          USM, loads of 8 elements
 // B          USM, loads of 32 elements
 // Multiply   fused multiply-add
@@ -83,7 +84,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 {
     const sycl::sub_group sub_group = item.get_sub_group();
     const int slice = int(item.get_local_id(0));
-    const int lane_k = int(item.get_local_id(1)) % 32;
+    const int lane_k = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * BM;
     const int col0 = int(item.get_group(1)) * BN;
     const int local_index = int(item.get_local_id(0)) * 32 + int(item.get_local_id(1));
@@ -191,9 +192,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     acc[0][0] += sycl::permute_group_by_xor(sub_group, acc[0][0], 1);
 
     // Every slice writes its partial sums; then they are added up.
-    if (lane_k % (32 / (TM * TN)) == 0) {
-        partial[slice][lane_k / (32 / (TM * TN) * TN)][lane_k / (32 / (TM * TN)) % TN] =
-            alpha * acc[0][0];
+    if (lane_k % 4 == 0) {
+        partial[slice][lane_k / 16][lane_k / 4 % 4] = alpha * acc[0][0];
     }
     sycl::group_barrier(item.get_group());
 

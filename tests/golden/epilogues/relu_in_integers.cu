@@ -64,12 +64,7 @@ __device__ __forceinline__ void copy4(__half *to, const float *from)
     copy4(to, elements);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) __half a[BK][BM];
-    alignas(16) __half b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(__half[BK][BM]) + sizeof(__half[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace relu_in_integers_detail
@@ -79,7 +74,6 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
                  const __half *__restrict__ b, int ldb, float beta, __half *__restrict__ c, int ldc)
 {
     using namespace relu_in_integers_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -94,6 +88,8 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
     const int b_k = local_index / (BN / 4);
     const int b_col = local_index % (BN / 4) * 4;
 
+    __shared__ __align__(16) __half a_shared[BK][BM];
+    __shared__ __align__(16) __half b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -121,18 +117,18 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
@@ -144,11 +140,11 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -179,19 +175,19 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
             }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                shared.a[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
+                a_shared[a_k + e][a_row + i * (THREADS * 4 / BK)] = a_vector[e];
             }
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                 col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         k_main + b_k + i * (THREADS * 4 / BN) < k
                             ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                 min(col0 + b_col + e, n - 1)]
@@ -206,11 +202,11 @@ relu_in_integers(int m, int n, int k, float alpha, const __half *__restrict__ a,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[i * 4], &shared.a[kk][local_row * 4 + i * 4]);
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

@@ -132,7 +132,7 @@ static const char *const sg16_block_16x1_split4_source[] = {
 "        acc[i] = 0.0f;\n",
 "    }\n",
 "\n",
-"    // Whole steps of BK along K; at the edge of C there are none.\n",
+"    // Whole steps of 32 along K; at the edge of C there are none.\n",
 "    // Where block reads begin, in bytes, a read or half a read a lane; a step before the\n",
 "    // first.\n",
 "    int b_at[2];\n",

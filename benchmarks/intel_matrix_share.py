@@ -1,0 +1,74 @@
+"""Shares of `dpas` in the hot loop of kernels on 2D block reads, by Intel's compiler of today: the table of
+docs/matrices.md. Counted from machine code; nothing is run.
+
+gemmgen fetch ocloc
+python benchmarks/intel_matrix_share.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.inspect.jobs import Failure, inspect, jobs
+from gemmgen.inspect.machine import machines
+from gemmgen.inspect.report import Report
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.fields import AddressPayloads
+from gemmgen.spec import GemmSpec, Order
+
+CHIPS = ("pvc", "bmg", "lnl", "ptl")
+GROUPS = {"256x256": (8, 64), "128x128": (4, 32)}
+PLAIN = Schedule.of(
+    tile=(32, 4),
+    group=(8, 64),
+    block_k=256,
+    atom="dpas",
+    block_2d=True,
+    block_writes=True,
+    large_grf=True,
+)
+
+
+def schedule(chip: str, dtype: DType, group: tuple[int, int], both: bool) -> Schedule:
+    """That of a chip: Xe-HPC keeps the payloads of all messages, Xe2 those of prefetches."""
+    kept: AddressPayloads = "all" if chip == "pvc" else "prefetches" if both else "none"
+    schedule = PLAIN.but(group=group, block_k=512 // dtype.size, address_payloads=kept)
+    return schedule.but(prefetch_distance=1, barrier=True) if both else schedule
+
+
+def rows(dtype: DType, b_order: Order = "row") -> Iterator[str]:
+    """A line for each work-group, without and with prefetches and barriers."""
+    spec = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=b_order)
+    for name, group in GROUPS.items():
+        for both in (False, True):
+            made = [jobs(spec, schedule(chip, dtype, group, both), [machines()[chip]])[0] for chip in CHIPS]
+            cells = [cell(outcome) for outcome in inspect(made)]
+            what = f"{dtype}{', a column-major B' if b_order == 'col' else ''}"
+            yield f"| {what} | {name} | {'with' if both else 'without'} | {' | '.join(cells)} |"
+
+
+def cell(outcome: Report | Failure) -> str:
+    """Share, `dpas` of all instructions, the share of `sync.nop`, scratch memory."""
+    if isinstance(outcome, Failure) or outcome.loop is None:
+        return "unknown"
+    total = len(outcome.listing)
+    multiply, waits = (sum(i.opcode.startswith(x) for i in outcome.listing) for x in ("dpas", "sync.nop"))
+    scratch = outcome.compiled.resources.scratch
+    return f"{multiply / total:.3f} ({multiply} of {total}), {waits / total:.3f}, {scratch}"
+
+
+def main() -> None:
+    """Print it."""
+    print(f"| type | work-group | prefetches, barriers | {' | '.join(CHIPS)} |")
+    print("|---|---|---|" + "---|" * len(CHIPS))
+    for dtype in (F16, BF16, I8):
+        for line in rows(dtype):
+            print(line, flush=True)
+    for dtype in (F16, I8):
+        for line in rows(dtype, "col"):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

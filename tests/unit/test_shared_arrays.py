@@ -1,0 +1,45 @@
+"""Shared memory of a fixed size, and the registers of blocks beside one another, in CUDA."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+
+TILED = ("smem_8x8", "smem_8x8_transposed", "smem_8x8_double", "smem_8x8_double_packed", "lds_8x8_16x16_k8")
+
+
+def emitted(name: str, backend: str = "cuda", **changes: object) -> str:
+    preset = presets.load(name)
+    return driver.emit(preset.spec, preset.schedule.but(**changes), backend).text
+
+
+@pytest.mark.parametrize("backend", ["cuda", "hip"])
+@pytest.mark.parametrize("name", TILED)
+def test_each_tile_is_an_array_of_its_own(name: str, backend: str) -> None:
+    """Of members of one struct, compilers load fragments later: 2 to 4 % of the time on an H100."""
+    text = emitted(name, backend)
+    assert text.count("__shared__ __align__(16) float") == 2
+    assert "Shared" not in text
+
+
+@pytest.mark.parametrize("name", ["async_8x8_16x16", "mma_8x16_16x8", "mbarrier_8x16_16x16"])
+def test_memory_that_the_launch_asks_for_is_a_struct(name: str) -> None:
+    text = emitted(name)
+    assert "struct Shared {" in text
+    assert "sizeof(Shared)" in text
+
+
+def test_registers_are_left_for_blocks() -> None:
+    assert "__launch_bounds__(smem_8x8_detail::THREADS, 2)" in emitted("smem_8x8")
+    assert "registers for 2 blocks per multiprocessor" in emitted("smem_8x8").replace("\n//            ", " ")
+    assert "_detail::THREADS)" in emitted("smem_8x8", min_blocks=0)
+    assert "THREADS, 2)" not in emitted("smem_8x8", "hip"), "the second bound of HIP counts something else"
+
+
+def test_more_blocks_than_fit_are_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"min_blocks = 6 blocks of 256 threads.*: use 3"):
+        emitted("smem_8x8", min_blocks=6)
+    assert emitted("smem_8x8", min_blocks=3)
+    assert emitted("smem_8x8", "opencl", min_blocks=6), "of others it means nothing"

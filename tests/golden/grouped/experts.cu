@@ -46,12 +46,7 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Shared memory of a block.
-struct Shared {
-    alignas(16) float a[BM][BK];
-    alignas(16) float b[BK][BN];
-};
-static_assert(sizeof(Shared) <= 49152,
+static_assert(sizeof(float[BM][BK]) + sizeof(float[BK][BN]) <= 49152,
               "an array of a fixed size has no room for it: emit a kernel with these constants");
 
 } // namespace experts_detail
@@ -62,7 +57,6 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         long long stride_b, float *__restrict__ c, int ldc, const float *__restrict__ bias)
 {
     using namespace experts_detail;
-    __shared__ Shared shared;
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -102,6 +96,8 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
     b += group * stride_b;
     c += group_begin * ldc;
     bias += group * n;
+    __shared__ __align__(16) float a_shared[BM][BK];
+    __shared__ __align__(16) float b_shared[BK][BN];
     float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -117,13 +113,13 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0) {
-                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
                       &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
                          a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k0 +
                           a_k + e];
                 }
@@ -132,12 +128,12 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && stride_b % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         b[(k0 + b_k + i * (THREADS * 4 / BN)) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
@@ -149,11 +145,11 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
@@ -170,13 +166,13 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
-                copy4(&shared.a[a_row + i * (THREADS * 4 / BK)][a_k],
+                copy4(&a_shared[a_row + i * (THREADS * 4 / BK)][a_k],
                       &a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda + k_main +
                          a_k]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.a[a_row + i * (THREADS * 4 / BK)][a_k + e] =
+                    a_shared[a_row + i * (THREADS * 4 / BK)][a_k + e] =
                         k_main + a_k + e < k
                             ? a[min(row0 + a_row + i * (THREADS * 4 / BK), group_rows - 1) * lda +
                                 k_main + a_k + e]
@@ -188,12 +184,12 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
         for (int i = 0; i < BN * BK / (THREADS * 4); ++i) {
             if (ldb % 4 == 0 && stride_b % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                 col0 + b_col + 4 <= n) {
-                copy4(&shared.b[b_k + i * (THREADS * 4 / BN)][b_col],
+                copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
                       &b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    shared.b[b_k + i * (THREADS * 4 / BN)][b_col + e] =
+                    b_shared[b_k + i * (THREADS * 4 / BN)][b_col + e] =
                         k_main + b_k + i * (THREADS * 4 / BN) < k
                             ? b[(k_main + b_k + i * (THREADS * 4 / BN)) * ldb +
                                 min(col0 + b_col + e, n - 1)]
@@ -208,11 +204,11 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
             __align__(16) float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = shared.a[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
+                a_frag[i] = a_shared[local_row * 4 + i / 4 * THREADS_M * 4 + i % 4][kk];
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[j * 4], &shared.b[kk][local_col * 4 + j * THREADS_N * 4]);
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

@@ -173,6 +173,8 @@ class Pipe:
         batch: slots that are handed over at a time; divides `stages`.
         across_tiles: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round.
         through_registers: whether the next slot is loaded into registers before the consumer's work, and stored after.
+        leads: of `sync` by barriers and several slots, whether a step begins with its barrier; else that stands before
+            the loop and at the end of each step.
         roles: of `sync` by roles, who has which.
         before: of `sync` by mbarriers, how many batches were handed over before a loop; None where it is the first.
     """
@@ -181,6 +183,7 @@ class Pipe:
     stages: int
     sync: Sync
     through_registers: bool = False
+    leads: bool = True
     across_tiles: bool = False
     batch: int = 1
     roles: WarpSpecialization | None = None

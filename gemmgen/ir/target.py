@@ -43,6 +43,7 @@ FEATURES: dict[str, str] = {
     "funnel_shifts": "one word is cut out of two by an instruction",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
     "cached_private": "private arrays of megabytes fit the caches of a core",
+    "leading_barriers": "a loop that begins with a barrier is compiled right, which PoCL 5 to 7 do not",
     "cache_prefetch": "a cache line can be prefetched, which SPIR-V can't express",
 }
 
@@ -110,7 +111,7 @@ class Target:
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
-    *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix"),
+    *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix", "leading_barriers"),
 }
 #: For kernels by block reads: a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
@@ -120,7 +121,12 @@ CPU_FEATURES = frozenset({"vectors", "cached_private"})
 CPU_PRIVATE_BYTES = 2 << 20
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
-_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16", "funnel_shifts"})
+_WARP = frozenset(
+    {
+        *("sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16", "funnel_shifts"),
+        "leading_barriers",
+    }
+)
 
 
 def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:

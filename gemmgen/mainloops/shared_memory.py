@@ -47,7 +47,8 @@ class SharedTiles:
         s = self.problem.schedule
         sync: Sync = "mbarrier" if s.mbarrier else "async_group" if s.asynchronous else "barrier"
         through_registers = s.prefetch or any(self.problem.is_made_in_registers(x) for x in "ab")
-        pipe = Pipe(self.name, s.stages, sync, through_registers, batch=max(1, s.mbarrier))
+        leads = sync != "barrier" or "leading_barriers" in self.problem.target.features
+        pipe = Pipe(self.name, s.stages, sync, through_registers, leads, batch=max(1, s.mbarrier))
         pipe = replace(pipe, before=BEFORE) if s.stream_k else pipe
         high, wide = s.group
         return replace(pipe, roles=WarpSpecialization(high * wide, high, s.setmaxnreg)) if s.tma else pipe

@@ -6,9 +6,8 @@ With S slots the producer runs S - 1 steps ahead. In step t of a loop
     acquire   the producer fills slot (t + S - 1) % S, which is slot t - 1
     consume   slot t % S
 
-so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers. Where nothing
-but a barrier is waited for, it stands before the loop and at the end of each step: PoCL 5 to 7 compile loops wrongly
-that begin with one.
+so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers. On targets
+whose loops must not begin with a barrier, it stands before the loop and at the end of each step.
 A pipe through registers loads before the consumer's work and stores after it, so that the loads' latency
 passes behind arithmetic. A pipe without `sync` (registers of one thread) needs no barrier at all.
 """
@@ -121,7 +120,7 @@ def _lower_loop(stmt: Stmt) -> Body:
     inner = across_in(parts.consume)
     if inner is None:
         work = _work(pipe, following, consume(slot))
-        if pipe.sync == "barrier":
+        if not pipe.leads:
             return (*prologue, *ready, replace(stmt, body=(*head, *work, *parts.after, *ready)))
         return (*prologue, replace(stmt, body=(*head, *ready, *work, *parts.after)))
     across = Across.of(inner, consume, slot)

@@ -120,10 +120,10 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
             }
         }
     }
-    __syncthreads();
     for (int k0 = 0; k0 < k_main; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        __syncthreads();
         if (k0 + STAGES * BK <= k_main) {
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -199,7 +199,6 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
                 copy4(&b_shared[load_stage][b_k + i * (THREADS * 4 / BN)][b_col], b_next[i]);
             }
         }
-        __syncthreads();
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.

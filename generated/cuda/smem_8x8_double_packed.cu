@@ -160,10 +160,10 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
                   &b_packed[(b_packed_k + i * (THREADS * 4 / BN)) * n_whole + col0 + b_packed_row]);
         }
     }
-    __syncthreads();
     for (int k0 = 0; k0 < k_whole; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        __syncthreads();
         if (k0 + STAGES * BK <= k_whole) {
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
@@ -224,7 +224,6 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
                       b_next[i]);
             }
         }
-        __syncthreads();
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -1,4 +1,4 @@
-"""Shared memory of a fixed size, and the registers of blocks beside one another, in CUDA."""
+"""Shared memory of a fixed size, the registers of blocks beside one another in CUDA, and where barriers stand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import TARGETS
 
 TILED = ("smem_8x8", "smem_8x8_transposed", "smem_8x8_double", "smem_8x8_double_packed", "lds_8x8_16x16_k8")
 
@@ -43,3 +44,15 @@ def test_more_blocks_than_fit_are_refused() -> None:
         emitted("smem_8x8", min_blocks=6)
     assert emitted("smem_8x8", min_blocks=3)
     assert emitted("smem_8x8", "opencl", min_blocks=6), "of others it means nothing"
+
+
+@pytest.mark.parametrize(("target", "backend", "leads"), [("portable", "opencl", False), ("sm_90", "cuda", True)])
+def test_loops_begin_with_a_barrier_where_that_is_compiled_right(target: str, backend: str, leads: bool) -> None:
+    """PoCL 5 to 7 computed half of C wrong by kernels whose loop began with one."""
+    preset = presets.load("smem_8x8_double_packed")
+    small = preset.schedule.but(tile=(4, 4), thread_vector=(4, 4), name="small")
+    lines = driver.emit(preset.spec, small, backend, TARGETS[target]).text.split("for (int k0 = 0;")[1].splitlines()
+    is_barrier = [line.strip().startswith(("barrier(", "__syncthreads(")) for line in lines]
+    first, end = is_barrier.index(True), lines.index("    }")
+    assert (first < 5) == leads
+    assert sum(is_barrier[:end]) == 1

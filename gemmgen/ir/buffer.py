@@ -85,7 +85,7 @@ class Buffer:
         evict_first: whether TMA loads of it carry the L2 hint evict-first.
         multicast: groups of a cluster that each TMA load writes to, at the same place of each one's local memory.
         prepacked: whether it is a copy of A or B that one kernel lays out for another.
-        uniform: of private memory, whether it holds the same in all work-items of a group.
+        uniform: whether it holds places (sizes, indices), the same in all work-items of a group.
     """
 
     name: str

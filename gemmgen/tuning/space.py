@@ -116,9 +116,10 @@ class Space:
         return found if is_possible(self.spec, found, self.target) else None
 
     def point(self, schedule: Schedule) -> Point | None:
-        """The point of a schedule; None where it lies outside."""
+        """The point of a schedule, without what means nothing on the device; None where it lies outside."""
         if type(schedule.mainloop) is not self.mainloop:
             return None
+        schedule = self.of_device(schedule)
         flat, point = flatten(schedule), Point()
         for axis in self.axes:
             value = flat[axis.key]
@@ -131,7 +132,12 @@ class Space:
                 return None
             point[axis.name] = value
         # Fields without an axis are as the mainloop has them by itself.
-        return point if self.schedule(point) == schedule.but(name=None) else None
+        return point if self.schedule(point) == schedule else None
+
+    def of_device(self, schedule: Schedule) -> Schedule:
+        """A schedule without its name, and without what only compilers of other devices read."""
+        plain = schedule.but(name=None)
+        return plain if self.target.multiprocessor_register_bytes or not plain.min_blocks else plain.but(min_blocks=0)
 
     def points(self) -> Iterator[tuple[Point, Schedule]]:
         """Every legal one, in the order of the axes' values."""
@@ -191,7 +197,7 @@ class Space:
 
 def known_schedules(space: Space) -> list[Schedule]:
     """The presets and the other named schedules that are points of a space."""
-    named = (candidates.load(name).schedule.but(name=None) for name in candidates.names())
+    named = (space.of_device(candidates.load(name).schedule) for name in candidates.names())
     return [schedule for schedule in named if space.point(schedule) is not None]
 
 

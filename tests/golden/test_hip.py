@@ -32,7 +32,7 @@ SPECS = {
 def test_all_presets_but_those_of_others_instructions() -> None:
     """Images, matrix instructions, copies and barriers of NVIDIA's, vectors of a CPU's."""
     missing = set(presets.names()) - set(NAMES)
-    others = ("block_read_", "dpas_", "mma_", "wgmma_", "async_", "mbarrier_", "cpu_")
+    others = ("block_read_", "dpas_", "mma_", "wgmma_", "async_", "mbarrier_", "cpu_", "joint_matrix_")
     assert missing == {name for name in presets.names() if name.startswith(others)}
 
 

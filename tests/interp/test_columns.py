@@ -48,7 +48,12 @@ ROWS = {
     "mma_f64_4x8_16x8": "sm_90",
     "wgmma_64x64_s6_split128": "sm_90a",
 }
-TRANSPOSED = {**dict.fromkeys(BLOCKS, "intel"), "sg16_block_16x2_k32": "xe_hpc", **ROWS}
+TRANSPOSED = {
+    **dict.fromkeys(BLOCKS, "intel"),
+    "sg16_block_16x2_k32": "xe_hpc",
+    "sg16_block_24x4_k32": "xe_hpc",
+    **ROWS,
+}
 #: Without them lanes next to each other load what a block read would bring.
 READS = {"block_read"}
 SIZES = ((1, 1, 1), (7, 11, 15), (33, 70, 17), (64, 64, 32))

@@ -185,6 +185,7 @@ SPECS: dict[str, tuple[object, ...]] = {
     "c_dtype": TYPES,
     "batched": (True,),
     "listed": (True,),
+    "grouped": ("rows", "k"),
     "conj_a": (True,),
     "conj_b": (True,),
     "epilogue": (("relu",), ("bias", "gelu"), ("residual",)),

@@ -18,6 +18,8 @@ _DEFINED = re.compile(r"^(?:constexpr int (.*); //.*|#define ([A-Z_]+) ([A-Z_0-9
 _GUARD = re.compile(
     r"^(?:static_assert\((.*?),\s+\"[^;]*\"\);|#if ((?!defined).*)\n(?:#error.*\n)+#endif)$", re.MULTILINE
 )
+#: The bytes of a tile of shared memory.
+_SIZEOF = re.compile(r"sizeof\((\w+)((?:\[[^\]]+\])+)\)")
 #: A member of a struct of shared memory, and the bytes of its elements.
 _MEMBER = re.compile(r"^    (?:    )?(?:alignas\((\d+)\) )?([\w ]+?) \w+((?:\[[^\]]+\])+);", re.MULTILINE)
 _BYTES = {"float": 4, "double": 8, "unsigned long long": 8, "__nv_bfloat16": 2, "signed char": 1, "__nv_fp8_e4m3": 1}
@@ -43,6 +45,9 @@ def refuses(text: str, values: dict[str, int]) -> bool:
     for holds, fails in _GUARD.findall(text):
         condition = (holds or fails).replace("/", "//").replace("&&", "and").replace("||", "or")
         condition = condition.replace("sizeof(Shared)", str(shared_bytes(text, values)))
+        condition = _SIZEOF.sub(
+            lambda tile: f"({_BYTES[tile[1]]}{tile[2].replace('[', ' * (').replace(']', ')')})", condition
+        )
         if bool(eval(condition, {}, dict(values))) != bool(holds):
             return True
     return False
@@ -82,6 +87,9 @@ def others(s: Schedule) -> Iterator[Mapping[str, object]]:
 def compared(spec: GemmSpec, schedule: Schedule, backend: str) -> tuple[set[str], list[str]]:
     """The constants that were changed with the text staying as it is, and those where it did not."""
     target = driver.default_target(spec, schedule, backend)
+    if schedule.min_blocks:
+        # Other tiles may leave no room for as many blocks: that takes speed, and changes nothing else.
+        schedule = schedule.but(min_blocks=0, name=schedule.name)
     base = driver.emit(spec, schedule, backend, target)
     known, body = values_in(base.text), below(base.text)
     same: set[str] = set()

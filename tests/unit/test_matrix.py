@@ -51,8 +51,8 @@ def test_names_are_those_of_the_extension() -> None:
         (SPEC, defaults("dpas", (64, 4)).but(large_grf=True), "registers 1,408 B per work-item > 1,024 B"),
         (
             SPEC,
-            partial(defaults("simd").but, large_grf=True),
-            "large_grf = true means nothing to mainloop SubGroup: leave it",
+            partial(defaults("slm").but, large_grf=True),
+            "large_grf = true means nothing to mainloop SharedMemory",
         ),
     ],
 )

@@ -33,13 +33,15 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
             f"registers {used:,} B per work-item > {limit:,} B on this target "
             f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): {_smaller(spec, s, limit)}"
         )
-    work_items, registers = s.all_work_items[0] * s.all_work_items[1], target.multiprocessor_register_bytes
-    most = min(MULTIPROCESSOR_THREADS // work_items, registers // (work_items * max(1, used)))
-    if registers and s.min_blocks > most:
-        yield (
-            f"min_blocks = {s.min_blocks} blocks of {work_items} threads, each with {used:,} B of registers, are more "
-            f"than a multiprocessor has room for: use {most}"
-        )
+
+
+def blocks_at_once(spec: GemmSpec, s: Schedule, target: Target) -> int:
+    """The blocks of a multiprocessor that a compiler is to leave registers for: those that are asked for, or as many as
+    there is room for; 0 for any number.
+    """
+    work_items = s.all_work_items[0] * s.all_work_items[1]
+    room = target.multiprocessor_register_bytes // (work_items * max(1, register_bytes(spec, s)))
+    return min(s.min_blocks, room, MULTIPROCESSOR_THREADS // work_items)
 
 
 def _smaller(spec: GemmSpec, s: Schedule, limit: int) -> str:

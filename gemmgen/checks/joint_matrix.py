@@ -34,7 +34,7 @@ def _tiling_problems(spec: GemmSpec, s: Schedule, target: Target, atom: Instruct
     (rows, cols), (high, wide) = s.tile, s.group
     if rows % atom.rows:
         fitting = -(-rows // atom.rows) * atom.rows
-        yield f"the tile's {rows} rows are no multiple of {atom.rows}, those of a fragment: use {fitting}"
+        yield f"the tile's {rows} rows are no multiple of {atom.rows}, those of a fragment: use tile {fitting}x{cols}"
     if wide % JOINT_MATRIX_LANES:
         wider = -(-wide // JOINT_MATRIX_LANES) * JOINT_MATRIX_LANES
         yield f"group {high}x{wide} is not of whole sub-groups of {JOINT_MATRIX_LANES}: use group {high}x{wider}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen import epilogues, groups, kernels
+from gemmgen.checks.capacity import blocks_at_once
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free, said
 from gemmgen.ir.copy_instructions import (
@@ -412,7 +413,7 @@ class Direct:
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.lanes,
-            min_blocks=s.min_blocks,
+            min_blocks=blocks_at_once(problem.spec, s, problem.target),
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=problem.layers,

@@ -36,8 +36,8 @@ class SharedMemory(Mainloop):
         register_stages: 2 where the next step's operands are read from local memory ahead of use.
         across_tiles: whether that goes on from one tile to the next, whose first operands are read before the last
             step's arithmetic.
-        min_blocks: blocks of a multiprocessor whose registers there must be room for at once, the second bound of
-            `__launch_bounds__`; 0 leaves their number to the compiler, as languages other than CUDA always do.
+        min_blocks: blocks of a multiprocessor that registers are left for, or as many as there is room for: the second
+            bound of `__launch_bounds__`; 0 leaves their number to the compiler, as languages other than CUDA always do.
         serpentine, atom: as in `Direct`.
     """
 
@@ -50,7 +50,12 @@ class SharedMemory(Mainloop):
     register_stages: int = register_stages_field()
     across_tiles: bool = across_field()
     min_blocks: int = number(
-        0, "blocks of a multiprocessor whose registers there must be room for; 0 for any (CUDA)", 2, 8, (0, 1, 2), 0
+        0,
+        "blocks of a multiprocessor that registers are left for; 0 for any number (CUDA)",
+        2,
+        8,
+        (0, 1, 2),
+        0,
     )
     serpentine: bool = snake_field()
     atom: ThreadAtom = thread_atom_field()

@@ -112,11 +112,11 @@ typedef struct {
 } block_place;
 #else
 // An address payload: the same in a register, as a message takes it, by functions of Intel's
-// compiler.
+// compiler. One is made of the base; width, height and pitch in bytes, less 1; x and y; a block's
+// width and height; and how many blocks.
 typedef __private int *block_place;
-__private int *__builtin_IB_subgroup_createBlock2DAddressPayload(
-    long base, int width_minus_1, int height_minus_1, int pitch_minus_1, int x, int y,
-    int block_width, int block_height, int blocks);
+__private int *__builtin_IB_subgroup_createBlock2DAddressPayload(long, int, int, int, int, int, int,
+                                                                 int, int);
 void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockX(__private int *payload, int by);
 void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(__private int *payload, int by);
 #endif

@@ -72,6 +72,7 @@ def needs(schedule: Schedule) -> frozenset[str]:
         "sub_groups": schedule.sub_group is not None,
         "image_block_read": "image" in (schedule.a.memory, schedule.b.memory),
         "vectors": schedule.vector > 1,
+        "joint_matrix": schedule.atom == "joint_matrix",
         "async_copy": schedule.a.async_copy or schedule.b.async_copy,
         "atomic_add": schedule.atomic,
     }

@@ -29,11 +29,13 @@ KNOWN = {
     ("smem_8x8_reg_double", "dg2-g10"): 32,
     # OpenCL's are compiled for 256 registers a thread there, which SYCL's headers don't ask for.
     ("tile_8x8", "dg2-g10"): 512,
+    ("sg16_block_24x4_k32", "pvc"): 1024,
 }
 
 #: Shares that lie further under the twin's, and by how much: for want of those registers, or of OpenCL's loads.
 BEHIND = {
     ("tile_8x8", "dg2-g10"): 0.10,
+    ("sg16_block_24x4_k32", "pvc"): 0.42,
     ("smem_8x8_double", "dg2-g10"): 0.21,
     ("smem_8x8_double_packed", "skl"): 0.08,
     ("smem_8x8_double_packed", "dg2-g10"): 0.13,

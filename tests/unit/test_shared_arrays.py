@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import C64
 from gemmgen.ir.target import TARGETS
 
 TILED = ("smem_8x8", "smem_8x8_transposed", "smem_8x8_double", "smem_8x8_double_packed", "lds_8x8_16x16_k8")
@@ -39,10 +41,11 @@ def test_registers_are_left_for_blocks() -> None:
     assert "THREADS, 2)" not in emitted("smem_8x8", "hip"), "the second bound of HIP counts something else"
 
 
-def test_more_blocks_than_fit_are_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"min_blocks = 6 blocks of 256 threads.*: use 3"):
-        emitted("smem_8x8", min_blocks=6)
-    assert emitted("smem_8x8", min_blocks=3)
+def test_registers_are_left_for_as_many_blocks_as_there_is_room_for() -> None:
+    assert "_detail::THREADS, 3)" in emitted("smem_8x8", min_blocks=6)
+    preset = presets.load("smem_8x8")
+    doubled = driver.emit(replace(preset.spec, dtype=C64), preset.schedule, "cuda").text
+    assert "_detail::THREADS, 1)" in doubled
     assert emitted("smem_8x8", "opencl", min_blocks=6), "of others it means nothing"
 
 

@@ -14,8 +14,8 @@
 //                it
 // Multiply   mma.sync m16n8k16, sums in float32
 // C          stores of 4 elements, for which lanes exchange sums
-// Sizes      any m, n, k; leading dimensions multiples of 16; every matrix spans less than 2^31
-//            elements
+// Sizes      k a multiple of 32; leading dimensions multiples of 16; every matrix spans less than
+//            2^31 elements
 // Prologue   B: (b - b_shift_128) * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 //            b_shift_128: an element for each group of 128 rows, and each column, of B
@@ -256,50 +256,32 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
             acc[i][j] = 0.0f;
         }
     }
-
-    // Main loop; cp.async fills in zeros past K.
     #pragma unroll
     for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {
-        if (load_stage * BK < k) {
+        if (load_stage * BK + BK <= k) {
             const int a_line = local_index / (BK / 8);
             const int a_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                const int a_inside = load_stage * BK + a_at + 8 <= k ? 8
-                                     : load_stage * BK + a_at < k    ? k - (load_stage * BK + a_at)
-                                                                     : 0;
                 cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
                                &a[min(row0 + a_line + i * (THREADS * 8 / BK), m - 1) * lda +
                                   load_stage * BK + a_at],
-                               8, a_inside);
+                               8, 8);
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
                 __align__(16) signed char b_vector[8];
-                if (load_stage * BK + b_k + 8 <= k) {
-                    copy8(b_vector, &b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb +
-                                       load_stage * BK + b_k]);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 8; ++e) {
-                        b_vector[e] =
-                            load_stage * BK + b_k + e < k
-                                ? b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb +
-                                    load_stage * BK + b_k + e]
-                                : 0;
-                    }
-                }
+                copy8(b_vector, &b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb +
+                                   load_stage * BK + b_k]);
                 __align__(16) __nv_bfloat16 b_made[8];
                 const int b_element_col = min(col0 + b_col + i * (THREADS * 8 / BK), n - 1);
                 #pragma unroll
                 for (int e = 0; e < 8; ++e) {
-                    b_made[e] =
-                        load_stage * BK + b_k + e < k
-                            ? __nv_bfloat16(
-                                  (float(b_vector[e]) -
-                                   b_shift_128[(load_stage * BK + b_k) / 128 * n + b_element_col]) *
-                                  b_scale_128[(load_stage * BK + b_k) / 128 * n + b_element_col])
-                            : __nv_bfloat16();
+                    const float b_made_value =
+                        (float(b_vector[e]) -
+                         b_shift_128[(load_stage * BK + b_k) / 128 * n + b_element_col]) *
+                        b_scale_128[(load_stage * BK + b_k) / 128 * n + b_element_col];
+                    b_made[e] = __nv_bfloat16(b_made_value);
                 }
                 copy8(&shared.b[load_stage][b_col + i * (THREADS * 8 / BK)][b_k], b_made);
             }
@@ -321,35 +303,20 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
-        if (k0 + (STAGES - 1) * BK < k) {
+        if (k0 + STAGES * BK <= k) {
             const int a_line = local_index / (BK / 8);
             const int a_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                const int a_inside =
-                    k0 + a_at + STAGES * BK + 8 - BK <= k ? 8
-                    : k0 + a_at + (STAGES - 1) * BK < k   ? k - (k0 + a_at + (STAGES - 1) * BK)
-                                                          : 0;
                 cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
                                &a[min(row0 + a_line + i * (THREADS * 8 / BK), m - 1) * lda + k0 +
                                   a_at + (STAGES - 1) * BK],
-                               8, a_inside);
+                               8, 8);
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-                if (k0 + b_k + STAGES * BK + 8 - BK <= k) {
-                    copy8(b_next[i], &b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb +
-                                        k0 + b_k + (STAGES - 1) * BK]);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 8; ++e) {
-                        b_next[i][e] =
-                            k0 + b_k + e + (STAGES - 1) * BK < k
-                                ? b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb + k0 +
-                                    b_k + e + (STAGES - 1) * BK]
-                                : 0;
-                    }
-                }
+                copy8(b_next[i], &b[min(col0 + b_col + i * (THREADS * 8 / BK), n - 1) * ldb + k0 +
+                                    b_k + (STAGES - 1) * BK]);
             }
         }
         cp_async_commit_group();
@@ -375,21 +342,18 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
                 }
             }
         }
-        if (k0 + (STAGES - 1) * BK < k) {
+        if (k0 + STAGES * BK <= k) {
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
                 __align__(16) __nv_bfloat16 b_made[8];
                 const int b_element_col = min(col0 + b_col + i * (THREADS * 8 / BK), n - 1);
                 #pragma unroll
                 for (int e = 0; e < 8; ++e) {
-                    b_made[e] =
-                        k0 + b_k + e + (STAGES - 1) * BK < k
-                            ? __nv_bfloat16((float(b_next[i][e]) -
-                                             b_shift_128[(k0 + b_k + (STAGES - 1) * BK) / 128 * n +
-                                                         b_element_col]) *
-                                            b_scale_128[(k0 + b_k + (STAGES - 1) * BK) / 128 * n +
-                                                        b_element_col])
-                            : __nv_bfloat16();
+                    const float b_made_value =
+                        (float(b_next[i][e]) -
+                         b_shift_128[(k0 + b_k + (STAGES - 1) * BK) / 128 * n + b_element_col]) *
+                        b_scale_128[(k0 + b_k + (STAGES - 1) * BK) / 128 * n + b_element_col];
+                    b_made[e] = __nv_bfloat16(b_made_value);
                 }
                 copy8(&shared.b[load_stage][b_col + i * (THREADS * 8 / BK)][b_k], b_made);
             }
@@ -518,8 +482,8 @@ gemm_bf16_s8_mma_128x128_by16x16_launch(int m, int n, int k, float alpha, const 
         !is_aligned(b_scale_128, 4) || !is_aligned(b_shift_128, 4)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 16 != 0 || ldb % 16 != 0 || ldc % 16 != 0 || !is_in_reach(m, k, lda) ||
-        !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || k % 32 != 0 || lda % 16 != 0 || ldb % 16 != 0 || ldc % 16 != 0 ||
+        !is_in_reach(m, k, lda) || !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     if (const cudaError_t error = cudaFuncSetAttribute(gemm_bf16_s8_mma_128x128_by16x16,

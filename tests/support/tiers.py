@@ -64,7 +64,10 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "device/test_torch.py": (ALL,),
     "device/test_torch_samples.py": (ALL,),
     "device/test_sycl_runtime.py": ("test_dpctl_arrays",),
-    "device/test_types.py": ("test_clang_takes_them_without_warnings",),
+    "device/test_types.py": (
+        "test_clang_takes_2d_block_messages_without_warnings",
+        "test_clang_takes_them_without_warnings",
+    ),
     "golden/test_clang_format.py": ("test_files_that_are_kept", "test_projects", "test_requests_drawn_at_random"),
     "golden/test_epilogues.py": ("test_clang_takes_it",),
     "golden/test_grouped.py": ("test_clang_takes_it",),

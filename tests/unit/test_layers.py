@@ -130,7 +130,7 @@ except SystemExit as exit:
 heavy = {"numpy", "pyopencl", "cupy", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
 ours = {name.removeprefix("gemmgen.") for name in sys.modules if name.startswith("gemmgen.")}
-others = {"backends.cuda", "backends.sycl", "sweeps", "choice"} & ours
+others = {"backends.cuda", "backends.sycl", "cpu", "choice"} & ours
 assert not others, others
 if "--help" in sys.argv:
     needless = {name for name in ours - {"backends"} if not name.startswith(("cli", "errors", "records"))}

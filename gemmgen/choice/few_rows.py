@@ -13,7 +13,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gemmgen.choice.parts import PARTS, Shape
-from gemmgen.ir.dtypes import F32, I8
+from gemmgen.ir.copy_instructions import PAIR
+from gemmgen.ir.dtypes import F32, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
@@ -34,6 +35,8 @@ SHORT = 4 / 3
 BLOCK, FULL = 256, 1024
 #: Elements along K that a work-item loads before it multiplies, where lines lie across K.
 AHEAD = 4
+#: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
+HELD = 256
 
 
 def candidates(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> tuple[Schedule, ...]:
@@ -68,12 +71,18 @@ def up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _width(spec: GemmSpec, line: int) -> int:
-    """Elements of a load along lines of so many, which may lie one behind the other."""
-    width = max(1, LOAD // spec.dtype.size)
-    while spec.ld_multiple % width and line % width:
+def _width(spec: GemmSpec, stored: DType, line: int) -> int:
+    """Elements of a load along lines of so many, which may lie one behind the other. Those in pairs count as bytes."""
+    pair = PAIR if stored.pairs else 1
+    width, unit = max(1, LOAD // stored.size), up(line, pair)
+    while spec.ld_multiple % width and unit % width:
         width //= 2
-    return width
+    return width * pair
+
+
+def _held(spec: GemmSpec, rows: int) -> int:
+    """Elements of each row of the short operand that a work-item holds at most."""
+    return max(1, HELD // (rows * spec.dtype.size))
 
 
 # --- lines along K --------------------------------------------------------------------------------
@@ -85,12 +94,15 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
     Args:
         high: rows of a work-item, and of the product.
     """
-    (rows, few), width, size = high, _width(spec, k), spec.dtype.size
+    (rows, few), size, stored = high, spec.dtype.size, spec.element("a" if mirrored else "b")
+    load = _width(spec, stored, k)
+    width = min(load, _held(spec, rows))
+    short = min(width, _short(spec, high, k, mirrored))
     # Sums and operands of eight rows fill the registers that many warps would share.
     many = rows >= FEW or (2 * rows >= FEW and size != 4)
     warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows >= FEW and size == 4 else COLUMNS
     # A work-item has as many bytes of each column under way, however narrow its loads are.
-    rounds = max(1, LOAD // (width * size)) * (2 if rows >= FEW and own == COLUMNS else 1)
+    rounds = max(1, LOAD // stored.bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS else 1)
     while warps > 1 and WARP * width * rounds * warps >= 2 * k:
         warps //= 2
     depth = WARP * width * rounds * warps
@@ -103,7 +115,7 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
         f"gemv_{rows}x{own}_by{warps}x{rounds}" + (f"_rows{few}" if few > rows else ""),
         (rows, own),
         (1, own),
-        (Operand(width=_short(spec, (rows, few), width, mirrored)), Operand(width=width)),
+        (Operand(width=short), Operand(width=width)),
         mirrored,
         parts,
         # Blocks of the same columns run together, so that the cache has these.
@@ -121,10 +133,11 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
 
 def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
     """Lanes along a line of the cache, slices and parts along K, as many as fill the device."""
-    (rows, _), width, size = high, _width(spec, cols), spec.dtype.size
-    lanes = min(WARP, max(1, LINE // (width * size)))
+    (rows, _), stored = high, spec.element("a" if mirrored else "b")
+    width = min(_width(spec, stored, cols), _held(spec, rows))
+    lanes = min(WARP, max(1, LINE // stored.bytes_of(width)))
     slices = BLOCK // lanes
-    short = _short(spec, high, _width(spec, k), mirrored)
+    short = _short(spec, high, k, mirrored)
     ahead, own = max(AHEAD, short), max(COLUMNS, width)
     blocks = up(cols, lanes * own)
     parts = _parts(target.cores * (FULL // BLOCK) // blocks, k // (slices * ahead))
@@ -141,10 +154,12 @@ def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored
     )
 
 
-def _short(spec: GemmSpec, high: tuple[int, int], width: int, mirrored: bool) -> int:
-    """Elements of a load of the short operand: so many along K, where its lines lie so, else what divides its lines."""
-    order = spec.b_order if mirrored else spec.a_order
-    return width if (order == "col") == mirrored else min(high[0], _width(spec, high[1]))
+def _short(spec: GemmSpec, high: tuple[int, int], k: int, mirrored: bool) -> int:
+    """Elements of a load of the short operand: along K, where its lines lie so, else what divides its lines."""
+    order, stored = (spec.b_order if mirrored else spec.a_order), spec.element("b" if mirrored else "a")
+    if (order == "col") == mirrored:
+        return min(_width(spec, stored, k), _held(spec, high[0]))
+    return min(high[0], _width(spec, stored, high[1]))
 
 
 def _parts(wanted: int, most: int) -> int:

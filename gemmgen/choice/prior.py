@@ -241,7 +241,9 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     busy = (cycles + ends + (d.dealt > 0) * end) / c.clock
     sums = np.where(d.summed_apart, products * m * n * 4.0 * d.parts / d.joined, 0.0)
     sums += (d.dealt > 0) * 2 * c.cores * d.rows * d.cols * 4
-    memory, cached = _memory(products * (m * k + k * n) * size + products * m * n * spec.result.size + sums, c)
+    of_a = np.where(d.a_packed > 0, m * k * size, spec.element("a").bytes_of(m * k))
+    of_b = np.where(d.b_packed > 0, k * n * size, spec.element("b").bytes_of(k * n))
+    memory, cached = _memory(products * (of_a + of_b + m * n * spec.result.size) + sums, c)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
         "tiles on their way": (cycles - even * steps * multiply) / c.clock,
@@ -383,8 +385,11 @@ def _packing(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     """Microseconds of the kernel that lays matrices out before, in whole tiles."""
     m, n, k = shape
     high, wide, deep = (np.ceil(size / unit) * unit for size, unit in ((m, d.rows), (n, d.cols), (k, d.depth)))
-    laid = products * spec.dtype.size * deep * (high * d.a_packed + wide * d.b_packed)
-    memory, cached = _memory(np.maximum(1.0, 2 * laid), c)
+    of_a, of_b = products * deep * high * d.a_packed, products * deep * wide * d.b_packed
+    laid = spec.dtype.size * (of_a + of_b)
+    # Bytes of an element as it is stored, two of which may share one.
+    stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
+    memory, cached = _memory(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b), c)
     return np.where(laid > 0, c.packing + np.maximum(laid / c.packed, memory + cached), 0.0)
 
 
@@ -421,7 +426,8 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     filled = min(1.0, threads / c.cores / MANY_THREADS) ** c.crowd
     busy = (work * max(multiply, loads) / c.cores / filled + c.begin) / c.clock
     sums = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
-    bytes_once = products * ((m * k + k * n) * spec.dtype.size + m * n * spec.result.size) + sums
+    stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
+    bytes_once = products * (stored + m * n * spec.result.size) + sums
     memory, cached = _memory(np.array([float(bytes_once)]), c)
     waits = beside(np.array([busy]), memory, c.hidden) - busy + cached
     groups = products * m * ceil(n / SUMMED)

@@ -37,6 +37,10 @@ class DType:
         """Operations on real numbers in a multiply-add."""
         return 2 if self.real is None else 8
 
+    def bytes_of(self, elements: int) -> int:
+        """Bytes that so many neighbours take in memory."""
+        return -(-elements // 2) if self.pairs else elements * self.size
+
 
 F64 = DType("float64", 8, True, 1.7976931348623157e308, 53, "fp64")
 F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)

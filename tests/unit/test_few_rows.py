@@ -9,10 +9,13 @@ from itertools import product
 import pytest
 
 from gemmgen import driver
+from gemmgen.choice import prior
 from gemmgen.choice.few_rows import FEW, FEW_BESIDE_TRANSPOSED, candidates
+from gemmgen.choice.machine import machine_of
 from gemmgen.choose import choose
-from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I8, DType
+from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I4, I8, DType
 from gemmgen.ir.target import TARGETS
+from gemmgen.schedule import Operand
 from gemmgen.schedule.gemv import Gemv
 from gemmgen.spec import GemmSpec, Order
 
@@ -41,6 +44,39 @@ def test_more_rows_go_by_matrix_instructions(dtype: DType) -> None:
     # Eight rows of 8-bit floats take longer than to lay B out.
     assert isinstance(odd.mainloop, Gemv) != (dtype in FLOAT8)
     assert odd.b.width == 1 or odd.b.prepacked
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize(("stored", "elements"), [(I8, 16), (I4, 32)], ids=str)
+def test_loads_are_of_what_is_stored(dtype: DType, stored: DType, elements: int) -> None:
+    """A lane loads 16 bytes of the weights, and of the activations, whatever types these are of."""
+    spec = replace(weights(dtype), b_dtype=stored, prologue_b="b * b_scale_128", ld_multiple=16)
+    (found,) = candidates(spec, (1, 4096, 4096), SM_90A)
+    assert (found.a.width, found.b.width) == (16 // dtype.size, elements)
+    (mirrored,) = candidates(replace(spec.transposed(), c_order="row"), (4096, 1, 4096), SM_90A)
+    assert (mirrored.a.width, mirrored.b.width) == (elements, 16 // dtype.size)
+    for rows in (1, 2, 4, 8):
+        (found,) = candidates(spec, (rows, 4096, 4096), SM_90A)
+        # What a work-item holds of the activations stays in registers.
+        assert found.tile[0] * found.b.width * dtype.size <= 256
+        assert not driver.refusals(spec, found, "cuda", SM_90A)
+
+
+def test_weights_across_k_too() -> None:
+    spec = GemmSpec(dtype=BF16, b_dtype=I8, prologue_b="b * b_scale", ld_multiple=16)
+    (found,) = candidates(spec, (1, 4096, 4096), SM_90A)
+    assert (found.b.width, found.group) == (16, (1, 8))
+
+
+def test_the_prior_counts_bytes_as_stored() -> None:
+    machine = machine_of(SM_90A)
+    spec = replace(weights(F32), b_dtype=I8, prologue_b="b * b_scale", ld_multiple=16)
+    (found,) = candidates(spec, (1, 16384, 16384), SM_90A)
+    plain, int8, int4 = (
+        prior.account(each, found.but(b=Operand(width=4)), (1, 16384, 16384), machine)["memory"]
+        for each in (replace(spec, b_dtype=None, prologue_b="b * b_scale"), spec, replace(spec, b_dtype=I4))
+    )
+    assert plain > 2 * int8 > 2 * int4
 
 
 def test_columns_are_rows_mirrored() -> None:

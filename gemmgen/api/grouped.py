@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: An array of any supported library; the result is of the same library.
 AnyArray = TypeVar("AnyArray")
 #: Dimensions of A and B -> what groups share out.
-_KINDS: dict[tuple[int, int], Grouped] = {(2, 3): "rows", (2, 2): "k"}
+KINDS: dict[tuple[int, int], Grouped] = {(2, 3): "rows", (2, 2): "k"}
 #: The order in which a group's part of a matrix is whole lines, so that vectors may begin there.
 _IN_LINES: dict[Grouped, dict[str, Order]] = {"rows": {"a": "row", "c": "row"}, "k": {"a": "col", "b": "row"}}
 
@@ -84,6 +84,13 @@ def grouped(
     return cast("AnyArray", library.finish(result) if given is None else given)
 
 
+class Shaped(Protocol):
+    """What has dimensions: an operand or a tensor."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A call that has been checked as far as kernels don't.
@@ -124,7 +131,7 @@ class _Call:
             raise SpecError(problems)
         out = None if arrays[2] is arrays[3] else out  # c itself
         target, of_types = c if out is None else out, list[str]()
-        kind = _KINDS.get((len(a.shape), len(b.shape)))
+        kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
         if types is not None and types.on_host:
             of_types.append(f"no kernel has elements of {types.result}: cast a and b by astype")
@@ -134,7 +141,7 @@ class _Call:
                 "[m, total k] and [total k, n]"
             )
         else:
-            problems += _shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends)
+            problems += shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends)
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
         factor_problems(factors, c is not None, problems)
         problems += extra.problems(None, types is not None and types.on_host)
@@ -247,9 +254,9 @@ class _Call:
         return self.target
 
 
-def _shape_problems(kind: Grouped, given: dict[str, Operand | None], ends: Operand) -> list[str]:
+def shape_problems(kind: Grouped, given: Mapping[str, Shaped | None], ends: Shaped) -> list[str]:
     """What does not go together."""
-    a, b = cast(Operand, given["a"]), cast(Operand, given["b"])
+    a, b = cast(Shaped, given["a"]), cast(Shaped, given["b"])
     problems = []
     if a.shape[1] != b.shape[-2]:
         problems.append(f"a is {text(a.shape)} and b {text(b.shape)}: the last of a must be the second-last of b")
@@ -261,7 +268,7 @@ def _shape_problems(kind: Grouped, given: dict[str, Operand | None], ends: Opera
         problems.append(f"offsets end {groups} groups, but b has {b.shape[0]} matrices: pass as many")
     wanted = (a.shape[0], b.shape[-1]) if kind == "rows" else (groups, a.shape[0], b.shape[-1])
     for name in ("c", "out"):
-        operand = given[name]
+        operand = given.get(name)
         if operand is not None and operand.shape != wanted:
             problems.append(f"{name} has shape {text(operand.shape)}, not {text(wanted)}: pass one of that shape")
     return problems

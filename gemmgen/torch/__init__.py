@@ -1,4 +1,4 @@
-"""gemmgen in PyTorch: the operator `torch.ops.gemmgen.gemm`, and a linear layer with its activation fused.
+"""gemmgen in PyTorch: the operators `torch.ops.gemmgen.gemm` and `grouped`, and a linear layer with its activation.
 
     import gemmgen.torch
     y = gemmgen.torch.linear(x, weight, bias, "gelu")
@@ -17,9 +17,10 @@ from gemmgen.errors import DeviceError
 if find_spec("torch") is None:
     raise DeviceError('torch is not installed, and gemmgen.torch is for its tensors: pip install "gemmgen[torch]"')
 
+from gemmgen.torch.grouped import grouped as grouped
 from gemmgen.torch.linear import Linear as Linear
 from gemmgen.torch.linear import linear as linear
 from gemmgen.torch.operator import gemm as gemm
 from gemmgen.torch.product import batch_invariant as batch_invariant
 
-__all__ = ["Linear", "batch_invariant", "gemm", "linear"]
+__all__ = ["Linear", "batch_invariant", "gemm", "grouped", "linear"]

@@ -48,7 +48,8 @@ class Chain:
     Args:
         functions: of `gemmgen.epilogue.applied`.
         first: computes the sums, [..., m, n], in the type in which functions are computed.
-        known: what formulas name besides: operands, and `c`, in shapes that broadcast to [..., m, n].
+        known: what formulas name besides: operands, `c`, and `row` where it does not count from the first one. Their
+            shapes broadcast to [..., m, n].
         last: the epilogue's result, if it is at hand.
     """
 
@@ -136,6 +137,8 @@ class Chain:
             like = self.value(index)
             # As kernels do: whole numbers where they are compared with such, else of the type of sums.
             dtype = like.dtype if node.dtype.is_float else torch.int64
+            if name in self._known:
+                return self._known[name].to(dtype)
             places = torch.arange(like.shape[-2 if name == "row" else -1], device=like.device).to(dtype)
             return places.unsqueeze(-1) if name == "row" else places
         return self._known[name]

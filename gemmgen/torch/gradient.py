@@ -53,14 +53,9 @@ def setup_context(
     given = {name: x for name, x in zip(_NAMES, inputs, strict=False) if x is not None}
     ctx.options, ctx.shape = {**_DEFAULTS, **options}, output.shape
     ctx.shapes = {name: x.shape for name, x in given.items()}
-    needed = {"a", "b"}
-    if functions := _functions(ctx, given["a"], given["b"]):
-        of_derivatives = names_in_derivatives(functions)
-        needed |= frozenset().union(*of_derivatives)
-        if _recomputes(of_derivatives):
-            needed |= frozenset().union(*(function.names for function in functions))
-            needed |= {"c"} if ctx.options["beta"] != 0 else set()
-        given[RESULT] = output
+    functions = _functions(ctx, given["a"], given["b"])
+    needed = names_needed(functions, ctx.options["beta"])
+    given |= {RESULT: output} if functions else {}
     saved = {name: x for name, x in given.items() if name in needed}
     ctx.names = tuple(saved)
     ctx.save_for_backward(*saved.values())
@@ -80,7 +75,7 @@ def backward(ctx: Context, gradient: torch.Tensor, needed: Sequence[bool]) -> tu
         named = sorted(wanted - {"a", "b"})
         gradient, found = _chain(ctx, functions, saved).gradients(gradient, named)
     if "c" in wanted and (beta := ctx.options["beta"]) != 0:
-        through = gradient * _conjugate(beta)
+        through = gradient * conjugate_of(beta)
         found["c"] = found["c"] + through if "c" in found else through
     for name in found:
         found[name] = _gathered(ctx, name, found[name])
@@ -91,6 +86,18 @@ def backward(ctx: Context, gradient: torch.Tensor, needed: Sequence[bool]) -> tu
 
 def _functions(ctx: Context, a: torch.Tensor, b: torch.Tensor) -> tuple[Applied, ...]:
     return functions_of(ctx.options["epilogue"], a, b)
+
+
+def names_needed(functions: Sequence[Applied], beta: complex) -> set[str]:
+    """The tensors that a backward pass reads: a and b, and of the others what the epilogue's derivatives name."""
+    needed = {"a", "b"}
+    if functions:
+        of_derivatives = names_in_derivatives(functions)
+        needed |= frozenset().union(*of_derivatives)
+        if _recomputes(of_derivatives):
+            needed |= frozenset().union(*(function.names for function in functions))
+            needed |= {"c"} if beta != 0 else set()
+    return needed
 
 
 def _recomputes(of_derivatives: Sequence[frozenset[str]]) -> bool:
@@ -118,7 +125,7 @@ def _of_factors(
 ) -> dict[str, torch.Tensor]:
     """The gradients of a and b: gradient @ b^H and a^H @ gradient, in the order in which a and b are stored."""
     multiply = torch.ops.gemmgen.gemm.default
-    alpha = _conjugate(ctx.options["alpha"])
+    alpha = conjugate_of(ctx.options["alpha"])
     left, right = _matrices(ctx, a, b)
     if ctx.options["dtype"] is None:
         gradient = gradient.to(elements_of(a, b))
@@ -129,19 +136,19 @@ def _of_factors(
     transposed_a, transposed_b = ctx.options["transpose_a"] and a.dim() > 1, ctx.options["transpose_b"] and b.dim() > 1
     found = {}
     if "a" in wanted and transposed_a:
-        found["a"] = _as(multiply(right.conj(), gradient.mT, alpha=alpha).sum_to_size(a.shape), a)
+        found["a"] = as_type_of(multiply(right.conj(), gradient.mT, alpha=alpha).sum_to_size(a.shape), a)
     elif "a" in wanted:
         of_rows = multiply(tall, right.mH, alpha=alpha)
         of_rows = of_rows.reshape(left.shape) if rows is not left else of_rows.sum_to_size(left.shape)
-        found["a"] = _as(of_rows.reshape(a.shape), a)
+        found["a"] = as_type_of(of_rows.reshape(a.shape), a)
     if "b" in wanted and transposed_b:
-        found["b"] = _as(multiply(tall.mT, rows.conj(), alpha=alpha).sum_to_size(b.shape), b)
+        found["b"] = as_type_of(multiply(tall.mT, rows.conj(), alpha=alpha).sum_to_size(b.shape), b)
     elif "b" in wanted:
-        found["b"] = _as(multiply(rows.mH, tall, alpha=alpha).sum_to_size(right.shape).reshape(b.shape), b)
+        found["b"] = as_type_of(multiply(rows.mH, tall, alpha=alpha).sum_to_size(right.shape).reshape(b.shape), b)
     return found
 
 
-def _as(gradient: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def as_type_of(gradient: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A gradient in the type of what it is the gradient of."""
     real = gradient.real if gradient.is_complex() and not like.is_complex() else gradient
     return real.to(like.dtype)
@@ -180,5 +187,6 @@ def _gathered(ctx: Context, name: str, gradient: torch.Tensor) -> torch.Tensor:
     return gradient.sum_to_size(shape) if len(shape) != 1 else gradient.sum(list(range(gradient.dim() - 1)))
 
 
-def _conjugate(factor: complex) -> complex:
+def conjugate_of(factor: complex) -> complex:
+    """The factor that a gradient has."""
     return factor.conjugate() if type(factor) is complex else factor

@@ -5,7 +5,8 @@ Registered here: kernels for tensors on the CPU and on GPUs, a fake kernel, deri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Unpack, cast
 
 import torch
@@ -27,7 +28,7 @@ _ARGUMENTS = (
 SCHEMA = f"gemm({_ARGUMENTS}) -> Tensor"
 SCHEMA_OUT = f"gemm.out({_ARGUMENTS}, Tensor(a!) out) -> Tensor(a!)"
 #: What is not stored as strides and elements, by torch's names of the kernels for it.
-_REFUSED = ("SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA", "QuantizedCPU", "QuantizedCUDA", "MkldnnCPU")
+REFUSED = ("SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA", "QuantizedCPU", "QuantizedCUDA", "MkldnnCPU")
 _Key = torch._C.DispatchKey
 _PLAIN = (_Key.CPU, _Key.CUDA)
 _BELOW_AUTOGRAD = torch._C._after_ADInplaceOrView_keyset
@@ -51,9 +52,9 @@ _ORDINARY = {
 }
 
 # It lives as long as the process: what it holds are registrations.
-_library = torch.library.Library("gemmgen", "DEF")
-_library.define(SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
-_library.define(SCHEMA_OUT)
+LIBRARY = torch.library.Library("gemmgen", "DEF")
+LIBRARY.define(SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
+LIBRARY.define(SCHEMA_OUT)
 _operator, _operator_out = torch.ops.gemmgen.gemm.default, torch.ops.gemmgen.gemm.out
 
 
@@ -108,13 +109,13 @@ def gemm(
     if out is not None:
         options["out"] = out
         tensors_and_out = *tensors, out
-        straight = not torch.compiler.is_compiling() and _is_ordinary(tensors_and_out)
+        straight = not torch.compiler.is_compiling() and is_ordinary(tensors_and_out)
         return (multiply if straight else _operator_out)(*tensors, **options)
-    straight = not torch.compiler.is_compiling() and _is_ordinary(tensors)
+    straight = not torch.compiler.is_compiling() and is_ordinary(tensors)
     return (multiply if straight else _operator)(*tensors, **options)
 
 
-def _is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
+def is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether the dispatcher would find nothing but the product to do: no gradient, mode, transform or subclass."""
     if torch.overrides.has_torch_function(tensors) or _forward_ad._current_level >= 0:
         return False
@@ -209,17 +210,19 @@ class _Recorded(torch.autograd.Function):
         return (None, None, *backward(ctx, of_result, ctx.needs_input_grad[2:]))
 
 
-def _autocast(device_type: str, *args: torch.Tensor | None, **options: Unpack[Options]) -> torch.Tensor:
+def autocast(
+    operator: Callable[..., torch.Tensor], device_type: str, *args: torch.Tensor | None, **options: object
+) -> torch.Tensor:
     """As autocast does for matmul: float32 and 16-bit floats are multiplied in autocast's type."""
     dtype = torch.get_autocast_dtype(device_type)
     cast = [x.to(dtype) if x is not None and x.dtype in _CAST else x for x in args]
     with torch.amp.autocast(device_type, enabled=False):
-        return _operator(*cast, **options)
+        return operator(*cast, **options)
 
 
-def _refuse(a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor | None, **_: object) -> torch.Tensor:
+def refuse(names: Sequence[str], *tensors: torch.Tensor | None, **_: object) -> torch.Tensor:
     """Raises: SpecError."""
-    named = zip(("a", "b", "c", *OPERAND_NAMES), (a, b, *others), strict=False)
+    named = zip(names, tensors, strict=False)
     raise SpecError(
         f"{name} has layout {x.layout} and dtype {x.dtype}, but kernels read strided elements: "
         f"pass {name}.{'dequantize' if x.is_quantized else 'to_dense'}()"
@@ -232,16 +235,16 @@ def _refuse(a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor | None, **_:
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("gemm", multiply, _key)
-    _library.impl("gemm.out", multiply, _key)
-for _key in _REFUSED:
-    _library.impl("gemm", _refuse, _key)
-    _library.impl("gemm.out", _refuse, _key)
-_library.impl("gemm.out", _without_gradient, "Autograd", with_keyset=True)
-_library.impl("gemm", torch.library.fallthrough_kernel, "Conjugate")
-_library.impl("gemm", _autograd, "Autograd", with_keyset=True)
-_library.impl("gemm", lambda *args, **options: _autocast("cpu", *args, **options), "AutocastCPU")
-_library.impl("gemm", lambda *args, **options: _autocast("cuda", *args, **options), "AutocastCUDA")
-torch.library.register_fake(NAME, _fake, lib=_library)
-torch.library.register_fake(f"{NAME}.out", _fake, lib=_library)
-torch.library.register_vmap(NAME, batched, lib=_library)
+    LIBRARY.impl("gemm", multiply, _key)
+    LIBRARY.impl("gemm.out", multiply, _key)
+for _key in REFUSED:
+    LIBRARY.impl("gemm", partial(refuse, ("a", "b", "c", *OPERAND_NAMES)), _key)
+    LIBRARY.impl("gemm.out", partial(refuse, ("a", "b", "c", *OPERAND_NAMES)), _key)
+LIBRARY.impl("gemm.out", _without_gradient, "Autograd", with_keyset=True)
+LIBRARY.impl("gemm", torch.library.fallthrough_kernel, "Conjugate")
+LIBRARY.impl("gemm", _autograd, "Autograd", with_keyset=True)
+LIBRARY.impl("gemm", partial(autocast, _operator, "cpu"), "AutocastCPU")
+LIBRARY.impl("gemm", partial(autocast, _operator, "cuda"), "AutocastCUDA")
+torch.library.register_fake(NAME, _fake, lib=LIBRARY)
+torch.library.register_fake(f"{NAME}.out", _fake, lib=LIBRARY)
+torch.library.register_vmap(NAME, batched, lib=LIBRARY)

@@ -217,7 +217,7 @@ def test_inference_mode() -> None:
         with mode:
             torch.testing.assert_close(ours.linear(x, layer.weight, layer.bias), right)
             torch.testing.assert_close(gemmgen.gemm(x, layer.weight, transpose_b=True) + layer.bias, right)
-            assert operator._is_ordinary((x, layer.weight))
+            assert operator.is_ordinary((x, layer.weight))
     with pytest.raises(SpecError, match=r"b requires a gradient: call gemmgen\.torch\.gemm"):
         gemmgen.gemm(x, layer.weight, transpose_b=True)
 

@@ -424,21 +424,21 @@ def test_a_mode_sees_the_operator() -> None:
 def test_plain_tensors_go_straight() -> None:
     """Without the dispatcher, where it has nothing to do."""
     plain, weight = draw(3, 3), torch.nn.Parameter(draw(3, 3))
-    assert operator._is_ordinary((plain, plain, None))
-    assert not operator._is_ordinary((plain, weight))
+    assert operator.is_ordinary((plain, plain, None))
+    assert not operator.is_ordinary((plain, weight))
     with torch.no_grad():
-        assert operator._is_ordinary((plain, weight))
+        assert operator.is_ordinary((plain, weight))
     with torch.inference_mode():
-        assert operator._is_ordinary((draw(3, 3), weight))
+        assert operator.is_ordinary((draw(3, 3), weight))
     with torch.autocast("cpu"):
-        assert not operator._is_ordinary((plain, plain))
+        assert not operator.is_ordinary((plain, plain))
     for other in (plain.to_sparse(), plain.to("meta"), plain.cfloat().conj(), plain.as_subclass(NAMED)):
-        assert not operator._is_ordinary((plain, other)) and not operator._is_ordinary((other, plain))
+        assert not operator.is_ordinary((plain, other)) and not operator.is_ordinary((other, plain))
     torch.vmap(lambda x: _refused_under_vmap(x, plain))(plain)
 
 
 def _refused_under_vmap(x: object, plain: object) -> object:
-    assert not operator._is_ordinary((x, plain))
+    assert not operator.is_ordinary((x, plain))
     return x
 
 

@@ -62,6 +62,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
         "test_torch",
     ),
     "device/test_torch.py": (ALL,),
+    "device/test_torch_grouped.py": (ALL,),
     "device/test_torch_samples.py": (ALL,),
     "device/test_sycl_runtime.py": ("test_dpctl_arrays",),
     "device/test_types.py": (

@@ -15,12 +15,13 @@ from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.numeric import element_type
 from gemmgen.runtime.arrays import Request, pitches, value_of
+from gemmgen.runtime.build import Words, check_device
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
 from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, written
 from gemmgen.runtime.lists import each_matrix, stacked
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
-from gemmgen.runtime.sycl_build import check_device, content
+from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, View, new_array
@@ -180,14 +181,12 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def _loaded(self) -> int:
         """The kernels in the device's default context, loaded by `_own_kernels`."""
-        check_device(self.source, self.device)
         with under_way():
             return self._load(own_queue(self.device))
 
     @contextmanager
     def _kernels_for(self, queue: SyclQueue) -> Iterator[int]:
         """The kernels in a context that is not gemmgen's."""
-        check_device(self.source, queue.info)
         kernels = self._load(queue)
         try:
             yield kernels
@@ -195,13 +194,14 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
             helper().free_kernels(kernels)
 
     def _load(self, queue: SyclQueue) -> int:
-        names = [entry.name for entry in self.source.entry_points]
+        info, names = queue.info, [entry.name for entry in self.source.entry_points]
+        check_device(self.source, info.name, info.target, Words(), [info.lacks] if info.lacks else ())
         # If the runtime refuses the cached file, the kernel is compiled again.
         for fresh in (False, True):
-            kernels = helper().kernels(queue.handle, content(self.source, queue.info, fresh=fresh), names)
+            kernels = helper().kernels(queue.handle, content(self.source, info, fresh=fresh), names)
             if kernels is not None:
                 return kernels
-        raise DeviceError(f"{queue.info.name} does not load {self.source.name}: {helper().text()}")
+        raise DeviceError(f"{info.name} does not load {self.source.name}: {helper().text()}")
 
 
 # --- operands -------------------------------------------------------------------------------------

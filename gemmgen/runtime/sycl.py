@@ -121,17 +121,12 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     # --- running ----------------------------------------------------------------------------------
 
-    @property
-    def _is_unlike(self) -> bool:
-        """Whether calls of one kind differ in what the host checks: lists of matrices, and offsets of groups."""
-        return self.source.spec.listed or self.source.spec.grouped is not None
-
     def _prepared(
         self, request: Request, factors: Factors, operands: Sequence[str], _queue: None, /
     ) -> SyclCall | None:
         found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
         views = [found[name] for name in ("a", "b", "c", *operands)]
-        if request.on_device or request.lists or self._is_unlike or not all(view.span for view in views):
+        if request.on_device or request.lists or self.source.spec.listed or not all(view.span for view in views):
             return None
         queue = own_queue(self.device)
         if not (queue.info.system and _stands(request)):

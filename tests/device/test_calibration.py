@@ -35,7 +35,7 @@ def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(calibration.VARIABLE, "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     bounds_of.cache_clear()
-    api._calls.clear()
+    api.prepared_calls.clear()
 
 
 def pair(rng: np.random.Generator, m: int, n: int, k: int) -> tuple[F, F]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -139,23 +138,14 @@ class NumPyCall(HostCall):
         super().__init__(outcome)
         self.about = of_numpy(work)
 
-    def run(
-        self,
-        a: Numbers,
-        b: Numbers,
-        c: Numbers | None,
-        operands: Mapping[str, Numbers],
-        places: Places,
-        more: tuple[int, ...],
-        factors: Factors,
-        place: object = None,
-    ) -> Any:
+    def run(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: object = None) -> Any:
         if factors[0] != 1:  # beta is 0, by the key
             return None
+        a, b, c, _ = held
         if c is None:
             made: Numbers = np.matmul(a, b)
             return made
-        return super().run(a, b, c, operands, places, more, factors, place)
+        return super().run(held, places, more, factors, place)
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: object) -> None:  # noqa: ARG002
         a, b, c, _ = held
@@ -179,38 +169,20 @@ class Beside(NumPyCall):
             self.run = self._by_numpy  # type: ignore[method-assign]
 
     def _by_numpy(
-        self,
-        a: Numbers,
-        b: Numbers,
-        c: Numbers | None,
-        operands: Mapping[str, Numbers],
-        places: Places,
-        more: tuple[int, ...],
-        factors: Factors,
-        place: object = None,
+        self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: object = None
     ) -> Any:
         by: HostCall = self._numpy if factors[0] == 1 else self._kernel
         self.about = by.about
-        return by.run(a, b, c, operands, places, more, factors, place)
+        return by.run(held, places, more, factors, place)
 
-    def _both(
-        self,
-        a: Numbers,
-        b: Numbers,
-        c: Numbers | None,
-        operands: Mapping[str, Numbers],
-        places: Places,
-        more: tuple[int, ...],
-        factors: Factors,
-        place: object = None,
-    ) -> Any:
+    def _both(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: object = None) -> Any:
         clock = time.perf_counter
         begin = clock()
-        result = self._kernel.run(a, b, c, operands, places, more, factors, place)
+        result = self._kernel.run(held, places, more, factors, place)
         between = clock()
         if result is None or factors[0] != 1:
             return result
-        self._numpy.run(a, b, c, operands, places, more, factors, place)
+        self._numpy.run(held, places, more, factors, place)
         of_kernel, of_numpy = self._times
         of_numpy.append(clock() - between)
         of_kernel.append(between - begin)

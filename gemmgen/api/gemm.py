@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -26,30 +26,27 @@ from gemmgen.api.gemm_problems import (
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import Kernel, in_one_order, kernel_now, target_for
+from gemmgen.api.kernels import in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
-from gemmgen.api.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
-from gemmgen.api.promotion import Types
+from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
 from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
-from gemmgen.runtime.calls import HostCall, Outcome, PreparedCall, Table, keep, replay
+from gemmgen.runtime.calls import HostCall, PreparedCall, replay
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix
 from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.cuda import CudaKernel
-    from gemmgen.runtime.cuda_calls import Plan, Step
     from gemmgen.runtime.opencl_devices import DeviceLike
     from gemmgen.schedule import Schedule
 
 #: An array of any supported library; the result is of the same library.
 AnyArray = TypeVar("AnyArray")
-#: Launches of products with a stride each, beyond which copying A or B takes less time; and products of a kept call.
-MOST_LAUNCHES, MOST_STEPS = 4, 64
+#: Launches of products with a stride each, beyond which copying A or B takes less time.
+MOST_LAUNCHES = 4
 
 
 class How(NamedTuple):
@@ -72,9 +69,6 @@ class How(NamedTuple):
     invariant: bool = False
 
 
-#: Prepared calls of `gemm`.
-_calls = Table()
-aside.when_done(_calls.drop_provisional)
 _PLAIN, _NO_OPERANDS = How(), MappingProxyType[str, object]({})
 _DTYPE, _BACKEND = How._fields.index("dtype"), How._fields.index("backend")
 
@@ -170,7 +164,7 @@ def last_choice() -> Choice | None:
     """What computed the last product of `gemm` in this process: a kernel of a backend, or NumPy itself; None before the
     first, and for lists of matrices that are multiplied by one launch.
     """
-    last = _calls.last
+    last = prepared_calls.last
     return last if isinstance(last, Choice) else cast("Choice | None", getattr(last, "about", None))
 
 
@@ -188,7 +182,7 @@ def _multiply(
     """A product by a prepared call, or else by all checks. `how` may be a plain tuple."""
     if c is None or out is None or c is out:
         into = c if out is None else out
-        done = replay(_calls, (how, c is None), a, b, into, (alpha, beta), operands, below_autograd)
+        done = replay(prepared_calls, (how, c is None), a, b, into, (alpha, beta), operands, below_autograd)
         if done is not None:
             return done
     if getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
@@ -201,7 +195,7 @@ def _multiply(
 
         options = {**known._asdict(), "alpha": alpha, "beta": beta, "out": out, **operands}
         if is_of_lists(a, b, c, options):
-            _calls.last = None
+            prepared_calls.last = None
             return of_lists(gemm, {"a": a, "b": b, "c": c, "out": out}, options)
     if below_autograd and "torch" in sys.modules:
         with sys.modules["torch"].no_grad():
@@ -250,45 +244,27 @@ def _checked(
     conj = bool(how.conjugate_a), bool(how.conjugate_b)
     extra = Extra.of(how.epilogue, (how.prologue_a, how.prologue_b), operands, conj, bool(how.emulate))
     transposed = bool(how.transpose_a), bool(how.transpose_b)
-    request = _Request.of(library, arrays, factors, transposed, how.dtype, extra)
-    kept = Kept(how, arrays) if c is None or out is None or c is out else None
-    result = replace(request, kept=kept, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
+    kept = None
+    if c is None or out is None or c is out:
+        there = {name: x for name, x in operands.items() if x is not None}
+        kept = Kept((tuple(how), c is None), (a, b, c if out is None else out), there)
+    request = _Request.of(library, arrays, factors, transposed, how.dtype, extra, kept)
+    result = replace(request, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
     given = c if out is None else out
     return library.finish(result) if given is None else given
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A call that may be kept: what it said, with its arrays A, B, C and out."""
-
-    how: How
-    arrays: tuple[object, object, object, object]
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A call that has been checked.
+class _Request(Request):
+    """A call of `gemm` that has been checked.
 
     Attributes:
-        addend: the array that beta scales; None if it is not read.
-        target: the array for the result; None for a new one.
         transposed: whether A and B are transposed.
-        kept: the call, if it may be kept for others like it.
         invariant: whether a row's bits must not depend on the number of rows.
     """
 
-    library: Library
-    a: Operand
-    b: Operand
-    addend: Operand | None
-    target: Operand | None
-    alpha: complex
-    beta: complex
     transposed: tuple[bool, bool]
     product: Product
-    types: Types
-    extra: Extra
-    kept: Kept | None = None
     invariant: bool = False
 
     @classmethod
@@ -300,16 +276,11 @@ class _Request:
         transposed: tuple[bool, bool],
         dtype: object,
         extra: Extra,
+        kept: Kept | None,
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem."""
         problems: list[str] = []
-        a, b = (library.operand(name, x, problems, False) for name, x in zip("ab", arrays[:2], strict=True))
-        c = None if arrays[2] is None else library.operand("c", arrays[2], problems, arrays[3] is None)
-        out = None if arrays[3] is None else library.operand("out", arrays[3], problems, True)
-        if a is None or b is None:
-            raise SpecError(problems)
-        if arrays[2] is arrays[3]:
-            out = None  # c itself
+        a, b, c, out = operands_of(library, arrays, problems)
         target = c if out is None else out
         of_types = scalar_problems(a, b)
         extra = extra if of_types else extra.of_arrays(a, b, transposed)
@@ -329,17 +300,22 @@ class _Request:
             problems += as_they_are(library, types, transposed, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
-        return cls(library, a, b, addend, target, *factors, transposed, product, types, extra)
+        return cls(library, a, b, addend, target, factors, types, extra, kept, transposed, product)
+
+    @property
+    def shape(self) -> Shape:
+        """The result's."""
+        return self.product.shape
 
     def run(self, schedule: Schedule | str | None, backend: str | None, device: object) -> Operand:
         """Compute it; the result. Raises: DtypeError, ScheduleError, DeviceError."""
         if not self.types.on_host:
             kind, work = self._plain_kind(), self._work
-            if kind is not None and self.alpha == 1 and calibration.prefers_numpy(kind, work):
+            if kind is not None and self.factors[0] == 1 and calibration.prefers_numpy(kind, work):
                 return self._by_numpy(work)
             return self._by_kernels(schedule, backend or self.library.backends[0], device)
         if schedule is None and backend is None and device is None:
-            _calls.last = Choice("numpy", "", f"no kernel has elements of {self.types.result}")
+            prepared_calls.last = Choice("numpy", "", f"no kernel has elements of {self.types.result}")
             return self._on_host()
         raise DtypeError(
             f"no kernel has elements of {self.types.result}, which NumPy alone can multiply: "
@@ -347,31 +323,21 @@ class _Request:
         )
 
     def _by_kernels(self, schedule: Schedule | str | None, backend: str, device: object) -> Operand:
-        library, types, product = self.library, self.types, self.product
+        library, product = self.library, self.product
         held = self.target is not None and self._is_written_by_kernels(self.target)
-        sums = types.result if types.is_held(types.result) else numpy_dtype(types.sums)
-        into = self.target if held else library.empty(product.shape, sums, self.a)
+        into = self.target if held else library.empty(product.shape, self.sums, self.a)
         assert into is not None
         if 0 not in product.shape:
             if self.addend is not None and self.addend is not into:
                 library.assign(into, self.addend)
             self._launch(into, schedule, backend, device)
-        if self.target is None:
-            return into if sums is types.result else library.copy(into, types.result)
-        if not held:
-            library.assign(self.target, into)
-        return self.target
+        return self.finished(into)
 
     def _launch(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> None:
         library, types, product = self.library, self.types, self.product
         stored = self.extra.stored(types.kernel, self.a, self.b)
         a, b, calls = self._calls(into, stored)
-        own = library.device(self.a)
-        if own is not None and device is not None:
-            raise SpecError(
-                f"device = {device!r} says where {library.name} arrays run, which are on a device already: leave it out"
-            )
-        where = device if own is None else own
+        where = self.where(device)
         is_mirrored = schedule is None and not self.invariant and self._prefers_mirror(calls[0], backend, where, stored)
         if is_mirrored:
             calls = [call.mirrored() for call in calls]
@@ -393,66 +359,15 @@ class _Request:
         about = backend, where, spec, schedule, shape, products, promise
         kernel, pending = kernel_now(*about, any_address, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
-        _calls.last = choice
-        operands = self.extra.arrays(library, spec)
-        if isinstance(library, DeviceLibrary):
-            gpu, is_provisional = cast("CudaKernel", kernel), pending is not None
-            self._queue(gpu, spec, calls, operands, into, is_mirrored, (a, b), is_provisional, choice)
-            _expect_pending(pending)
-            return
-        for call in calls:
-            kernel(*self._views(spec, call), alpha=self.alpha, beta=self.beta, **operands)
-        if len(calls) == 1 and self._is_in_place(into, (a, b), operands):
-            views = self._views(spec, calls[0])
-            self._keep(kernel, views, operands, into, is_mirrored, pending is not None, choice)
-            _expect_pending(pending)
+        operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
+        self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))
 
-    def _is_in_place(self, into: Operand, read: tuple[Operand, Operand], operands: Mapping[str, object]) -> bool:
-        """Whether a call like this one needs no copies, on the host."""
-        is_converted = into.dtype != self.types.result or (self.target is not None and into is not self.target)
-        if self.kept is None or is_converted or not self.product.shape:
-            return False
-        given = self.extra.operands
-        is_given = len(operands) == len(given) and all(x is given[name] for name, x in operands.items())
-        return is_given and read[0].array is self.a.array and read[1].array is self.b.array
-
-    def _keep(
-        self,
-        kernel: Kernel,
-        views: tuple[ArrayLike, ArrayLike, ArrayLike],
-        operands: Mapping[str, object],
-        into: Operand,
-        is_mirrored: bool,
-        is_provisional: bool,
-        choice: Choice,
-    ) -> None:
-        """Keep a call, if the backend prepares calls with such arrays."""
-        factors = self.alpha, self.beta
-        found = kernel.prepare({**dict(zip("abc", views, strict=True)), **operands}, factors)
-        if found is None:
-            return
-        call = found.of_product(self._outcome(into, list(operands.values()), is_mirrored))
-        call.about, call.provisional = choice, is_provisional
-        kind = None if is_provisional else self._plain_kind()
-        if kind is not None and isinstance(call, HostCall):
-            call = calibration.Beside(call, calibration.NumPyCall(self._outcome(into), self._work), kind, self._work)
-        self._keep_call(call)
-
-    def _keep_call(self, call: PreparedCall) -> None:
-        """Keep a prepared call for calls like this one."""
-        assert self.kept is not None
-        a, b, c, out = self.kept.arrays
-        how, given = (tuple(self.kept.how), c is None), {n: x for n, x in self.extra.operands.items() if x is not None}
-        keep(_calls, how, (a, b, c if out is None else out), (self.alpha, self.beta), given, call)
-
-    def _outcome(
-        self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False, dtype: object = None
-    ) -> Outcome:
-        """What calls like this one result in. `dtype` is the type as the array library has it; None for NumPy's."""
-        more = [x if isinstance(x, DeviceMatrix) else np.asarray(x) for x in operands]
-        others = (reach_of(Operand(x, tuple(x.shape), tuple(x.strides), x.dtype)) for x in more)
-        reach = *map(reach_of, (self.a, self.b, into)), *others
-        return Outcome(self.product.shape, self.types.result if dtype is None else dtype, False, reach, is_mirrored)
+    def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:
+        kind = None if call.provisional else self._plain_kind()
+        if kind is None or not isinstance(call, HostCall):
+            return call
+        by_numpy = calibration.NumPyCall(self.outcome(work.into), self._work)
+        return calibration.Beside(call, by_numpy, kind, self._work)
 
     def _plain_kind(self) -> calibration.Kind | None:
         """The kind of a plain product of NumPy's matrices, which NumPy itself may compute if alpha is 1; None for
@@ -460,7 +375,7 @@ class _Request:
         """
         a, b, types = self.a, self.b, self.types.result
         target = types if self.target is None else self.target.dtype
-        if self.kept is None or self.kept.how != _PLAIN or self.beta != 0 or self.extra.operands:
+        if self.kept is None or self.kept.how[0] != _PLAIN or self.factors[1] != 0 or self.extra.operands:
             return None
         if type(self.library) is not NumPy or len(a.shape) != 2 or len(b.shape) != 2:
             return None
@@ -477,9 +392,9 @@ class _Request:
     def _by_numpy(self, work: int) -> Operand:
         """Compute a plain product by NumPy, and keep the call."""
         result = self._on_host()
-        call = calibration.NumPyCall(self._outcome(result), work)
-        _calls.last = call
-        self._keep_call(call)
+        call = calibration.NumPyCall(self.outcome(result), work)
+        prepared_calls.last = call
+        self.keep(call)
         return result
 
     def _calls(self, into: Operand, stored: tuple[DType | None, DType | None]) -> tuple[Operand, Operand, list[Call]]:
@@ -500,78 +415,6 @@ class _Request:
                 if len(fewer) <= MOST_LAUNCHES:
                     return left, right, fewer
         return a, b, calls
-
-    def _views(self, spec: GemmSpec, call: Call) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-        """The arrays of a call, in the types of its kernel."""
-        view, sums = self.library.view, numpy_dtype(self.types.sums)
-        elements = [numpy_dtype(spec.element(x)) for x in "ab"]
-        return view(call.a, elements[0]), view(call.b, elements[1]), view(call.c, sums)
-
-    def _queue(
-        self,
-        kernel: CudaKernel,
-        spec: GemmSpec,
-        calls: Sequence[Call],
-        operands: Mapping[str, object],
-        into: Operand,
-        is_mirrored: bool,
-        read: tuple[Operand, Operand],
-        is_provisional: bool,
-        choice: Choice,
-    ) -> None:
-        """Queue all calls on a GPU, and keep them for calls like this one."""
-        from gemmgen.runtime.cuda_calls import prepared
-
-        more = cast("list[DeviceMatrix]", list(operands.values()))
-        plans, steps, jobs = self._queued(kernel, spec, calls, operands)
-        if self.kept is None or len(steps) > MOST_STEPS or (self.target is not None and into is not self.target):
-            return
-        a, b = self.a, self.b
-        given = {name: x for name, x in self.extra.operands.items() if x is not None}
-        whole = all(x.array is y for x, y in zip(more, given.values(), strict=True))
-        copies = read[0].array is not a.array, read[1].array is not b.array
-        is_converted = into.dtype != self.types.result or (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype)
-        if not whole or is_converted or 0 in (*a.shape, *b.shape) or len({plan.rooms for plan in plans}) > 1:
-            return
-        plan = replace(
-            plans[0],
-            steps=tuple(steps),
-            outcome=self._outcome(into, more, is_mirrored, self.types.result.name),
-            copies=copies,
-            provisional=is_provisional or bool(jobs),
-            about=choice,
-            grads=any(getattr(x, "requires_grad", False) for x in (*self.kept.arrays, *given.values())),
-        )
-        kept = prepared(plan, [x for x in (*self.kept.arrays, *given.values()) if x is not None])
-        if kept is not None:
-            self._keep_call(kept)
-        for job in jobs:
-            _expect_pending(job)
-
-    def _queued(
-        self, kernel: CudaKernel, spec: GemmSpec, calls: Sequence[Call], operands: Mapping[str, object]
-    ) -> tuple[list[Plan], list[Step], list[Hashable]]:
-        """Queue all calls on a GPU. Returns the plans, a step for each call, and the keys of what is compiled aside."""
-        from gemmgen.runtime.cuda_calls import Step
-
-        plans: dict[Hashable, Plan] = {}
-        steps, jobs = [], list[Hashable]()
-
-        def later(key: Hashable, job: Callable[[], object]) -> None:
-            jobs.append(key)
-            aside.make(key, job)
-
-        waits = not aside.is_on() or self.library.must_wait()
-        for call in calls:
-            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(spec, call))
-            # Calls differ in addresses only, and these matter by their alignment only.
-            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
-            if low not in plans:
-                factors = self.alpha, self.beta
-                plans[low] = kernel.plan(*matrices, factors, operands, None if waits else later)
-            kernel.queue(plans[low], [*matrices, *cast("Sequence[DeviceMatrix]", list(operands.values()))])
-            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
-        return list(plans.values()), steps, jobs
 
     def _prefers_mirror(self, call: Call, backend: str, device: object, stored: tuple[object, object]) -> bool:
         """Whether to compute the transpose of C: it is faster, and no prologue or epilogue depends on rows or on A."""
@@ -596,10 +439,10 @@ class _Request:
         left, right = (
             x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in zip(arrays, self.transposed, strict=True)
         )
-        total = np.asarray(operator.matmul(left, right) if self.alpha else 0)
-        total = total if self.alpha == 1 else np.asarray(np.multiply(self.alpha, total))
+        total = np.asarray(operator.matmul(left, right) if self.factors[0] else 0)
+        total = total if self.factors[0] == 1 else np.asarray(np.multiply(self.factors[0], total))
         if self.addend is not None:
-            total = np.add(total, np.multiply(self.beta, cast("npt.NDArray[np.generic]", self.addend.array)))
+            total = np.add(total, np.multiply(self.factors[1], cast("npt.NDArray[np.generic]", self.addend.array)))
         target = self.target or self.library.empty(self.product.shape, result, self.a)
         self.library.assign(target, Operand(total, total.shape, total.strides, total.dtype))
         return target
@@ -634,12 +477,6 @@ def _why(schedule: Schedule | str | None, pending: Hashable | None) -> str:
     return "chosen by sizes, types, addresses and device" if schedule is None else "its schedule was named"
 
 
-def _expect_pending(key: Hashable | None) -> None:
-    """Drop provisional calls, if the kernel that replaces theirs came while they were kept."""
-    if key is not None and not aside.is_pending(key):
-        _calls.drop_provisional()
-
-
 @lru_cache(1024)
 def _spec(
     dtype: DType,
@@ -657,12 +494,6 @@ def _spec(
     (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
     spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
     return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
-
-
-def reach_of(operand: Operand) -> int:
-    """The bytes from the first to the last element of an array whose strides are not negative."""
-    steps = zip(operand.shape, operand.strides, strict=True)
-    return sum((extent - 1) * step for extent, step in steps) + operand.dtype.itemsize
 
 
 def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> int:

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import factor_problems, result_types
 from gemmgen.api.kernels import kernel_for, target_for
 from gemmgen.api.libraries import Library, library_of
-from gemmgen.api.matmul import Operand, text
-from gemmgen.api.promotion import Types
+from gemmgen.api.matmul import Call, Operand, text
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
+from gemmgen.runtime.calls import replay
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.grouped import offset_problems
 from gemmgen.spec import OFFSETS, GemmSpec, Grouped, Order
@@ -75,13 +77,21 @@ def grouped(
 
     Raises: SpecError with every problem, ScheduleError, DeviceError.
     """
+    then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
+    how, named = ("grouped", then, dtype, schedule, backend, device, c is None), {OFFSETS: offsets, **operands}
+    into, may_be_kept = c if out is None else out, c is None or out is None or c is out
+    if may_be_kept:
+        done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)
+        if done is not None:
+            return cast("AnyArray", done)
     expect_operands("grouped", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    extra = Extra.of(epilogue, (None, None), operands, (False, False))
-    call = _Call.of(library, (a, b, c, out, offsets), (alpha, beta), dtype, extra)
-    result = call.run(schedule, backend or library.backends[0], device)
-    given = c if out is None else out
-    return cast("AnyArray", library.finish(result) if given is None else given)
+    extra = Extra.of(then, (None, None), operands, (False, False))
+    given = {name: x for name, x in named.items() if x is not None}
+    kept = Kept(how, (a, b, into), given) if may_be_kept else None
+    request = _Request.of(library, (a, b, c, out), offsets, (alpha, beta), dtype, extra, kept)
+    result = request.run(schedule, backend or library.backends[0], device)
+    return cast("AnyArray", library.finish(result) if into is None else into)
 
 
 class Shaped(Protocol):
@@ -92,44 +102,35 @@ class Shaped(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """A call that has been checked as far as kernels don't.
+class _Request(Request):
+    """A call of `grouped` that has been checked as far as kernels don't.
 
     Attributes:
-        ends: the offsets.
         addend: what beta scales, where it is not the target itself.
-        target: the array for the result; None for a new one.
+        kind: what groups share out.
+        ends: the offsets.
     """
 
-    library: Library
     kind: Grouped
-    a: Operand
-    b: Operand
     ends: Operand
-    addend: Operand | None
-    target: Operand | None
-    factors: tuple[complex, complex]
-    types: Types
-    extra: Extra
 
     @classmethod
     def of(
         cls,
         library: Library,
-        arrays: tuple[object, object, object, object, object],
+        arrays: tuple[object, object, object, object],
+        offsets: object,
         factors: tuple[complex, complex],
         dtype: object,
         extra: Extra,
+        kept: Kept | None,
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem."""
         problems: list[str] = []
-        a, b = (library.operand(name, x, problems, False) for name, x in zip("ab", arrays[:2], strict=True))
-        c = None if arrays[2] is None else library.operand("c", arrays[2], problems, arrays[3] is None)
-        out = None if arrays[3] is None else library.operand("out", arrays[3], problems, True)
-        ends = library.operand(OFFSETS, arrays[4], problems, False)
-        if a is None or b is None or ends is None:
+        ends = library.operand(OFFSETS, offsets, problems, False)
+        a, b, c, out = operands_of(library, arrays, problems)
+        if ends is None:
             raise SpecError(problems)
-        out = None if arrays[2] is arrays[3] else out  # c itself
         target, of_types = c if out is None else out, list[str]()
         kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
@@ -150,7 +151,7 @@ class _Call:
         if problems or kind is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         addend = c if c is not target and (factors[1] != 0 or extra.reads_c) else None
-        return cls(library, kind, a, b, ends, addend, target, factors, types, extra)
+        return cls(library, a, b, addend, target, factors, types, extra, kept, kind, ends)
 
     # --- arrays as kernels take them --------------------------------------------------------------
 
@@ -188,8 +189,7 @@ class _Call:
             if self.addend is not None:
                 library.assign(target, self.addend)
             return target
-        sums = self.types.result if self.types.is_held(self.types.result) else numpy_dtype(self.types.sums)
-        made = library.empty(self.shape, sums, self.a)
+        made = library.empty(self.shape, self.sums, self.a)
         if target is not None:
             library.assign(made, self.addend or target)
         return made
@@ -200,12 +200,7 @@ class _Call:
 
     def run(self, schedule: Schedule | str | None, backend: str, device: object) -> Operand:
         """Compute it; the result. Raises: SpecError, ScheduleError, DeviceError."""
-        library, types, own = self.library, self.types, self.library.device(self.a)
-        if own is not None and device is not None:
-            raise SpecError(
-                f"device = {device!r} says where {library.name} arrays run, which are on a device already: leave it out"
-            )
-        where = device if own is None else own
+        library, types, where = self.library, self.types, self.where(device)
         target = target_for(backend, where, GemmSpec(dtype=types.kernel))
         needs_lines = "unaligned_vectors" not in target.features
         a, b = self._ready("a", self.a, needs_lines), self._ready("b", self.b, needs_lines)
@@ -224,13 +219,12 @@ class _Call:
         size = max(ALIGNMENT // spec.dtype.size, 1)
         promise = size if all(library.begins_lines(x, size) for x in (a, b, into)) else 1
         kernel = kernel_for(backend, where, spec, schedule, self.mean, self.ends.shape[0], promise, any_address)
-        views = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
-        elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
-        alpha, beta = self.factors
-        matrices = library.view(a, elements), library.view(b, elements), library.view(into, sums)
         if self.ends.shape[0]:
-            kernel(*matrices, alpha=alpha, beta=beta, **views)
-        return self._finished(into)
+            operands = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
+            why = "chosen by the mean size of a group" if schedule is None else "its schedule was named"
+            choice = Choice(backend, kernel.source.name, why)
+            self.launch(Work(kernel, spec, [Call(a, b, into)], operands, into, (a, b), choice))
+        return self.finished(into)
 
     @property
     def _ends(self) -> Operand:
@@ -243,15 +237,6 @@ class _Call:
         """The order in which a kernel sees a matrix; None if it takes none."""
         wanted = _IN_LINES[self.kind].get(name) if needs_lines else None
         return self.library.order(operand) if wanted is None else operand.first_order(wanted)
-
-    def _finished(self, into: Operand) -> Operand:
-        """The result, in its own type."""
-        library, types = self.library, self.types
-        if self.target is None:
-            return into if into.dtype == types.result else library.copy(into, types.result)
-        if into is not self.target:
-            library.assign(self.target, into)
-        return self.target
 
 
 def shape_problems(kind: Grouped, given: Mapping[str, Shaped | None], ends: Shaped) -> list[str]:

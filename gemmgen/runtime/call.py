@@ -13,7 +13,7 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
 from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
-from gemmgen.runtime.grouped import check_grouped
+from gemmgen.runtime.grouped import check_grouped, checks_ends
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
@@ -217,7 +217,16 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        return kernel._prepared(request, factors, tuple(operands), None)
+        return kernel._guarded(request, factors, tuple(operands), None)
+
+    def _guarded(
+        self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None
+    ) -> PreparedCall | None:
+        """As `_prepared`; of groups on the host, each call checks where they end."""
+        call = self._prepared(request, factors, operands, queue)
+        if call is not None and self.source.spec.grouped and not request.on_device:
+            call.guard = checks_ends(self.source.spec, request)
+        return call
 
     def _prepared(
         self,
@@ -279,7 +288,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         a, b, c = (arrays[name] for name in "abc")
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        call = kernel._prepared(request, factors, tuple(operands), place.queue)
+        call = kernel._guarded(request, factors, tuple(operands), place.queue)
         if call is not None:
             keep(self._calls, place.queue, (a, b, c), factors, operands, call)
         return kernel._run(request, place)

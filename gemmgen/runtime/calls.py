@@ -120,15 +120,15 @@ class PreparedCall(ABC):
         key_of: makes the key of such a call.
         about: what computes it, for `gemmgen.last_choice`.
         provisional: whether it is to be replaced soon.
-        guard: whether a call with the same key needs the full checks, from A, B, C, the operands and whether autograd
-            is somebody else's business; None if no call does.
+        guard: whether a call with the same key needs the full checks, from its arrays and whether autograd is somebody
+            else's business; None if no call does.
     """
 
     types: frozenset[type]
     key_of: ClassVar[staticmethod[..., Key | None]]
     about: object = None
     provisional = False
-    guard: Callable[[Any, Any, Any, Mapping[str, Any], bool], bool] | None = None
+    guard: Callable[[Held, bool], bool] | None = None
 
     def __init__(self, outcome: Outcome) -> None:
         self._take(outcome)
@@ -144,27 +144,19 @@ class PreparedCall(ABC):
         made._take(outcome)
         return made
 
-    def run(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        operands: Mapping[str, Any],
-        places: Places,
-        more: tuple[int, ...],
-        factors: Factors,
-        place: Any = None,
-    ) -> Any:
+    def run(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: Any = None) -> Any:
         """Compute it. Returns the result; None if C may overlap, so that the full checks are needed.
 
         Args:
+            held: the caller's arrays.
             places, more: as `key_of` found them.
             place: events to wait for (`call.Place`); None if there are none. Otherwise the result and its event are
                 returned.
         """
-        at_a, at_b, at_c = places
+        (a, b, c, operands), (at_a, at_b, at_c) = held, places
         if c is None:
             c, at_c = self._new(a)
+            held = a, b, c, operands
         else:
             end = at_c + self._reach_c
             if (at_a < end and at_c < at_a + self._reach_a) or (at_b < end and at_c < at_b + self._reach_b):
@@ -174,7 +166,7 @@ class PreparedCall(ABC):
                     if begin < end and at_c < begin + reach:
                         return None
         addresses = (at_b, at_a, at_c, *more) if self._mirrored else (at_a, at_b, at_c, *more)
-        event = self._compute(addresses, factors, (a, b, c, operands), place)
+        event = self._compute(addresses, factors, held, place)
         return c if place is None else (c, event)
 
     @abstractmethod
@@ -218,10 +210,11 @@ def replay(
             return None
         key, places, more = found
         call: Any = table.get(key)
-        if call is None or (call.guard is not None and call.guard(a, b, c, operands, below_autograd)):
+        held = a, b, c, operands
+        if call is None or (call.guard is not None and call.guard(held, below_autograd)):
             return None
         table.last = call
-        return call.run(a, b, c, operands, places, more, factors, place)
+        return call.run(held, places, more, factors, place)
     except (RuntimeError, *MISFIT):  # the full checks say what is wrong
         return None
 

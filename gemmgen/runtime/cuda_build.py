@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gemmgen.errors import DeviceError, ScheduleError
-from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import cuda_driver
+from gemmgen.runtime.build import Words, build_failure, check_device
 from gemmgen.runtime.cache import DiskCache, digest
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
 from gemmgen.runtime.nvrtc import MAJORS, Nvrtc, header_folders, nvrtc
@@ -17,7 +17,7 @@ from gemmgen.source import EntryPoint, Source
 
 #: The position of an error in a log: `<file>(<line>): error: ...`.
 ERROR_LINE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
-LOG_LINES = 40
+WORDS = Words("GPU", "blocks", "threads", "shared")
 _LARGER = "multiply in parts, or use a preset with a larger tile"
 #: The meaning of a launch's dimensions z, y and x, and the remedy for too many blocks.
 _AXES = (("batch", "multiply in parts"), ("rows of C", _LARGER), ("columns of C", _LARGER))
@@ -76,11 +76,12 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
 
     Raises: DeviceError or ScheduleError with everything that the GPU lacks; DeviceError with the compiler's log.
     """
-    check_device(source, info)
+    check_device(source, info.name, target_of(info), WORDS)
     try:
         code = binary(source, info)
     except CompilerError as error:
-        raise DeviceError(build_failure(source, info, str(error))) from error
+        refusal = f"NVRTC does not compile {source.name} for {info.name}"
+        raise DeviceError(build_failure(source, refusal, str(error), ERROR_LINE)) from error
     with cuda_driver.on_device(info.number):
         module = cuda_driver.Module(code)
         functions, at_once = [], {}
@@ -96,36 +97,6 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
                     function, threads, entry.dynamic_bytes, info.multiprocessors, entry.cluster
                 )
     return CudaBuilt(source.entry_points, tuple(functions), at_once, module)
-
-
-def check_device(source: Source, info: CudaDeviceInfo) -> None:
-    """Check features, block size and shared memory.
-
-    Raises: DeviceError if the GPU can't run it at all, ScheduleError if another schedule fits; with every problem.
-    """
-    lacking = [
-        f"{source.name} needs {feature} ({FEATURES.get(feature, 'unknown')}), which {info.name} lacks: "
-        "choose another GPU (gemmgen devices) or a preset without it (gemmgen presets)"
-        for feature in sorted(source.requires - target_of(info).features)
-    ]
-    too_big = []
-    for entry in source.entry_points:
-        rows, cols = entry.group
-        if rows * cols > info.max_threads:
-            too_big.append(
-                f"{entry.name} has blocks of {rows}x{cols} = {rows * cols} threads > {info.max_threads} on "
-                f"{info.name}: use a smaller group"
-            )
-        shared_bytes = max(entry.local_bytes, entry.dynamic_bytes)  # mbarriers are part of the latter alone
-        if shared_bytes > info.shared_bytes:
-            too_big.append(
-                f"{entry.name} takes {shared_bytes:,} B of shared memory > {info.shared_bytes:,} B on "
-                f"{info.name}: use a smaller tile, group or K step, or fewer stages"
-            )
-    if lacking:
-        raise DeviceError(lacking + too_big)
-    if too_big:
-        raise ScheduleError(too_big)
 
 
 def check_threads(entry: EntryPoint, most: int, info: CudaDeviceInfo) -> None:
@@ -145,15 +116,6 @@ def grid_problems(entry: EntryPoint, groups: tuple[int, int, int]) -> list[str]:
         for (axis, remedy), count, limit in zip(_AXES, groups, GRID_LIMITS, strict=True)
         if count > limit
     ]
-
-
-def build_failure(source: Source, info: CudaDeviceInfo, message: str) -> str:
-    """The compiler's log, and the lines of the source that it complains about."""
-    lines = source.text.splitlines()
-    bad = sorted({int(n) for n in ERROR_LINE.findall(message) if 0 < int(n) <= len(lines)})
-    quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
-    log = message.strip().splitlines()[:LOG_LINES]
-    return "\n".join([f"NVRTC does not compile {source.name} for {info.name}; its log:", *log, *quoted])
 
 
 # --- binaries -------------------------------------------------------------------------------------

@@ -230,10 +230,8 @@ class TorchCall(CudaCall):
         with cuda_driver.on_device(self._plan.device):
             return self._alloc(size, stream)
 
-    def _differs(
-        self, a: Tensor, b: Tensor, c: Tensor | None, operands: Mapping[str, Tensor], below_autograd: bool
-    ) -> bool:
-        torch, plan = sys.modules["torch"], self._plan
+    def _differs(self, held: Held, below_autograd: bool) -> bool:
+        torch, plan, (a, b, c, operands) = sys.modules["torch"], self._plan, held
         if plan.grads and not below_autograd and torch.is_grad_enabled():
             return True
         if plan.is_complex and (a.is_conj() or b.is_conj()):

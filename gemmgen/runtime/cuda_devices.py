@@ -126,6 +126,7 @@ def target_of(info: CudaDeviceInfo) -> Target:
     target = TARGETS[known[max(fitting)]]
     return replace(
         target,
+        max_group=info.max_threads,
         local_bytes=info.shared_bytes or target.local_bytes,
         cores=info.multiprocessors,
         cache_bytes=info.l2_bytes,

@@ -13,6 +13,7 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.sizes import MOST_GROUPS
 from gemmgen.runtime import arrays
+from gemmgen.runtime.calls import Held
 from gemmgen.runtime.views import (
     LIMIT,
     ArrayLike,
@@ -177,6 +178,17 @@ def offset_problems(offsets: np.ndarray[tuple[int, ...], np.dtype[np.generic]], 
         first = int(np.argmax(ends > total))
         problems.append(f"offsets[{first}] = {ends[first]} > {total}, what all groups share: pass ends inside of it")
     return problems
+
+
+def checks_ends(spec: GemmSpec, request: arrays.Request) -> Callable[[Held, bool], bool]:
+    """Whether a prepared call on the host needs the full checks (`PreparedCall.guard`): offsets that are not right."""
+    total = request.inputs["a"][1].rows if spec.grouped == "rows" else request.inputs["a"][1].cols
+
+    def are_wrong(held: Held, _: bool) -> bool:
+        ends = held[3][OFFSETS]
+        return not (ends[0] >= 0 and ends[-1] <= total and (ends[1:] >= ends[:-1]).all())
+
+    return are_wrong
 
 
 def _operands(

@@ -138,9 +138,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     ) -> AddressCall | BufferCall | None:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        # The host checks offsets in its memory at each call.
-        unseen = request.on_device or not self.source.spec.grouped
-        if self.source.spec.listed or not unseen or not may_prepare(self.source, request, queue):
+        if self.source.spec.listed or not may_prepare(self.source, request, queue):
             return None
         program = self._program(queue)
         with translated(queue.device):
@@ -178,7 +176,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             return cast("tuple[object, cl.Event]", known)
         reaching, request = self._reaching(a, b, c, *factors, operands)
         kernel = cast(CompiledKernel, reaching)
-        call = kernel._prepared(request, factors, tuple(operands), queue)
+        call = kernel._guarded(request, factors, tuple(operands), queue)
         if call is not None:
             keep(self._calls, queue, (a, b, c), factors, operands, call)
             if (done := again()) is not None:

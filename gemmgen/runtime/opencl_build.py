@@ -11,12 +11,12 @@ from typing import TypeAlias, cast
 import pyopencl as cl
 from pyopencl.characterize import has_src_build_cache
 
-from gemmgen.errors import DeviceError, ScheduleError
-from gemmgen.ir.target import FEATURES
+from gemmgen.errors import DeviceError
 from gemmgen.ir.walk import evaluate
 from gemmgen.runtime import limits, opencl_driver
+from gemmgen.runtime.build import Words, build_failure, check_device
 from gemmgen.runtime.cache import DiskCache, digest
-from gemmgen.runtime.opencl_devices import features_of, sub_group_sizes, type_of
+from gemmgen.runtime.opencl_devices import features_of, target_of, type_of
 from gemmgen.runtime.opencl_driver import Program, translated
 from gemmgen.source import EntryPoint, Source
 
@@ -24,7 +24,6 @@ Range: TypeAlias = tuple[int, int, int]
 
 #: An error's position: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
 ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
-LOG_LINES = 40
 
 _cache = DiskCache("opencl")
 
@@ -34,7 +33,8 @@ def build(source: Source, context: cl.Context, device: cl.Device) -> Program:
 
     Raises: DeviceError or ScheduleError with everything that the device lacks; DeviceError with the compiler's log.
     """
-    check_device(source, device)
+    rows, cols = device.max_work_item_sizes[1::-1]
+    check_device(source, device.name.strip(), target_of(device), Words(), widest=(rows, cols))
     options = " ".join((*_options(source, device), os.environ.get("PYOPENCL_BUILD_OPTIONS", ""))).strip()
     with translated(device):
         program = _program(source, options, context, device)
@@ -57,7 +57,9 @@ def _program(source: Source, options: str, context: cl.Context, device: cl.Devic
     except cl.RuntimeError as error:
         if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
             raise
-        raise DeviceError(build_failure(source, device, opencl_driver.log(program, device))) from error
+        refusal = f"{device.name.strip()} does not compile {source.name}"
+        log = opencl_driver.log(program, device)
+        raise DeviceError(build_failure(source, refusal, log, ERROR_LINE)) from error
     if keeps:
         (made,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
         _cache.write(source.name, question, made)
@@ -110,59 +112,6 @@ def _options(source: Source, device: cl.Device) -> list[str]:
     return [*source.options(of_intel, {*source.matrix_extensions} <= {*device.extensions.split()})]
 
 
-def check_device(source: Source, device: cl.Device) -> None:
-    """Check features, sub-group sizes, group size and local memory.
-
-    Raises: DeviceError if the device can't run it at all, ScheduleError if another schedule fits; with every problem.
-    """
-    name, features = device.name.strip(), features_of(device)
-    lacking = [
-        f"{source.name} needs {feature} ({FEATURES.get(feature, 'unknown')}), which {name} lacks: "
-        "choose another device (gemmgen devices) or a preset without it (gemmgen presets)"
-        for feature in sorted(source.requires - features)
-    ]
-    too_big: list[str] = []
-    for entry in source.entry_points:
-        lacking += _sub_group_problems(entry, device) if "sub_groups" in features else []
-        too_big += _limit_problems(entry, device)
-    if lacking:
-        raise DeviceError(lacking + too_big)
-    if too_big:
-        raise ScheduleError(too_big)
-
-
-def _sub_group_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
-    sizes = sub_group_sizes(device)
-    if entry.sub_group is None or entry.sub_group in sizes:
-        return []
-    listed = ", ".join(map(str, sizes)) or "none"
-    return [
-        f"{entry.name} needs sub-groups of {entry.sub_group}, but {device.name.strip()} has {listed}: use one of those"
-    ]
-
-
-def _limit_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
-    rows, cols = entry.group
-    name, per_dimension = device.name.strip(), device.max_work_item_sizes
-    problems = []
-    if rows * cols > device.max_work_group_size:
-        problems.append(
-            f"{entry.name} has groups of {rows}x{cols} = {rows * cols} work-items > {device.max_work_group_size} "
-            f"on {name}: use a smaller group"
-        )
-    elif cols > per_dimension[0] or rows > per_dimension[1]:
-        problems.append(
-            f"{entry.name} has groups of {rows}x{cols} work-items > {per_dimension[1]}x{per_dimension[0]} "
-            f"on {name}: use a smaller group"
-        )
-    if entry.local_bytes > device.local_mem_size:  # the Intel CPU runtime would refuse it only at the launch
-        problems.append(
-            f"{entry.name} takes {entry.local_bytes:,} B of local memory > {device.local_mem_size:,} B on {name}: "
-            "use a smaller tile, group or K step, or fewer stages"
-        )
-    return problems
-
-
 def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> None:
     """Check the sub-group size of a compiled kernel, since some compilers choose it freely. Raises: ScheduleError."""
     if entry.sub_group is None:
@@ -177,12 +126,3 @@ def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> 
             f"{entry.name} is written for sub-groups of {entry.sub_group}, but {device.name.strip()} compiled it for "
             f"{size}: use a schedule with sub_group = {size}"
         )
-
-
-def build_failure(source: Source, device: cl.Device, log: str) -> str:
-    """The compiler's log, and the lines of the source that it complains about."""
-    lines = source.text.splitlines()
-    bad = sorted({int(n) for n in ERROR_LINE.findall(log) if int(n) <= len(lines)})
-    quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
-    said = log.strip().splitlines()[:LOG_LINES]
-    return "\n".join([f"{device.name.strip()} does not compile {source.name}; its log:", *said, *quoted])

@@ -15,12 +15,13 @@ from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.numeric import element_type
 from gemmgen.runtime.arrays import Request, pitches, value_of
+from gemmgen.runtime.build import Words, check_device
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
 from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, written
 from gemmgen.runtime.lists import each_matrix, stacked
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
-from gemmgen.runtime.sycl_build import check_device, content
+from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, View, new_array
@@ -120,17 +121,12 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     # --- running ----------------------------------------------------------------------------------
 
-    @property
-    def _is_unlike(self) -> bool:
-        """Whether calls of one kind differ in what the host checks: lists of matrices, and offsets of groups."""
-        return self.source.spec.listed or self.source.spec.grouped is not None
-
     def _prepared(
         self, request: Request, factors: Factors, operands: Sequence[str], _queue: None, /
     ) -> SyclCall | None:
         found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
         views = [found[name] for name in ("a", "b", "c", *operands)]
-        if request.on_device or request.lists or self._is_unlike or not all(view.span for view in views):
+        if request.on_device or request.lists or self.source.spec.listed or not all(view.span for view in views):
             return None
         queue = own_queue(self.device)
         if not (queue.info.system and _stands(request)):
@@ -180,14 +176,12 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def _loaded(self) -> int:
         """The kernels in the device's default context, loaded by `_own_kernels`."""
-        check_device(self.source, self.device)
         with under_way():
             return self._load(own_queue(self.device))
 
     @contextmanager
     def _kernels_for(self, queue: SyclQueue) -> Iterator[int]:
         """The kernels in a context that is not gemmgen's."""
-        check_device(self.source, queue.info)
         kernels = self._load(queue)
         try:
             yield kernels
@@ -195,13 +189,14 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
             helper().free_kernels(kernels)
 
     def _load(self, queue: SyclQueue) -> int:
-        names = [entry.name for entry in self.source.entry_points]
+        info, names = queue.info, [entry.name for entry in self.source.entry_points]
+        check_device(self.source, info.name, info.target, Words(), [info.lacks] if info.lacks else ())
         # If the runtime refuses the cached file, the kernel is compiled again.
         for fresh in (False, True):
-            kernels = helper().kernels(queue.handle, content(self.source, queue.info, fresh=fresh), names)
+            kernels = helper().kernels(queue.handle, content(self.source, info, fresh=fresh), names)
             if kernels is not None:
                 return kernels
-        raise DeviceError(f"{queue.info.name} does not load {self.source.name}: {helper().text()}")
+        raise DeviceError(f"{info.name} does not load {self.source.name}: {helper().text()}")
 
 
 # --- operands -------------------------------------------------------------------------------------

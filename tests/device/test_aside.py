@@ -93,7 +93,7 @@ def test_the_thread_makes_them(rng: np.random.Generator) -> None:
     assert not aside._pending
     time.sleep(0.05)  # until the hooks have run
     module = import_module("gemmgen.api.gemm")
-    assert not module._calls._provisional
+    assert not module.prepared_calls._provisional
     for m, n, k in sizes:
         a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
         for _ in range(2):

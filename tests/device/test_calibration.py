@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 import gemmgen
-from gemmgen.api import calibration
-from gemmgen.api import gemm as api
+from gemmgen.api import calibration, request
+from gemmgen.api import gemm as of_arrays
 from gemmgen.api.calibration import Kind, bounds_of
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime import require_pyopencl
@@ -35,7 +35,7 @@ def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(calibration.VARIABLE, "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     bounds_of.cache_clear()
-    api._calls.clear()
+    request.prepared_calls.clear()
 
 
 def pair(rng: np.random.Generator, m: int, n: int, k: int) -> tuple[F, F]:
@@ -68,7 +68,7 @@ def test_calls_are_timed_and_the_faster_one_stays(tmp_path: Path, rng: np.random
 def test_what_is_known_needs_no_kernel(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     bounds_of(Kind("float32", ROWS, False)).add(13 * 9 * 21, True)
     with monkeypatch.context() as context:
-        context.setattr(api, "kernel_now", None)
+        context.setattr(of_arrays, "kernel_now", None)
         for _ in range(3):
             a, b = pair(rng, 13, 9, 21)
             out = np.empty((13, 9), np.float32)

@@ -247,7 +247,7 @@ def test_a_graph_holds_no_provisional_kernel(monkeypatch: pytest.MonkeyPatch) ->
     a, b = random("float16", 264, 328), random("float16", 328, 280)
     for _ in range(3):
         assert is_near(gemmgen.gemm(a, b), a, b)
-    table = import_module("gemmgen.api.gemm")._calls
+    table = import_module("gemmgen.api.request").prepared_calls
     assert len(table._provisional) == 1
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -316,11 +316,11 @@ def test_many_calls_do_not_grow() -> None:
     module = import_module("gemmgen.api.gemm")
     a, b = random("float32", 64, 64), random("float32", 64, 64)
     gemmgen.gemm(a, b)
-    before, kinds = torch.cuda.memory_allocated(), len(module._calls)
+    before, kinds = torch.cuda.memory_allocated(), len(module.prepared_calls)
     for _ in range(20_000):
         gemmgen.gemm(a, b)
     torch.cuda.synchronize()
-    assert (torch.cuda.memory_allocated(), len(module._calls)) == (before, kinds)
+    assert (torch.cuda.memory_allocated(), len(module.prepared_calls)) == (before, kinds)
 
 
 def test_streams_side_by_side() -> None:

@@ -100,6 +100,45 @@ def test_grouped(kind: Grouped, dtype: DType, rng: np.random.Generator) -> None:
     groups.check(before, groups.c)
 
 
+@pytest.mark.parametrize("backend", ["opencl", pytest.param("sycl", marks=sycl.needs_device)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_are_prepared(
+    kind: Grouped, backend: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """A later call with other offsets, arrays and factors makes no request; offsets are checked all the same."""
+    spec = GemmSpec(grouped=kind)
+    first = Groups.of(rng, spec, (5, 5, 40), factors=(1.0, 0.0))
+    offsets = np.array(first.ends, np.int32)
+    result = gemmgen.grouped(first.a, first.b, offsets, out=first.c, alpha=1.0, backend=backend)
+    assert result is first.c
+    with monkeypatch.context() as patched:
+        patched.delattr("gemmgen.api.grouped._Request")
+        for ends in ((5, 5, 40), (0, 67, 67), (1, 2, 3)):
+            groups = Groups.of(rng, spec, ends, factors=(2.0, 0.0))
+            before, offsets = groups.c.copy(), np.array(ends, np.int32)
+            again = gemmgen.grouped(groups.a, groups.b, offsets, out=groups.c, alpha=2.0, backend=backend)
+            assert again is groups.c
+            groups.check(before, groups.c)
+        choice = gemmgen.last_choice()
+        assert choice is not None
+        assert (choice.by, choice.why) == (backend, "chosen by the mean size of a group")
+    for ends, said in (((5, 4, 40), "4 < 5"), ((-1, 5, 40), "-1 < 0"), ((5, 5, 400), "400 > 67")):
+        with pytest.raises(SpecError, match=said):
+            gemmgen.grouped(first.a, first.b, np.array(ends, np.int32), out=first.c, backend=backend)
+
+
+def test_a_kernels_calls_are_prepared(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    spec = GemmSpec(grouped="rows")
+    kernel = gemmgen.compile(spec, "naive")
+    launch(kernel, Groups.of(rng, spec, (5, 5, 40)))
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel, "_looked_at", None)
+        launch(kernel, Groups.of(rng, spec, (0, 67, 67)))
+    groups = Groups.of(rng, spec, (5, 5, 40))
+    with pytest.raises(SpecError, match="4 < 5"):
+        kernel(groups.a, groups.b, groups.c, offsets=np.array((5, 4, 40), np.int32), alpha=2.0, beta=1.0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
     spec = GemmSpec(grouped=kind, epilogue=("bias", "gelu", "residual"))

@@ -120,7 +120,7 @@ def test_a_device_without_doubles_is_told_before_it_compiles(
 ) -> None:
     """No device here lacks them, so that one is described as if it did."""
     source = driver.emit(GemmSpec(dtype=F64), SCHEDULES["naive"])
-    monkeypatch.setattr("gemmgen.runtime.opencl_build.features_of", lambda _: device.features - {"fp64"})
+    monkeypatch.setattr("gemmgen.runtime.opencl_devices.features_of", lambda _: device.features - {"fp64"})
     with pytest.raises(DeviceError, match=r"needs fp64 \(arithmetic in float64\), which .* lacks"):
         CompiledKernel.from_source(source, device)
 

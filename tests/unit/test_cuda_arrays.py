@@ -21,9 +21,10 @@ from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.expr import Var, ceil_div
 from gemmgen.runtime import cuda_driver, nvrtc
 from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.build import build_failure, check_device
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import as_matrix, memory_of, placement_problems
-from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
+from gemmgen.runtime.cuda_build import ERROR_LINE, WORDS, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
@@ -114,12 +115,13 @@ def test_too_old() -> None:
 def test_limits_of_a_gpu() -> None:
     preset = presets.load("smem_8x8_double")
     source = driver.emit(preset.spec, preset.schedule, "cuda")
-    check_device(source, H200)
+    check_device(source, "H200", target_of(H200), WORDS)
+    small = target_of(replace(H200, shared_bytes=16384, max_threads=128))
     with pytest.raises(ScheduleError) as error:
-        check_device(source, replace(H200, shared_bytes=16384, max_threads=128))
+        check_device(source, "H200", small, WORDS)
     assert len(error.value.problems) == 2
     with pytest.raises(DeviceError, match="needs image_block_read"):
-        check_device(replace(source, requires=frozenset({"image_block_read"})), H200)
+        check_device(replace(source, requires=frozenset({"image_block_read"})), "H200", target_of(H200), WORDS)
     entry = replace(source.entry_points[0], grid=(ceil_div(Var("m"), 8), ceil_div(Var("n"), 8)))
     assert not grid_problems(entry, entry.groups({"m": 65_535 * 8, "n": 2**30}))
     assert "65,536 blocks along the rows of C > 65,535" in grid_problems(entry, (1, 65_536, 1))[0]
@@ -128,7 +130,8 @@ def test_limits_of_a_gpu() -> None:
 def test_a_log_quotes_the_line() -> None:
     preset = presets.load("naive")
     source = driver.emit(preset.spec, preset.schedule, "cuda")
-    text = build_failure(source, H200, "/tmp/x.cu(1): error: nonsense\n1 error detected")
+    log = "/tmp/x.cu(1): error: nonsense\n1 error detected"
+    text = build_failure(source, "NVRTC does not compile naive for H200", log, ERROR_LINE)
     assert text.splitlines()[0] == "NVRTC does not compile naive for H200; its log:"
     assert text.splitlines()[-1] == f"    1 | {source.text.splitlines()[0]}"
 

@@ -1,0 +1,264 @@
+"""A call of `gemmgen.gemm` or `gemmgen.grouped` that has been checked: where it runs, how its kernels are launched, and
+how it is kept for calls like it. Prepared calls of both are in one table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from gemmgen.api import aside
+from gemmgen.api.calibration import Choice
+from gemmgen.api.extras import Extra
+from gemmgen.api.kernels import Kernel
+from gemmgen.api.libraries import DeviceLibrary, Dtype, Library
+from gemmgen.api.matmul import Call, Operand, Shape
+from gemmgen.api.promotion import Types
+from gemmgen.errors import SpecError
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime.calls import Outcome, PreparedCall, Table, keep
+from gemmgen.runtime.cuda_arrays import ALIGNMENT
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix
+from gemmgen.spec import GemmSpec
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.cuda_calls import Plan, Step
+
+#: Products of a call that is kept.
+MOST_STEPS = 64
+
+#: Prepared calls.
+prepared_calls = Table()
+aside.when_done(prepared_calls.drop_provisional)
+
+
+def operands_of(
+    library: Library, arrays: tuple[object, object, object, object], problems: list[str]
+) -> tuple[Operand, Operand, Operand | None, Operand | None]:
+    """A, B, C and out, as their library sees them; out is None if it is C itself.
+
+    Raises: SpecError with every problem, if A or B is none of the library's arrays.
+    """
+    a, b = (library.operand(name, x, problems, False) for name, x in zip("ab", arrays[:2], strict=True))
+    c = None if arrays[2] is None else library.operand("c", arrays[2], problems, arrays[3] is None)
+    out = None if arrays[3] is None else library.operand("out", arrays[3], problems, True)
+    if a is None or b is None:
+        raise SpecError(problems)
+    return a, b, c, None if arrays[2] is arrays[3] else out
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A call that may be kept for others like it.
+
+    Attributes:
+        how: all that is no array.
+        arrays: A, B, and C (None for a new one), as the caller passed them.
+        operands: the other arrays by name.
+    """
+
+    how: tuple[object, ...]
+    arrays: tuple[object, object, object]
+    operands: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is launched for a call.
+
+    Attributes:
+        spec: the kernel's.
+        calls: of the kernel, in order.
+        operands: the other arrays as the kernel takes them, by name.
+        into: where the kernel writes.
+        read: A and B, or their copies, which the kernel reads.
+        choice: of the kernel, for `gemmgen.last_choice`.
+        is_mirrored: whether the kernel computes the transpose of C.
+        pending: the key of the kernel that is compiled aside and will replace this one; None if there is none.
+        waits: whether variants of the kernel are compiled now, instead of aside.
+    """
+
+    kernel: Kernel
+    spec: GemmSpec
+    calls: Sequence[Call]
+    operands: Mapping[str, object]
+    into: Operand
+    read: tuple[Operand, Operand]
+    choice: Choice
+    is_mirrored: bool = False
+    pending: Hashable | None = None
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request(ABC):
+    """A call that has been checked.
+
+    Attributes:
+        addend: the array that beta scales; None if it is not read.
+        target: the array for the result; None for a new one.
+        factors: alpha and beta.
+        kept: the call, if it may be kept for others like it.
+    """
+
+    library: Library
+    a: Operand
+    b: Operand
+    addend: Operand | None
+    target: Operand | None
+    factors: tuple[complex, complex]
+    types: Types
+    extra: Extra
+    kept: Kept | None
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The result's."""
+
+    @property
+    def sums(self) -> Dtype:
+        """The type in which kernels write a new result."""
+        return self.types.result if self.types.is_held(self.types.result) else numpy_dtype(self.types.sums)
+
+    def where(self, device: object) -> object:
+        """The device for the kernel. Raises: SpecError if one is named, and the arrays are on a device already."""
+        own = self.library.device(self.a)
+        if own is not None and device is not None:
+            raise SpecError(
+                f"device = {device!r} says where {self.library.name} arrays run, which are on a device already: "
+                "leave it out"
+            )
+        return device if own is None else own
+
+    def finished(self, into: Operand) -> Operand:
+        """The result in its own type and place, from where kernels have written it."""
+        if self.target is None:
+            return into if into.dtype == self.types.result else self.library.copy(into, self.types.result)
+        if into is not self.target:
+            self.library.assign(self.target, into)
+        return self.target
+
+    # --- launching --------------------------------------------------------------------------------
+
+    def launch(self, work: Work) -> None:
+        """Launch the kernel, and keep the call for calls like this one. Raises: as the kernel's call."""
+        prepared_calls.last = work.choice
+        if isinstance(self.library, DeviceLibrary):
+            self._queue(work)
+        else:
+            (alpha, beta), views = self.factors, [self._views(work.spec, call) for call in work.calls]
+            for matrices in views:
+                work.kernel(*matrices, alpha=alpha, beta=beta, **work.operands)
+            is_in_place = work.read[0].array is self.a.array and work.read[1].array is self.b.array
+            if len(views) == 1 and is_in_place and self.shape and self._may_be_kept(work):
+                found = work.kernel.prepare({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
+                if found is not None:
+                    call = found.of_product(self.outcome(work.into, [*work.operands.values()], work.is_mirrored))
+                    call.about, call.provisional = work.choice, work.pending is not None
+                    self.keep(self._as_kept(call, work))
+        _expect_pending(work.pending)
+
+    def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:  # noqa: ARG002
+        """A prepared call as it is kept: itself, or beside what else may compute it."""
+        return call
+
+    def keep(self, call: PreparedCall) -> None:
+        """Keep a prepared call for calls like this one."""
+        assert self.kept is not None
+        keep(prepared_calls, self.kept.how, self.kept.arrays, self.factors, self.kept.operands, call)
+
+    def outcome(
+        self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False, dtype: object = None
+    ) -> Outcome:
+        """What calls like this one result in. `dtype` is the type as the array library has it; None for NumPy's."""
+        more = [x if isinstance(x, DeviceMatrix) else np.asarray(x) for x in operands]
+        others = (reach_of(Operand(x, tuple(x.shape), tuple(x.strides), x.dtype)) for x in more)
+        reach = *map(reach_of, (self.a, self.b, into)), *others
+        return Outcome(self.shape, self.types.result if dtype is None else dtype, False, reach, is_mirrored)
+
+    def _may_be_kept(self, work: Work) -> bool:
+        """Whether the kernel writes the result itself, and takes the caller's own arrays beside A and B."""
+        if self.kept is None or work.into.dtype != self.types.result:
+            return False
+        given, own = self.kept.operands, {name: _owner(x) for name, x in work.operands.items()}
+        is_given = own.keys() == given.keys() and all(x is given[name] for name, x in own.items())
+        return is_given and (self.target is None or work.into is self.target)
+
+    def _views(self, spec: GemmSpec, call: Call) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+        """The arrays of a call, in the types of its kernel."""
+        view, sums = self.library.view, numpy_dtype(self.types.sums)
+        elements = [numpy_dtype(spec.element(x)) for x in "ab"]
+        return view(call.a, elements[0]), view(call.b, elements[1]), view(call.c, sums)
+
+    # --- on a GPU of CUDA -------------------------------------------------------------------------
+
+    def _queue(self, work: Work) -> None:
+        """Queue all calls on a GPU, and keep them for calls like this one."""
+        from gemmgen.runtime.cuda_calls import prepared
+
+        more = cast("list[DeviceMatrix]", list(work.operands.values()))
+        plans, steps, jobs = self._queued(work)
+        a, b, read = self.a, self.b, work.read
+        is_converted = (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype) or 0 in (*a.shape, *b.shape)
+        if is_converted or len(steps) > MOST_STEPS or len({plan.rooms for plan in plans}) > 1:
+            return
+        if not self._may_be_kept(work) or self.kept is None:
+            return
+        given = [x for x in (*self.kept.arrays, *self.kept.operands.values()) if x is not None]
+        plan = replace(
+            plans[0],
+            steps=tuple(steps),
+            outcome=self.outcome(work.into, more, work.is_mirrored, self.types.result.name),
+            copies=(read[0].array is not a.array, read[1].array is not b.array),
+            provisional=work.pending is not None or bool(jobs),
+            about=work.choice,
+            grads=any(getattr(x, "requires_grad", False) for x in given),
+        )
+        if (call := prepared(plan, given)) is not None:
+            self.keep(call)
+        for job in jobs:
+            _expect_pending(job)
+
+    def _queued(self, work: Work) -> tuple[list[Plan], list[Step], list[Hashable]]:
+        """Queue all calls on a GPU. Returns the plans, a step for each call, and the keys of what is compiled aside."""
+        from gemmgen.runtime.cuda_calls import Step
+
+        plans: dict[Hashable, Plan] = {}
+        steps, jobs, kernel = [], list[Hashable](), cast("CudaKernel", work.kernel)
+
+        def later(key: Hashable, job: Callable[[], object]) -> None:
+            jobs.append(key)
+            aside.make(key, job)
+
+        for call in work.calls:
+            matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(work.spec, call))
+            # Calls differ in addresses only, and these matter by their alignment only.
+            low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
+            if low not in plans:
+                plans[low] = kernel.plan(*matrices, self.factors, work.operands, None if work.waits else later)
+            kernel.queue(plans[low], [*matrices, *cast("Sequence[DeviceMatrix]", list(work.operands.values()))])
+            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        return list(plans.values()), steps, jobs
+
+
+def _owner(array: object) -> object:
+    """The caller's array that a kernel's argument is."""
+    return array.array if isinstance(array, DeviceMatrix) else array
+
+
+def _expect_pending(key: Hashable | None) -> None:
+    """Drop provisional calls, if the kernel that replaces theirs came while they were kept."""
+    if key is not None and not aside.is_pending(key):
+        prepared_calls.drop_provisional()
+
+
+def reach_of(operand: Operand) -> int:
+    """The bytes from the first to the last element of an array whose strides are not negative."""
+    steps = zip(operand.shape, operand.strides, strict=True)
+    return sum((extent - 1) * step for extent, step in steps) + operand.dtype.itemsize

@@ -19,8 +19,8 @@ from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Atom, Schedule
 from gemmgen.spec import GemmSpec
 
-#: Bytes of a swizzled line: how deep a step of warpgroups is.
-LINE = 128
+#: Bytes of a swizzled line: how deep a step of warpgroups is; of the widest store of a thread.
+LINE, STORE = 128, 16
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
@@ -76,28 +76,31 @@ def _atom(spec: GemmSpec) -> Atom:
     return "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
 
 
-def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterator[Schedule]:
+def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool = False) -> Iterator[Schedule]:
     """Of `wgmma`.
 
     Args:
         sizes: bytes of an element of A and B, and of C.
+        grouped: whether groups share out the rows: threads store C then, as TMA would store past a group's end.
     """
     base = candidates.load("wgmma_128x256_s4").schedule.but(name=None)
     size, result = sizes
     depth = LINE // size
     for rows, count in WARPGROUPS:
         for cols in WIDTHS:
-            if rows * cols // (128 * count) > MOST_SUMS[count]:
+            c_width = _c_width((rows, cols), 128 * count, STORE // result if grouped else 4)
+            # Pairs are half of a sector: TMA stores whole ones, threads store vectors.
+            if rows * cols // (128 * count) > MOST_SUMS[count] or (grouped and c_width == 2):
                 continue
             ring = (rows + cols) * depth * size
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
-            slot = rows * min(cols, LINE // result) * result
+            slot = 0 if grouped else rows * min(cols, LINE // result) * result
             shared = target.local_bytes - RESERVED
             most = [(shared - slot) // ring, (shared // 2 - slot) // ring]
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
-                for stays, turns in ((False, False), (True, True), (True, False)):
+                for stays, turns in ((False, False), (True, True), (True, False))[: 1 if grouped else 3]:
                     if turns and (rows, stages) != (128, most[0]):
                         continue
                     yield base.but(
@@ -106,14 +109,21 @@ def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterato
                         atom=atom,
                         block_k=depth,
                         stages=stages,
-                        c_width=4 if 128 * count % (cols // 4) == 0 else 2,
-                        epilogue_stages=2 if turns else 1,
+                        c_width=c_width,
+                        epilogue_stages=0 if grouped else 2 if turns else 1,
                         ordered_epilogue=turns,
                         producer_threads=32 if count == 1 else 128,
                         setmaxnreg=HANDED[count],
                         threadblock_swizzle=12 if turns else 8,
                         persistent=stays,
                     )
+
+
+def _c_width(block: tuple[int, int], threads: int, most: int) -> int:
+    """Elements of C that a thread stores at once: as many as can be dealt out evenly, or the pairs that it has."""
+    rows, cols = block
+    widths = (width for width in (8, 4) if width <= most)
+    return next((x for x in widths if threads * x % cols == 0 and rows * cols % (threads * x) == 0), 2)
 
 
 def of_few_rows(atom: Atom, size: int, target: Target) -> Iterator[Schedule]:
@@ -171,10 +181,10 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         return ()
     found: dict[Schedule, None] = {}
     if "wgmma" in target.features and spec.dtype.size <= 2:
-        known = _by_axes(_atom(spec), (spec.dtype.size, spec.result.size), target)
+        known = _by_axes(_atom(spec), (spec.dtype.size, spec.result.size), target, spec.grouped is not None)
         way = next((way for way in WAYS if _can(spec, known[0], way, target)), None)
         found |= {} if way is None else dict.fromkeys(_packed(known, way))
-        if way == WAYS[0]:
+        if way == WAYS[0] and spec.grouped is None:
             narrow = tuple(x for x in known if x.block_tile[1] in PACKED and not x.persistent)
             found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other)}
     for name in (name for unit in TYPES[spec.dtype] for name in NAMED[unit]):
@@ -186,8 +196,9 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 @lru_cache(maxsize=64)
-def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target) -> tuple[Schedule, ...]:
-    return (*of_warpgroups(atom, sizes, target), *of_few_rows(atom, sizes[0], target))
+def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool) -> tuple[Schedule, ...]:
+    few = () if grouped else of_few_rows(atom, sizes[0], target)
+    return (*of_warpgroups(atom, sizes, target, grouped), *few)
 
 
 @lru_cache(maxsize=64)

@@ -191,7 +191,7 @@ def _shares(
     blocks = np.ceil(m / plain.rows) * np.ceil(n / plain.cols) * products
     deepest = np.floor(k / (ROUNDS * plain.depth))
     options = [(np.flatnonzero(usable), 1.0, 1.0, 0.0)]
-    if products == 1 and not spec.batched and not fixed:
+    if products == 1 and not (spec.batched or spec.grouped or fixed):
         options.append((np.flatnonzero(usable & known.deals & (blocks % machine.cores > 0)), 1.0, 1.0, 1.0))
     numbers = np.array(fixed or PARTS, dtype=np.float64)
     if fixed:

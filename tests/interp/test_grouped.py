@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
+from gemmgen.choose import choose
 from gemmgen.errors import KernelFault, ScheduleError
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const
@@ -82,6 +83,14 @@ def test_warpgroups(
     b_order: Order = "col" if dtype == F8_E4M3 else orders
     spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
     schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})
+    interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize(("dtype", "b_order"), [(BF16, "row"), (F8_E4M3, "col")], ids=str)
+def test_what_is_chosen_on_hopper(dtype: DType, b_order: Order, rng: np.random.Generator) -> None:
+    spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
+    schedule = choose(spec, (10, 48, 64), TARGETS["sm_90a"], len(ENDS))
+    assert schedule.by_warpgroups
     interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
 
 

@@ -10,7 +10,7 @@ from gemmgen import candidates, driver
 from gemmgen.choose import choose
 from gemmgen.errors import LoweringError, ScheduleError, SpecError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import BF16, F32, I32
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, I32, DType
 from gemmgen.ir.expr import Call, Const
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Store
@@ -21,7 +21,8 @@ from gemmgen.options import build_spec, read_document
 from gemmgen.passes.validate import is_possible
 from gemmgen.project import project_files
 from gemmgen.runtime.variants import promises
-from gemmgen.spec import GemmSpec, Grouped
+from gemmgen.schedule.schedulers import OneTile
+from gemmgen.spec import GemmSpec, Grouped, Order
 from tests.support.cli import refused
 
 ROWS, K = GemmSpec(grouped="rows"), GemmSpec(grouped="k", a_order="col")
@@ -116,6 +117,19 @@ def test_what_is_chosen_takes_groups(kind: Grouped, target: str, dtype: object, 
     spec = replace(ROWS if kind == "rows" else K, dtype=dtype, ld_multiple=8)  # type: ignore[arg-type]
     shape = (mean, 512, 1024) if kind == "rows" else (512, 1024, mean)
     assert is_possible(spec, choose(spec, shape, TARGETS[target], 8), TARGETS[target])
+
+
+@pytest.mark.parametrize(("dtype", "b_order"), [(BF16, "row"), (BF16, "col"), (F16, "row"), (F8_E4M3, "col")], ids=str)
+@pytest.mark.parametrize("mean", [1, 8, 64, 300, 1024])
+def test_experts_go_by_warpgroups(dtype: DType, b_order: Order, mean: int) -> None:
+    """Threads store C by whole vectors, and nothing of K is in parts. TMA needs aligned lines."""
+    spec = GemmSpec(grouped="rows", dtype=dtype, b_order=b_order, ld_multiple=16)
+    chosen = choose(spec, (mean, 2048, 4096), TARGETS["sm_90a"], 16)
+    assert chosen.by_warpgroups and not chosen.epilogue_stages and type(chosen.scheduler) is OneTile
+    assert chosen.c_width * spec.result.size >= 8
+    driver.emit(spec, chosen, "cuda", TARGETS["sm_90a"])
+    odd = choose(GemmSpec(grouped="rows", dtype=dtype, b_order=b_order), (mean, 2048, 4096), TARGETS["sm_90a"], 16)
+    assert odd.by_warps
 
 
 def test_what_a_host_is_told() -> None:

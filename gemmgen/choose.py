@@ -71,9 +71,10 @@ MENU: tuple[Offer, ...] = (
     # Block reads of Intel's sub-groups.
     Offer("L3_SIMD_32x2_1x8", needs=BLOCK_FEATURES),
     Offer("sg16_block_16x2_k32", needs=BLOCK_FEATURES),
-    # Tensor cores, by warpgroups. Only A from registers can be converted from what it is stored in, or B where operands
-    # are swapped.
-    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP),
+    # Tensor cores, by warpgroups. Where C's lines begin anywhere TMA can't store them, though it may load A and B. Only
+    # A from registers can be converted from what it is stored in, or B where operands are swapped.
+    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, packs=False),
+    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("epilogue_stages=0",)),
     Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("a.memory=private",), packs=False),
     Offer(
         "wgmma_128x256_s4",
@@ -82,8 +83,10 @@ MENU: tuple[Offer, ...] = (
         ("tile=64x2", "group=4x64", "epilogue_stages=0", "b.memory=private"),
         packs=False,
     ),
-    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP),
-    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP),
+    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP, packs=False),
+    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP, ("epilogue_stages=0",)),
+    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP, packs=False),
+    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP, ("epilogue_stages=0",)),
     # Tensor cores, by warps.
     Offer("mma_8x16_16x8", _HALF, _WARP),
     Offer("mma_f8_8x16_16x8", FLOAT8, _WARP),

@@ -222,9 +222,8 @@ class Problem:
 
     def assumptions(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, and of the steps of a batch; where tensor maps reach C, of its lines."""
-        known = [self.pitch(name) for name in "abc"]
-        known += [Var(f"stride_{name}", I64) for name in self.strided]
-        promised: list[tuple[Expr, int]] = [(var, self.spec.ld_multiple) for var in known]
+        promised: list[tuple[Expr, int]] = [(self.pitch(name), self.spec.ld_unit(name)) for name in "abc"]
+        promised += [(Var(f"stride_{name}", I64), self.spec.ld_unit(name)) for name in self.strided]
         sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
         lines = [(self._pitch(f"{name}_packed"), self.units[self.packed_axes(name)[1]]) for name in self.packed]
         lines.append((self._pitch("workspace"), 4 if self.schedule.c_width > 1 else 1))

@@ -237,7 +237,7 @@ def _matrix(
     lines, length = shape if order == "row" else shape[::-1]
     slow, fast = index if order == "row" else index[::-1]
     boxed = any(x.operand == name for entry in source.entry_points for x in entry.maps)
-    unit = max(source.spec.ld_multiple, 16 // dtype.size if boxed else 1)
+    unit = max(source.spec.ld_unit(name), 16 // dtype.size if boxed else 1)
     conj = dict(zip("ab", source.spec.conj, strict=True)).get(name, False)
     return {
         "type": (dtype.real or dtype).name,

@@ -28,6 +28,8 @@ from gemmgen.records import Kind, field_problems, is_whole
 Order = Literal["row", "col"]
 #: What the groups of a grouped product share out: rows of A and C, or K.
 Grouped = Literal["rows", "k"]
+#: What leading dimensions are multiples of: of all matrices, or of A, B and C.
+LdMultiple: TypeAlias = int | tuple[int, int, int]
 #: What an element type may be given as: `parse_dtype`.
 DTypeLike: TypeAlias = object
 ORDERS: tuple[str, ...] = ("row", "col")
@@ -51,6 +53,10 @@ _KINDS: dict[str, Kind] = {
         "three whole numbers, for m, n and k",
         lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
     ),
+    "LdMultiple": (
+        "a whole number, or three: for A, B and C",
+        lambda x: is_whole(x) or (isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x))),
+    ),
     "str": ("a text, such as 'b * b_scale'", lambda x: isinstance(x, str)),
     "tuple[str, ...]": (
         "a tuple of texts, such as ('bias', 'gelu')",
@@ -72,7 +78,7 @@ class GemmSpec:
         alpha, beta: folded into the source, or None where they are run-time arguments; complex where the elements are.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
         ld_multiple: what the leading dimensions, and the strides of a batch, are promised to be divisible by, for
-            vectors that need alignment.
+            vectors and TMA, which need alignment: of all matrices, or of A, B and C (`ld_unit`).
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
@@ -106,7 +112,7 @@ class GemmSpec:
     alpha: complex | None = None
     beta: complex | None = None
     multiple_of: tuple[int, int, int] = (1, 1, 1)
-    ld_multiple: int = 1
+    ld_multiple: LdMultiple = 1
     c_dtype: DType | None = None
     batched: bool = False
     listed: bool = False
@@ -135,7 +141,7 @@ class GemmSpec:
             alpha: complex | None = None,
             beta: complex | None = None,
             multiple_of: tuple[int, int, int] = (1, 1, 1),
-            ld_multiple: int = 1,
+            ld_multiple: LdMultiple = 1,
             c_dtype: DTypeLike | None = None,
             batched: bool = False,
             listed: bool = False,
@@ -171,8 +177,8 @@ class GemmSpec:
         if self.listed and not self.batched:
             problems.append("listed matrices are those of a batch: set batched (--batched), too")
         problems += self._group_problems()
-        if self.ld_multiple < 1:
-            problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
+        if (least := min(map(self.ld_unit, "abc"))) < 1:
+            problems.append(f"leading dimensions are said to be multiples of {least} < 1: say 1 if unknown")
         if not (wrong := self._type_problems()):
             wrong = [*self._epilogue_problems(), *self._prologue_problems()]
         if problems := [*problems, *wrong]:
@@ -181,6 +187,8 @@ class GemmSpec:
             if self.element(name).pairs and self._prologue_text(name) is None:
                 object.__setattr__(self, f"prologue_{name}", name)  # elements as they are
         # As it is printed, so that equal ones are equal.
+        if len(units := {*map(self.ld_unit, "abc")}) == 1:
+            object.__setattr__(self, "ld_multiple", *units)
         object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
         for name in "ab":
             if (made := self.prologue(name)) is not None:
@@ -312,6 +320,17 @@ class GemmSpec:
             problems.append(f"a_dtype {self.a_dtype} and b_dtype {self.b_dtype} are two other types: store both in one")
         return problems
 
+    def ld_unit(self, name: str) -> int:
+        """What the leading dimension of A (`a`), B (`b`) or C (`c`) is promised to be divisible by."""
+        return self.ld_multiple if isinstance(self.ld_multiple, int) else self.ld_multiple["abc".index(name)]
+
+    @property
+    def ld_units(self) -> str:
+        """The same of all, as messages and head comments print it: `8`, or `8 (A), 8 (B), 1 (C)`."""
+        if isinstance(self.ld_multiple, int):
+            return str(self.ld_multiple)
+        return ", ".join(f"{unit} ({name})" for unit, name in zip(self.ld_multiple, "ABC", strict=True))
+
     def stored_k(self, name: str, k: int) -> int:
         """Extent along K of the array that holds A (`a`) or B (`b`)."""
         return -(-k // 2) if self.element(name).pairs else k
@@ -364,6 +383,7 @@ class GemmSpec:
         """
         (m, n, k), prologues = self.multiple_of, (self.prologue_a, self.prologue_b)
         b, a = (None if text is None else of_transpose(text) for text in prologues)
+        of_a, of_b, of_c = map(self.ld_unit, "abc")
         return replace(
             self,
             m=self.n,
@@ -372,6 +392,7 @@ class GemmSpec:
             b_order=_TRANSPOSED[self.a_order],
             c_order=_TRANSPOSED[self.c_order],
             multiple_of=(n, m, k),
+            ld_multiple=(of_b, of_a, of_c),
             conj_a=self.conj_b,
             conj_b=self.conj_a,
             a_dtype=self.b_dtype,

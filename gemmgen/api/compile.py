@@ -11,7 +11,7 @@ from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.runtime.cache import once
 from gemmgen.runtime.selection import FORMS, RUNNABLE, chosen, loaded
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, LdMultiple
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
@@ -32,7 +32,7 @@ def compile(  # noqa: A001
     backend: Literal["opencl"] = "opencl",
     device: DeviceLike = None,
     *,
-    ld_multiple: int | None = None,
+    ld_multiple: LdMultiple | None = None,
     invariant: bool = False,
 ) -> CompiledKernel: ...
 
@@ -44,7 +44,7 @@ def compile(  # noqa: A001
     *,
     backend: Literal["cuda"],
     device: CudaDeviceLike = None,
-    ld_multiple: int | None = None,
+    ld_multiple: LdMultiple | None = None,
     invariant: bool = False,
 ) -> CudaKernel: ...
 
@@ -56,7 +56,7 @@ def compile(  # noqa: A001
     *,
     backend: Literal["sycl"],
     device: SyclDeviceLike = None,
-    ld_multiple: int | None = None,
+    ld_multiple: LdMultiple | None = None,
     invariant: bool = False,
 ) -> SyclKernel: ...
 
@@ -68,7 +68,7 @@ def compile(  # noqa: A001
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
     *,
-    ld_multiple: int | None = None,
+    ld_multiple: LdMultiple | None = None,
     invariant: bool = False,
 ) -> CompiledKernel | CudaKernel | SyclKernel: ...
 
@@ -79,7 +79,7 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
     *,
-    ld_multiple: int | None = None,
+    ld_multiple: LdMultiple | None = None,
     invariant: bool = False,
 ) -> CompiledKernel | CudaKernel | SyclKernel:
     """Emit a kernel for a device, and build it.
@@ -116,14 +116,14 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
 
 
 def wider(
-    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: LdMultiple | None
 ) -> Compiled:
     """The variant with 64-bit indices, which the first call makes whose matrices need it. Raises: as `compile`."""
     return _compiled(replace(spec, wide=True), schedule, backend, device, ld_multiple)
 
 
 def _compiled(
-    spec: GemmSpec | None, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+    spec: GemmSpec | None, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: LdMultiple | None
 ) -> Compiled:
     """A kernel without its 64-bit variant. Raises: as `compile`."""
     known, how = _of_preset(spec, schedule)
@@ -156,7 +156,7 @@ def _recorded(spec: GemmSpec, backend: str, device: object) -> Schedule | None:
 
 
 def _in_one_order(
-    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: int | None
+    spec: GemmSpec, schedule: Schedule | str | None, backend: str, device: object, ld_multiple: LdMultiple | None
 ) -> Schedule | str:
     """The schedule of a kernel whose rows have the same bits whatever their number. Raises: ScheduleError."""
     from gemmgen.choose import choose
@@ -176,7 +176,7 @@ def _is_schedule(value: object) -> bool:
     return isinstance(value, Schedule | str)
 
 
-def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:
+def promised(spec: GemmSpec | None, ld_multiple: LdMultiple | None) -> GemmSpec:
     """The spec with the argument `ld_multiple`. Raises: SpecError."""
     spec = spec or GemmSpec()
     return spec if ld_multiple is None else replace(spec, ld_multiple=ld_multiple)
@@ -195,7 +195,7 @@ def _of_preset(spec: GemmSpec | None, schedule: Schedule | str | None) -> tuple[
 def emitted(
     spec: GemmSpec,
     schedule: Schedule | None,
-    ld_multiple: int | None,
+    ld_multiple: LdMultiple | None,
     backend: str,
     target: Target,
     form: str | None = None,

@@ -496,14 +496,17 @@ def _spec(
     return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
 
 
-def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> int:
-    """The `ld_multiple` that all leading dimensions keep. It is one vector, as kernels with TMA need it: of the stored
-    elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
+def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
+    """The `ld_multiple` that leading dimensions of A, B and C keep. It is one vector, as kernels with TMA need it: of
+    the stored elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
     """
     sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
-    matrices = [x for call in calls for x in (call.a, call.b, call.c)]
-    vectors = (max(ALIGNMENT // size, 1) for size in sizes)
-    return next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
+    vectors = [max(ALIGNMENT // size, 1) for size in sizes]
+    a, b, c = (
+        next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
+        for matrices in zip(*((call.a, call.b, call.c) for call in calls), strict=True)
+    )
+    return a, b, c
 
 
 def stack_of(target: Operand, product: Product) -> Operand:

@@ -17,7 +17,7 @@ from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
 from gemmgen.runtime.selection import FORMS, Chosen, chosen, loaded
 from gemmgen.source import Source
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, LdMultiple
 
 if TYPE_CHECKING:
     from gemmgen.runtime.calls import Factors, PreparedCall
@@ -112,15 +112,15 @@ def kernel_for(
     schedule: Schedule | str | None,
     shape: Shape,
     products: int = 1,
-    ld_multiple: int = 1,
+    ld_multiple: LdMultiple = 1,
     any_address: bool = False,
 ) -> Kernel:
     """The kernel of a spec and a schedule for a device. `gemmgen.choose` chooses if no schedule is named.
 
     Args:
         products: the number of products of a batch.
-        ld_multiple: leading dimensions are known to be multiples of this. Only schedules that need this assumption get
-            it, since other kernels check each call.
+        ld_multiple: leading dimensions are known to be multiples of this, or those of A, B and C. Only schedules that
+            need this assumption get it, since other kernels check each call.
         any_address: whether the schedule must take matrices that begin at any address, if none is named.
 
     Raises: ScheduleError, DeviceError with every problem.
@@ -167,7 +167,7 @@ def kernel_now(
     schedule: Schedule | str | None,
     shape: Shape,
     products: int = 1,
-    ld_multiple: int = 1,
+    ld_multiple: LdMultiple = 1,
     any_address: bool = False,
     must_wait: bool = False,
 ) -> tuple[Kernel, Hashable | None]:
@@ -236,7 +236,7 @@ def choice(
 
 
 def in_one_order(
-    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, ld_multiple: int
+    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, ld_multiple: LdMultiple
 ) -> Schedule:
     """The schedule of a product whose rows have the same bits whatever their number. Raises: ScheduleError."""
     from gemmgen.sum_order import with_fixed_order

@@ -190,7 +190,7 @@ def _promises(file: CLike) -> Iterator[str]:
         yield "k < 0"
     yield from (f"{name} < 0" for name in names if name.startswith("stride_"))
     units = dict(zip("mnk", file.spec.multiple_of, strict=True))
-    units |= {f"{what}{x}": file.spec.ld_multiple for what in ("ld", "stride_") for x in "abc"}
+    units |= {f"{what}{x}": file.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
     yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
 

@@ -408,7 +408,7 @@ class Simt(CLike):
         if "k" in names:
             yield "k < 0"
         units = dict(zip("mnk", self.spec.multiple_of, strict=True))
-        units |= {f"{what}{x}": self.spec.ld_multiple for what in ("ld", "stride_") for x in "abc"}
+        units |= {f"{what}{x}": self.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
         yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
     def _spans(self, most: int) -> Iterator[str]:

@@ -176,7 +176,7 @@ def _unread(spec: GemmSpec, program: Program) -> list[str]:
 def _sizes(spec: GemmSpec, program: Program) -> str:
     promised = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
-    lines = f"leading dimensions multiples of {spec.ld_multiple}; " if spec.ld_multiple > 1 else ""
+    lines = f"leading dimensions multiples of {spec.ld_units}; " if spec.ld_multiple != 1 else ""
     body = list(walk(program.main.body))
     # Block reads of buffers are addressed in bytes, all others in elements.
     bytewise = any(isinstance(s, VectorCopy) and s.atom.name == "block_read" for s in body)

@@ -109,7 +109,7 @@ def variant(spec: GemmSpec) -> str:
     """A kernel by what it is promised of sizes and leading dimensions."""
     if max(spec.multiple_of) > 1:
         return f"whole {'x'.join(map(str, spec.multiple_of))}"
-    return "any ld" if spec.ld_multiple == 1 else f"ld % {spec.ld_multiple} = 0"
+    return "any ld" if spec.ld_multiple == 1 else f"ld % {spec.ld_units} = 0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gemmgen.ir.instructions import product_error
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, LdMultiple
 
 if TYPE_CHECKING:
     from gemmgen.bench.cuda import GpuProblem
@@ -219,7 +219,7 @@ class Makers:
 # --- which presets --------------------------------------------------------------------------------
 
 
-def candidates(dtype: DType, target: Target, ld_multiple: int | None = None) -> tuple[str, ...]:
+def candidates(dtype: DType, target: Target, ld_multiple: LdMultiple | None = None) -> tuple[str, ...]:
     """Presets that multiply a type on a target as precisely as its elements are: by matrix instructions where there are
     some for the type, else by multiply-adds. What differs from run to run (`atomic`), and what rounds elements before
     it multiplies them (TF32), is measured where it is asked for by name.
@@ -232,7 +232,7 @@ def candidates(dtype: DType, target: Target, ld_multiple: int | None = None) -> 
     return by_matrices or tuple(found)
 
 
-def _fits(name: str, dtype: DType, target: Target, ld_multiple: int | None) -> bool:
+def _fits(name: str, dtype: DType, target: Target, ld_multiple: LdMultiple | None) -> bool:
     preset = named.load(name)
     if preset.schedule.atomic or product_error(preset.schedule.atom, dtype):
         return False

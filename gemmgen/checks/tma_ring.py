@@ -33,11 +33,11 @@ def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
                 f"TMA keeps a matrix' order, but {name.upper()} is {order}-major: store it by "
                 f"{'columns' if transposed else 'rows'}, or set {name}.prepacked, so that a kernel before transposes it"
             )
-        if name not in packed(s) and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
+        if name not in packed(s) and spec.ld_unit(name) * spec.dtype.size % ALIGNMENT:
             unit = ALIGNMENT // spec.dtype.size
             yield (
                 f"TMA tiles of {name.upper()} have lines that begin on multiples of {ALIGNMENT} bytes, but leading "
-                f"dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or set {name}.prepacked"
+                f"dimensions are multiples of {spec.ld_units}: promise --ld-multiple {unit}, or set {name}.prepacked"
             )
     yield from _extents(spec, s)
 

@@ -76,7 +76,7 @@ def _async(name: str, operand: Operand, order: Order, spec: GemmSpec, by_warps: 
         yield f"{whole}, but a transposed tile takes {dtype} one by one: set {name}.transposed the other way"
     elif not ASYNC_COPY.moves(operand.width, size):
         yield f"{whole}, not {operand.width} of {dtype}: use {name}.width {max(ASYNC_COPY.bytes) // size}"
-    elif spec.ld_multiple % operand.width:
+    elif spec.ld_unit(name) % operand.width:
         yield (
             f"{whole}, and lines that begin anywhere take {dtype} one by one: promise --ld-multiple "
             f"{operand.width}, or use a schedule without async_copy"

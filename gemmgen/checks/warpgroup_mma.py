@@ -81,13 +81,13 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
         yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
-    size = min((spec.element(name).size for name in by_boxes), default=ALIGNMENT)
-    if spec.ld_multiple * size % ALIGNMENT:
-        unit = ALIGNMENT // size
-        packed = " ".join(f"--set {name}.prepacked=true" for name in by_boxes)
+    torn = [name for name in by_boxes if spec.ld_unit(name) * spec.element(name).size % ALIGNMENT]
+    if torn:
+        unit = ALIGNMENT // min(spec.element(name).size for name in torn)
+        packed = " ".join(f"--set {name}.prepacked=true" for name in torn)
         yield (
             f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
-            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or let a kernel before lay them out "
+            f"multiples of {spec.ld_units}: promise --ld-multiple {unit}, or let a kernel before lay them out "
             f"({packed})"
         )
 
@@ -171,11 +171,11 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"not {spec.result}: {instead}"
         )
         return
-    if spec.ld_multiple * size % ALIGNMENT:
+    if spec.ld_unit("c") * size % ALIGNMENT:
         yield (
             f"epilogue_stages = {s.epilogue_stages} stores lines of {spec.result} that begin on multiples of "
             f"{ALIGNMENT} bytes, but "
-            f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
+            f"leading dimensions are multiples of {spec.ld_units}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
     if cols % (unit := staged_columns(spec.result)):

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from gemmgen import candidates
 from gemmgen.candidates import WAYS, Way
+from gemmgen.choice.parts import VECTOR
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
@@ -182,16 +183,17 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     found: dict[Schedule, None] = {}
     if "wgmma" in target.features and spec.dtype.size <= 2:
         known = _by_axes(_atom(spec), (spec.dtype.size, spec.result.size), target, spec.grouped is not None)
-        way = next((way for way in WAYS if _can(spec, known[0], way, target)), None)
-        found |= {} if way is None else dict.fromkeys(_packed(known, way))
+        staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
+        way = next((way for way in WAYS if _can(spec, _as(known[0], way, staged), target)), None)
+        found |= {} if way is None else dict.fromkeys(_packed(known, way, staged))
         if way == WAYS[0] and spec.grouped is None:
             narrow = tuple(x for x in known if x.block_tile[1] in PACKED and not x.persistent)
-            found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other)}
+            found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other, staged)}
     for name in (name for unit in TYPES[spec.dtype] for name in NAMED[unit]):
         plain = candidates.varied(name)
         for way in WAYS if varies(plain) else WAYS[:1]:
-            if _can(spec, plain, way, target):
-                found[_as(plain, way)] = None
+            if _can(spec, made := _as(plain, way), target):
+                found[made] = None
     return tuple(found)
 
 
@@ -202,18 +204,27 @@ def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool) 
 
 
 @lru_cache(maxsize=64)
-def _packed(known: tuple[Schedule, ...], way: Way) -> tuple[Schedule, ...]:
-    """Those that are anything of their own with A, B or both packed."""
-    return tuple(_as(plain, way) for plain in known if way == WAYS[0] or varies(plain))
+def _packed(known: tuple[Schedule, ...], way: Way, staged: bool) -> tuple[Schedule, ...]:
+    """Those that are anything of their own with A, B or both packed.
+
+    Args:
+        staged: whether C's lines begin where TMA can store them.
+    """
+    return tuple(dict.fromkeys(_as(plain, way, staged) for plain in known if way == WAYS[0] or varies(plain)))
 
 
-def _as(plain: Schedule, way: Way) -> Schedule:
-    return candidates.changed(plain, 1, way) if any(way) else plain
+def _as(plain: Schedule, way: Way, staged: bool = True) -> Schedule:
+    made = candidates.changed(plain, 1, way) if any(way) else plain
+    boxes = plain.epilogue_stages if staged else 0
+    if made.epilogue_stages == boxes:
+        return made
+    stays = plain.persistent and boxes > 0
+    return made.but(epilogue_stages=boxes, persistent=stays, ordered_epilogue=plain.ordered_epilogue and stays)
 
 
-def _can(spec: GemmSpec, plain: Schedule, way: Way, target: Target) -> bool:
+def _can(spec: GemmSpec, made: Schedule, target: Target) -> bool:
     try:
-        return not problems_as_asked(spec, _as(plain, way), target)
+        return not problems_as_asked(spec, made, target)
     except ScheduleError:
         return False
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gemmgen.choice.parts import PARTS, Shape
 from gemmgen.ir.copy_instructions import PAIR
-from gemmgen.ir.dtypes import F32, I8, DType
+from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
@@ -71,11 +71,14 @@ def up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _width(spec: GemmSpec, stored: DType, line: int) -> int:
-    """Elements of a load along lines of so many, which may lie one behind the other. Those in pairs count as bytes."""
+def _width(spec: GemmSpec, name: str, line: int) -> int:
+    """Elements of a load along lines of A or B, of so many, which may lie one behind the other. Those in pairs count as
+    bytes.
+    """
+    stored = spec.element(name)
     pair = PAIR if stored.pairs else 1
     width, unit = max(1, LOAD // stored.size), up(line, pair)
-    while spec.ld_multiple % width and unit % width:
+    while spec.ld_unit(name) % width and unit % width:
         width //= 2
     return width * pair
 
@@ -94,15 +97,15 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
     Args:
         high: rows of a work-item, and of the product.
     """
-    (rows, few), size, stored = high, spec.dtype.size, spec.element("a" if mirrored else "b")
-    load = _width(spec, stored, k)
+    (rows, few), size, long = high, spec.dtype.size, "ba"[mirrored]
+    load = _width(spec, long, k)
     width = min(load, _held(spec, rows))
     short = min(width, _short(spec, high, k, mirrored))
     # Sums and operands of eight rows fill the registers that many warps would share.
     many = rows >= FEW or (2 * rows >= FEW and size != 4)
     warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows >= FEW and size == 4 else COLUMNS
     # A work-item has as many bytes of each column under way, however narrow its loads are.
-    rounds = max(1, LOAD // stored.bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS else 1)
+    rounds = max(1, LOAD // spec.element(long).bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS else 1)
     while warps > 1 and WARP * width * rounds * warps >= 2 * k:
         warps //= 2
     depth = WARP * width * rounds * warps
@@ -133,9 +136,9 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
 
 def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
     """Lanes along a line of the cache, slices and parts along K, as many as fill the device."""
-    (rows, _), stored = high, spec.element("a" if mirrored else "b")
-    width = min(_width(spec, stored, cols), _held(spec, rows))
-    lanes = min(WARP, max(1, LINE // stored.bytes_of(width)))
+    (rows, _), long = high, "ba"[mirrored]
+    width = min(_width(spec, long, cols), _held(spec, rows))
+    lanes = min(WARP, max(1, LINE // spec.element(long).bytes_of(width)))
     slices = BLOCK // lanes
     short = _short(spec, high, k, mirrored)
     ahead, own = max(AHEAD, short), max(COLUMNS, width)
@@ -156,10 +159,10 @@ def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored
 
 def _short(spec: GemmSpec, high: tuple[int, int], k: int, mirrored: bool) -> int:
     """Elements of a load of the short operand: along K, where its lines lie so, else what divides its lines."""
-    order, stored = (spec.b_order if mirrored else spec.a_order), spec.element("b" if mirrored else "a")
+    name, order = ("b", spec.b_order) if mirrored else ("a", spec.a_order)
     if (order == "col") == mirrored:
-        return min(_width(spec, stored, k), _held(spec, high[0]))
-    return min(high[0], _width(spec, stored, high[1]))
+        return min(_width(spec, name, k), _held(spec, high[0]))
+    return min(high[0], _width(spec, name, high[1]))
 
 
 def _parts(wanted: int, most: int) -> int:

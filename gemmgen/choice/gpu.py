@@ -133,7 +133,8 @@ def _in_order(
 ) -> Iterator[Ranked]:
     """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
     # More than a vector's alignment lets no other design in: fewer classes of specs are looked through.
-    asked = replace(spec, ld_multiple=min(spec.ld_multiple, max(1, VECTOR // spec.dtype.size)))
+    a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // spec.dtype.size)) for name in "abc")
+    asked = replace(spec, ld_multiple=(a, b, c))
     few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
     loads = [*few, *(x for x in of_target(asked, target) if prior.has_no_tiles(x))]
     rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=lambda x: x[0])

@@ -177,7 +177,7 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
     # Vectors of small elements are fast where they are promised of both matrices: so it was measured.
-    whole = spec.ld_multiple % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= 4)
+    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= 4)
     return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, float(not along))
 
 

@@ -150,7 +150,12 @@ class Request:
         str | None, what("--multiple-of", metavar="M,N,K", text="What sizes are promised to be multiples of.")
     ] = None
     ld_multiple: Annotated[
-        str | None, what("--ld-multiple", metavar="N", text="What leading dimensions are promised to be multiples of.")
+        str | None,
+        what(
+            "--ld-multiple",
+            metavar="N[,N,N]",
+            text="What leading dimensions are promised to be multiples of: all, or A's, B's and C's.",
+        ),
     ] = None
     dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text=DTYPES)] = None
     c_dtype: Annotated[

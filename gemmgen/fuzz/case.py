@@ -95,7 +95,7 @@ class Case:
         _, rows, cols = self.shape(name)
         slow, fast = (rows, cols) if self.order(name) == "row" else (cols, rows)
         pad = self.pads["abc".index(name) if name in "abc" else 2]
-        unit = self.spec.ld_multiple
+        unit = self.spec.ld_unit(name if name in "abc" else "c")
         ld = round_up(max(1, fast + pad), unit)
         return ld, round_up(slow * ld + pad, max(unit, ADDRESSED if self.spec.listed else 1))
 

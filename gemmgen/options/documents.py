@@ -124,14 +124,17 @@ def _texts(value: object, key: str, problems: list[str]) -> list[str]:
     return []
 
 
+def _listed(value: object) -> str:
+    """A list of numbers, or one, as options have it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     """The [spec] table."""
     unknown = (key for key in table if key not in _SPEC_KEYS)
     problems += (f"unknown key {key!r} in [spec]: {suggest(key, _SPEC_KEYS)}" for key in unknown)
     orders = [str(table.get(f"{x}_order", "row")) for x in "abc"]
-    ld_multiple = str(table.get("ld_multiple", 1))
-    units = table.get("multiple_of", [1, 1, 1])
-    multiple_of = ",".join(map(str, units)) if isinstance(units, list) else str(units)
+    multiple_of, ld_multiple = (_listed(table.get(key, 1)) for key in ("multiple_of", "ld_multiple"))
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))

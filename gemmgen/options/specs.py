@@ -10,7 +10,7 @@ from typing import cast
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType, accumulator
-from gemmgen.spec import GROUPED, GemmSpec, Grouped, parse_dtype, parse_orders
+from gemmgen.spec import GROUPED, GemmSpec, Grouped, LdMultiple, parse_dtype, parse_orders
 
 Step = Callable[[GemmSpec], GemmSpec]
 
@@ -42,7 +42,7 @@ def build_spec(
     problems: list[str] = []
     sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
     units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
-    lines = _size("leading dimensions' multiple", ld_multiple, problems) or base.ld_multiple
+    lines = base.ld_multiple if ld_multiple is None else _lines(ld_multiple, problems)
     element, result, a_dtype, b_dtype = _types(base, dtype, c_dtype, stored, problems)
     orders = (base.a_order, base.b_order, base.c_order)
     sums = accumulator(element)
@@ -139,6 +139,18 @@ def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> com
         problems.append(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
         return None
     return value if "j" in text.lower() else value.real
+
+
+def _lines(text: str, problems: list[str]) -> LdMultiple:
+    """What leading dimensions are multiples of: of all matrices, or of A, B and C."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) not in (1, 3):
+        problems.append(
+            f"ld_multiple {text!r} is not like 8, or 8,8,1 (for A, B and C): give one whole number or three"
+        )
+        return 1
+    a, *others = (_size("leading dimensions' multiple", part, problems) or 1 for part in parts)
+    return (a, others[0], others[1]) if others else a
 
 
 def _units(text: str, problems: list[str]) -> tuple[int, int, int]:

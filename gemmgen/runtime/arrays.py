@@ -91,7 +91,7 @@ def check_gemm(
     views = views_of(spec, a, b, c, problems)
     others = check_operands(spec, operands, a, b, problems)
     check_output("c", c, given, problems)
-    problems += pitch_problems(views, spec.ld_multiple)
+    problems += pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
@@ -157,21 +157,21 @@ def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str
     }
 
 
-def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
+def pitch_problems(views: Mapping[str, View | None], spec: GemmSpec) -> list[str]:
     """Leading dimensions and batch strides that break the assumption of `GemmSpec.ld_multiple`. The leading dimension
     of a single line is never used, so it is not checked.
     """
-    there = {name: view for name, view in views.items() if view is not None}
+    there = {name: (view, spec.ld_unit(name)) for name, view in views.items() if view is not None}
     problems = [
         f"{name} has leading dimension {view.ld}, not the multiple of {unit} that the GemmSpec promises: "
         "pad its lines, or use ld_multiple=1"
-        for name, view in there.items()
+        for name, (view, unit) in there.items()
         if view.slow > 1 and view.span and view.ld % unit
     ]
     return problems + [
         f"{name}'s matrices are {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
         "pad them, or use ld_multiple=1"
-        for name, view in there.items()
+        for name, (view, unit) in there.items()
         if view.stride % unit
     ]
 

@@ -68,7 +68,7 @@ def check_grouped(
     ends = _ends(spec, offsets, views, problems)
     others = _operands(spec, beside, views, count, problems)
     arrays.check_output("c", c, given, problems)
-    problems += arrays.pitch_problems(views, spec.ld_multiple)
+    problems += arrays.pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)

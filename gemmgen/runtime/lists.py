@@ -100,7 +100,7 @@ def check_listed(
     stacks = [np.broadcast_to(np.zeros(()), (count, *x.shape)) for x in first[:2]]
     others = check_operands(spec, operands, stacks[0], stacks[1], problems)
     problems += _list_problems(lists, [array for array, _ in others.values()])
-    problems += arrays.pitch_problems(views, spec.ld_multiple)
+    problems += arrays.pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
     request = arrays.request_of(one, first, views, others, factors, span)

@@ -88,7 +88,7 @@ def keeps_promise(request: Request, spec: GemmSpec) -> bool:
         return False
     name, output, view = request.output
     inputs = {x: request.inputs[x] for x in ("a", "b")}  # arrays of an epilogue are read element by element
-    if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec.ld_multiple):
+    if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec):
         return False
     given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
     given += [matrix for matrices in request.lists.values() for matrix in matrices]

@@ -91,4 +91,5 @@ def promised(spec: GemmSpec, shape: Shape) -> GemmSpec:
     """The spec with the assumption on leading dimensions that matrices without gaps keep."""
     m, n, k = shape
     pitches = (k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n if spec.c_order == "row" else m)
-    return replace(spec, ld_multiple=gcd(16, *pitches))
+    of_a, of_b, of_c = (gcd(16, pitch) for pitch in pitches)
+    return replace(spec, ld_multiple=(of_a, of_b, of_c))

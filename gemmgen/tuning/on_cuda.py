@@ -47,7 +47,7 @@ def source_of(job: Job, info: CudaDeviceInfo) -> Source:
     general = driver.emit(spec, schedule, job.backend, target)
     for each in variants_of(general, schedule, False, is_transposed(spec, schedule, target)):
         whole = all(size % unit == 0 for size, unit in zip(job.shape, each.multiple_of, strict=True))
-        if whole and known.ld_multiple % each.ld_multiple == 0:
+        if whole and all(known.ld_unit(x) % each.ld_unit(x) == 0 for x in "abc"):
             return driver.emit(each, schedule, job.backend, target)
     return general
 

@@ -78,7 +78,7 @@ def multiply(
     orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     for name, order in orders.items():
         each = [getattr(problem, name) for problem in (problems if name != "b" else problems[:1])]
-        pad = padding(each[0], order, 8, spec)
+        pad = padding(each[0], order, 8, spec.ld_unit(name))
         lines = [stored(matrix, order, pad) for matrix in each]
         known[f"ld{name}"] = lines[0].shape[1]
         known[name], known[f"stride_{name}"] = in_a_row(lines, gap)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.choice.gpu import ranked
 from gemmgen.choose import choose
 from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F32, F64, I8
 from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.target import TARGETS
 from gemmgen.oracle import answer
-from gemmgen.spec import GemmSpec
+from gemmgen.passes.validate import is_transposed
+from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, interpret
 
 
@@ -49,6 +52,42 @@ def test_it_is_right(
         spec, matrices, (problem.alpha, problem.beta), product_error=product_error(*atom), cut=cut_sums(*atom)
     )
     assert right.holds(found).all()
+
+
+@pytest.mark.parametrize(
+    ("orders", "multiples", "packed"),
+    [
+        (("row", "col"), (8, 8, 1), ""),  # a vocabulary of 50257
+        (("row", "row"), (8, 1, 1), "b"),
+        (("row", "row"), (1, 8, 8), "a"),
+        (("col", "row"), (2, 8, 8), "a"),
+        (("row", "col"), (1, 1, 8), "ab"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("c_order", ["row", "col"])
+def test_only_what_needs_it_is_packed(
+    orders: tuple[Order, Order],
+    multiples: tuple[int, int, int],
+    packed: str,
+    c_order: Order,
+    rng: np.random.Generator,
+) -> None:
+    """One short line of A, B or C once made a kernel lay out both A and B."""
+    few = replace(TARGETS["sm_90a"], cores=8)
+    spec = GemmSpec(dtype=BF16, a_order=orders[0], b_order=orders[1], c_order=c_order, ld_multiple=multiples)
+    problem = Problem.of(rng, spec, 300, 330, 90, -1.5, 0.5)
+    found = islice(ranked(spec, (300, 330, 90), few), 40)
+    seen: set[tuple[bool, int, bool]] = set()
+    for schedule in (each for _, each in found if each.by_warpgroups):
+        a, b = (schedule.b, schedule.a) if is_transposed(spec, schedule, few) else (schedule.a, schedule.b)
+        assert (a.prepacked, b.prepacked) == ("a" in packed, "b" in packed)
+        assert not schedule.epilogue_stages or multiples[2] == 8
+        kind = schedule.operands_swapped, schedule.epilogue_stages, schedule.persistent
+        if kind not in seen:
+            seen.add(kind)
+            problem.check(interpret(driver.lower_program(spec, schedule, few), spec, problem, 1))
+    assert any(staged for _, staged, _ in seen) == (multiples[2] == 8)
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

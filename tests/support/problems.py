@@ -119,10 +119,10 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
-def padding(matrix: Matrix, order: Order, pad: int, spec: GemmSpec) -> int:
-    """By how much lines are longer than they need be, so that the spec's promise is kept."""
+def padding(matrix: Matrix, order: Order, pad: int, unit: int) -> int:
+    """By how much lines are longer than they need be, so that they are multiples of `unit` apart."""
     length = int(matrix.shape[1 if order == "row" else 0])
-    return pad + -(length + pad) % spec.ld_multiple
+    return pad + -(length + pad) % unit
 
 
 def interpret(
@@ -149,7 +149,7 @@ def interpret(
     for name, matrix, order in matrices:
         pairs = name != "c" and spec.element(name).pairs
         matrix = cast("Matrix", in_pairs(matrix, int(order == "row")).view(np.int8)) if pairs else matrix
-        memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
+        memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec.ld_unit(name)))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
     known |= more
@@ -158,7 +158,7 @@ def interpret(
         elements = evaluate(workspace.elements, sizes)
         known[workspace.name] = np.full(elements, poison(own), own)
     run_program(program, known, resident, early)
-    pad = padding(problem.c, spec.c_order, pad, spec)
+    pad = padding(problem.c, spec.c_order, pad, spec.ld_unit("c"))
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]

@@ -291,11 +291,12 @@ def test_set_round_trip(schedule: Schedule) -> None:
 
 def test_toml_starts_from_its_method() -> None:
     text = 'summary = "x"\nmethod = "block_read"\ntile = "16x2"\n[b]\nwidth = 4\n'
-    text += '[spec]\nb_order = "col"\nmultiple_of = [4, 2, 1]\n'
+    text += '[spec]\nb_order = "col"\nmultiple_of = [4, 2, 1]\nld_multiple = [8, 8, 1]\n'
     document = read_document(text, "here")
     assert document.summary == "x"
     assert document.schedule == defaults("block_read", (16, 2)).but(b=Operand("image", 4, block_read=True))
     assert (document.spec.b_order, document.spec.multiple_of) == ("col", (4, 2, 1))
+    assert document.spec.ld_multiple == (8, 8, 1)
 
 
 def test_every_problem_of_a_file_at_once() -> None:
@@ -335,10 +336,25 @@ def test_what_is_no_toml() -> None:
 # --- specs ----------------------------------------------------------------------------------------
 
 
+def test_leading_dimensions_of_each_matrix() -> None:
+    spec = build_spec(layout="row,col", ld_multiple="8, 16,1")
+    assert [spec.ld_unit(name) for name in "abc"] == [8, 16, 1]
+    assert [spec.transposed().ld_unit(name) for name in "abc"] == [16, 8, 1]
+    assert build_spec(ld_multiple="8,8,8") == build_spec(ld_multiple="8"), "one number where all are equal"
+    for text, problem in (("8,8", "give one whole number or three"), ("8,x,1", "'x' is no size"), ("0", "is no size")):
+        with pytest.raises(SpecError, match=problem):
+            build_spec(ld_multiple=text)
+    with pytest.raises(SpecError, match="multiples of -1 < 1"):
+        GemmSpec(ld_multiple=(8, -1, 8))
+    with pytest.raises(SpecError, match="give a whole number, or three: for A, B and C"):
+        GemmSpec(ld_multiple=(8, 8))  # type: ignore[arg-type]
+
+
 def test_spec() -> None:
     spec = build_spec("64", None, "32", "float32", "row,col", "2", "0", "4,1,8")
     assert (spec.m, spec.n, spec.k, spec.alpha, spec.beta) == (64, None, 32, 2.0, 0.0)
     assert (spec.a_order, spec.b_order, spec.c_order, spec.multiple_of) == ("row", "col", "row", (4, 1, 8))
+    assert spec.ld_multiple == 1
     changed = build_spec(beta="1", base=spec)
     assert (changed.m, changed.alpha, changed.beta, changed.b_order) == (64, 2.0, 1.0, "col")
 

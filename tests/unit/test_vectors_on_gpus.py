@@ -68,7 +68,7 @@ def problems(call: Call, spec: GemmSpec) -> list[str]:
         name: check_view(name, LIBRARY.view(x, x.dtype), order, str(x.dtype), found, ranks=ranks)
         for name, x, order in zip("abc", (call.a, call.b, call.c), orders, strict=True)
     }
-    return found + pitch_problems(views, spec.ld_multiple)
+    return found + pitch_problems(views, spec)
 
 
 @pytest.mark.parametrize("dtype", MATRIX_DTYPES.values(), ids=str)
@@ -113,8 +113,9 @@ def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], promise
     dtype = numpy_dtype(BF16)
     shape, steps = b
     call, spec = launched(of((64, 128), dtype), of(shape, dtype, steps), BF16)
-    # Of two columns, C's lines are two elements long.
-    assert spec.ld_multiple == (promise if shape[1] == 1 else 1)
+    # The vector is the short A of a mirrored product. Of two columns, C's lines are two elements long.
+    expected = (promise, 8, 8) if shape[1] == 1 else (8, promise, 1)
+    assert tuple(map(spec.ld_unit, "abc")) == expected
     assert LIBRARY.begins_lines(of(shape, dtype, steps), 8) is (promise == 8)
     assert not problems(call, spec)
 
@@ -122,7 +123,7 @@ def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], promise
 def test_stored_bytes_are_promised_as_bytes() -> None:
     """TMA tiles of int8 begin on multiples of 16 elements, where bfloat16's do on multiples of 8."""
     spec = GemmSpec(dtype=BF16, b_dtype=I8)
-    for cols, promise in ((128, 16), (136, 8), (132, 1)):
+    for cols, promise in ((128, (16, 16, 16)), (136, (16, 8, 8)), (132, (16, 1, 1))):
         half, byte = numpy_dtype(BF16), numpy_dtype(I8)
         call = Call(of((64, 128), half), of((128, cols), byte), of((64, cols), half))
         assert promise_of(LIBRARY, spec, [call]) == promise

@@ -163,8 +163,8 @@ def render_module(source: Source) -> str:
         grid_limits=GRID_LIMITS[1:],
         shared=entry.dynamic_bytes,
         alignment=source.alignment,
-        ld_multiple=source.spec.ld_multiple,
-        arguments=[_argument(argument, slow, operands[-1].name) for argument in entry.arguments],
+        promised=source.spec.ld_multiple != 1,
+        arguments=[_argument(argument, slow, operands[-1].name, source.spec) for argument in entry.arguments],
         skips={"alpha", "k"} <= {argument.name for argument in entry.arguments},
         has_images=any(argument.kind == "image" for argument in entry.arguments),
         has_pitches=any(argument.name.startswith("ld") for argument in entry.arguments),
@@ -216,7 +216,7 @@ def _promises(spec: GemmSpec) -> list[tuple[str, str]]:
     return found
 
 
-def _argument(argument: Argument, slow: dict[str, int], result: str) -> str:
+def _argument(argument: Argument, slow: dict[str, int], result: str, spec: GemmSpec) -> str:
     """A kernel argument as Python."""
     name = argument.name
     if argument.kind == "scalar":
@@ -225,7 +225,8 @@ def _argument(argument: Argument, slow: dict[str, int], result: str) -> str:
         if not name.startswith("ld"):
             return f"np.{argument.dtype}({name})"
         matrix = name.removeprefix("ld")
-        return f"pitch({'out' if matrix == result else matrix}, {slow[matrix]})"
+        unit = "" if spec.ld_multiple == 1 else f", {spec.ld_unit('c' if matrix == result else matrix)}"
+        return f"pitch({'out' if matrix == result else matrix}, {slow[matrix]}{unit})"
     if argument.kind == "image":
         return f"image(queue, {name}, {slow[name]})"
     return f"buffer({'out' if argument.writable else name})"

@@ -72,6 +72,8 @@ def test_python_module() -> None:
 
 
 def test_a_cuda_module_knows_the_limits_of_a_grid() -> None:
+    text = printed("emit", "--backend", "cuda", "--preset", "async_8x8_16x16", "--ld-multiple", "8,4,1", "--python")
+    assert all(f"pitch({matrix}, 0, {unit})" in text for matrix, unit in (("a", 8), ("b", 4), ("out", 1)))
     text = printed("emit", "--backend", "cuda", "--preset", "naive", "--python")
     lines = [line.strip() for line in text.partition('"""\n\nMODULE')[2].splitlines()]
     assert "across, down = (n + 7) // 8, (m + 7) // 8" in lines

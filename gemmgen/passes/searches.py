@@ -20,15 +20,10 @@ def _last(body: Body, kind: type[Stmt]) -> int:
     """Behind the last statement of a kind among those at the top that all work-items agree on."""
     found = 0
     for number, stmt in enumerate(body):
-        if not _is_uniform(stmt) and not (isinstance(stmt, Comment) and _begins_search(body[number + 1 :])):
+        if not _is_uniform(stmt) and not isinstance(stmt, Comment):
             break
         found = number + 1 if isinstance(stmt, kind) else found
     return found
-
-
-def _begins_search(body: Body) -> bool:
-    """Whether the first of these declares what all work-items of a group agree on."""
-    return bool(body) and isinstance(body[0], Alloc) and _is_uniform(body[0])
 
 
 def _is_uniform(stmt: Stmt) -> bool:

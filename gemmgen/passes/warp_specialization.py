@@ -116,7 +116,9 @@ def by_roles(roles: WarpSpecialization, multiply: Body, copy: Body) -> If:
 def _is_for_all(stmt: Stmt) -> bool:
     if isinstance(stmt, Barrier):
         return stmt.part == "arrive"
-    return isinstance(stmt, Let | DependentLaunch) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
+    if isinstance(stmt, Alloc):
+        return stmt.buffer.space is Space.LOCAL
+    return isinstance(stmt, Let | Comment | DependentLaunch)
 
 
 def _mbarrier(verb: MbarrierVerb, which: str, pipe: Pipe, slot: Expr = SLOT) -> Mbarrier:

@@ -15,8 +15,7 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.kernel import Kernel, local_bytes
-from gemmgen.ir.liveness import live
+from gemmgen.ir.kernel import Kernel, live, local_bytes
 from gemmgen.ir.stmt import (
     EpilogueStore,
 )

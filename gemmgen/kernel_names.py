@@ -13,6 +13,7 @@ from gemmgen.spec import GemmSpec
 
 #: What kernels' names say of a schedule, the most telling first.
 _SAID: Mapping[str, str] = {
+    "dot_product": "dot",
     "kc": "kc{}",
     "stages": "s{}",
     "split_k": "split{}",
@@ -24,9 +25,9 @@ _SAID: Mapping[str, str] = {
     "vector": "v{}",
 }
 #: How many of those a name says.
-_SAID_AT_MOST = 2
-#: What the sizes of a CPU's caches decide beside the tile and KC.
-_BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple"})
+_SAID_AT_MOST = 3
+#: What a CPU's caches decide beside the tile and KC: the parts of the product, the copy of B and how its loop reads it.
+_BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple", "block_k", "b_prefetch", "c_prefetch"})
 #: Methods whose blocks, not the tiles of their threads, are what one talks of.
 _BY_BLOCKS = ("slm", "mma", "wgmma")
 _TYPES: Mapping[str, str] = {
@@ -48,13 +49,14 @@ def kernel_name(schedule: Schedule, spec: GemmSpec) -> str:
     """
     if schedule.name:
         return schedule.name
-    other = departures(schedule)
+    implied = _BY_CACHES if schedule.method == "vector" else frozenset[str]()
+    other = {key: value for key, value in departures(schedule).items() if key not in implied}
     said = {key: text for key, text in _SAID.items() if key in other}
     words = [text.format(text_of(other[key])) for key, text in [*said.items()][:_SAID_AT_MOST]]
     # Both operands' types in an order that does not change where the operands are swapped.
     parts = ["gemm", *sorted({_TYPES[spec.element(x).name] for x in "ab"}), *_shape(schedule), *words]
     unsaid = {key: text_of(value) for key, value in other.items() if key not in [*said][:_SAID_AT_MOST]}
-    if unsaid.keys() - (_BY_CACHES if schedule.method == "vector" else frozenset()):
+    if unsaid:
         digest = sha256(repr(sorted(unsaid.items())).encode()).digest()
         parts.append(b32encode(digest)[:4].decode().lower())
     return "_".join(parts).replace("-", "minus")

@@ -12,9 +12,8 @@ from functools import partial
 from typing import get_args
 
 from gemmgen.schedule import PLAIN, Flat, Method, Operand, Pair, Schedule, Value, text_of
-from gemmgen.schedule.dpas import MOST_LANES
+from gemmgen.schedule.dpas import JOINT_MATRIX_LANES, MOST_LANES
 from gemmgen.schedule.fields import WarpAtom, WarpgroupAtom
-from gemmgen.schedule.joint_matrix import LANES as JOINT_MATRIX_LANES
 from gemmgen.schedule.mainloop import ELEMENT_BYTES
 from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma, is_swapped

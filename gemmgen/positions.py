@@ -8,7 +8,7 @@ from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
 from gemmgen.ir.instructions import WARPGROUP_LANES
-from gemmgen.ir.stmt import Body, Let
+from gemmgen.ir.stmt import Body, Comment, Let, Stmt
 from gemmgen.ir.walk import walk_expr
 from gemmgen.schedule import Pair, Schedule
 
@@ -61,13 +61,23 @@ def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
 
 
 def depending(names: Body, on: Var) -> tuple[Body, Body]:
-    """Of names, those whose values depend on one of them, itself among them, and the others."""
-    known, own = {on}, []
+    """Of names, those whose values depend on one of them, itself among them, and the others. A comment goes with the
+    name under it.
+    """
+    known: set[Expr] = {on}
+    own: list[Stmt] = []
+    others: list[Stmt] = []
+    said: list[Stmt] = []
     for stmt in names:
-        if isinstance(stmt, Let) and (stmt.var == on or known & {*walk_expr(stmt.value)}):
+        if isinstance(stmt, Comment):
+            said.append(stmt)
+            continue
+        depends = isinstance(stmt, Let) and (stmt.var == on or not known.isdisjoint(walk_expr(stmt.value)))
+        if depends and isinstance(stmt, Let):
             known.add(stmt.var)
-            own.append(stmt)
-    return tuple(own), tuple(stmt for stmt in names if stmt not in own)
+        (own if depends else others).extend([*said, stmt])
+        said.clear()
+    return tuple(own), tuple(others)
 
 
 @dataclass(frozen=True)

@@ -279,8 +279,7 @@ class Scheduler:
         if self._schedule.stream_k:
             of_each, names = depending(names, BLOCK)
             awaited = problem.awaited(*(x for x, _ in problem.buffers_between if x.prepacked))
-            say = Comment("Stream-K: whole blocks first, then an equal part of the remaining ones.")
-            segments = For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *block))
+            segments = For(SEGMENT, Const(0), SEGMENTS, 1, (*of_each, *block))
             return names, (*awaited, segments, *problem.released())
         return names, block
 
@@ -308,6 +307,7 @@ class Scheduler:
 def _dealing(blocks: Expr, k: Expr, depth: int) -> Body:
     """Names for what is dealt out. Without K a block has a batch all the same, so that somebody stores it."""
     return (
+        Comment("Stream-K: groups compute whole blocks in turn; the others' batches along K are dealt out."),
         Let(BLOCKS, blocks),
         Let(BATCHES, _at_least(1, ceil_div(k, depth))),
         Let(WHOLES, BLOCKS - _left_blocks(BLOCKS)),
@@ -320,16 +320,20 @@ def _segments(group: Expr) -> Body:
     of_block = (BLOCK - WHOLES) * BATCHES
     is_own = SEGMENT < OWN
     return (
+        Comment("This group: whole blocks, then an equal part of the batches; a segment is of one block."),
         Let(GROUP, group),
         Let(OWN, WHOLES // GROUPS),
         Let(FIRST, _begin_of(GROUP)),
         Let(LAST, _begin_of(GROUP + 1)),
         # Of a piece of none, too: it ends where a block does.
         Let(SEGMENTS, OWN + div(LAST + BATCHES - 1, BATCHES) - div(FIRST, BATCHES)),
+        Comment(f"The block of this segment, and its batches from {BEGIN.name} to {END.name}."),
         Let(BLOCK, select(is_own, SEGMENT * GROUPS + GROUP, WHOLES + div(FIRST, BATCHES) + SEGMENT - OWN)),
         Let(BEGIN, select(is_own, Const(0), _at_least(0, FIRST - of_block))),
         Let(END, select(is_own, BATCHES, minimum(BATCHES, LAST - of_block))),
+        Comment("Batches that this group loaded before, which say where the ring stands."),
         Let(BEFORE, select(is_own, SEGMENT * BATCHES, OWN * BATCHES + of_block + BEGIN - FIRST)),
+        Comment("A group has two places for partial sums: of a block's end, then of a block's begin."),
         Let(SHARE, GROUP * 2 + select(compare("<", 0, BEGIN), Const(0), Const(1))),
     )
 
@@ -396,10 +400,12 @@ def fix_up_kernel(problem: Problem, origin: Body) -> Kernel:
         *_dealing(DOWN * ACROSS, problem.k, problem.schedule.round_depth),
         Let(LOCAL_ROW, call("group_id", 0) % rows),
         Let(LOCAL_COL, call("local_id", 0)),
+        Comment("The block that this group finishes a row of."),
         Let(BLOCK, WHOLES + call("group_id", 0) // rows),
         *origin,
         Let(ROW, ROW0 + LOCAL_ROW),
         Let(COL, COL0 + LOCAL_COL),
+        Comment("Groups that computed its first and its last batch; where they are one, it stored C itself."),
         Let(FIRST_GROUP, _group_of(begin)),
         Let(LAST_GROUP, _group_of(begin + BATCHES - 1)),
         *problem.awaited(shares),

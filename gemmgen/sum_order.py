@@ -10,10 +10,9 @@ from typing import NamedTuple
 from gemmgen.errors import ScheduleError
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
+from gemmgen.schedule.direct import Direct, SubGroup
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tma_ring import TmaRing
 from gemmgen.schedule.warp_mma import WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma

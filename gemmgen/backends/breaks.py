@@ -297,38 +297,49 @@ def _greedily(
 
 def _lay_atom(node: Atom, place: Place) -> _Laid:
     """Some of its brackets are broken, or subscripts stand below each other."""
-    found, subscripts = [_NOTHING], 0
+    found = [_Begun(_NOTHING)]
     parts = _members(node)
     for i, part in enumerate(parts):
         rest = place.rest + sum(len(x.flat) for x in parts[i + 1 :])
-        following = list[_Laid]()
-        is_member = isinstance(part, Text) and part.flat.startswith(".")
-        is_subscript = isinstance(part, Group) and part.opening == "["
-        for before in found:
-            start = before.end(place)
-            if isinstance(part, Text) or not part.items:
-                following.append(_joined(before, part.flat, _NOTHING))
-                if is_member and start + len(part.flat) + rest > place.limit:
-                    hang = place.column + len(node.flat) - len(node.flat.lstrip("&*")) + HANG
-                    member = _Laid(0, (part.flat,))
-                    following.append(_below(before, "", hang, member, _DEPTH * place.depth + _FIRST + _MEMBER))
-                continue
-            if not _has_choices(part):
-                following.append(_joined(before, part.flat, _NOTHING))
-            if start + len(part.flat) + rest > place.limit or _has_choices(part):
-                head = before.lines[-1].lstrip()
-                laid = _lay_group(part, place._replace(column=start, rest=rest), head)
-                following += (_joined(before, "", x) for x in laid)
-            if is_subscript and subscripts:
-                below = [_Laid(0, (part.flat,))]
-                if subscripts + len(part.flat) + rest > place.limit:
-                    below += _lay_group(part, place._replace(column=subscripts, rest=rest), "")
-                cost = _DEPTH * place.depth + _FIRST + _SUBSCRIPT
-                following += (_below(before, "", subscripts, x, cost) for x in below)
-        if is_subscript and not subscripts:
-            subscripts = found[0].end(place)
-        found = following
-    return min(_limited(laid, place) for laid in found)
+        hang = place.column + len(node.flat) - len(node.flat.lstrip("&*")) + HANG
+        found = [further for begun in found for further in begun.with_part(part, place._replace(rest=rest), hang)]
+    return min(_limited(begun.laid, place) for begun in found)
+
+
+class _Begun(NamedTuple):
+    """The first parts of an expression with its brackets.
+
+    Attributes:
+        subscripts: the column of the first subscript, below which others may stand; 0 where there is none.
+    """
+
+    laid: _Laid
+    subscripts: int = 0
+
+    def with_part(self, part: Text | Group, place: Place, hang: int) -> Iterator[_Begun]:
+        """With one part more, in each of the ways that may be the best; a member below it is indented by `hang`."""
+        start, break_cost = self.laid.end(place), _DEPTH * place.depth + _FIRST
+        too_long = start + len(part.flat) + place.rest > place.limit
+        if isinstance(part, Text) or not part.items:
+            yield self._replace(laid=_joined(self.laid, part.flat, _NOTHING))
+            if too_long and part.flat.startswith("."):
+                member = _Laid(0, (part.flat,))
+                yield self._replace(laid=_below(self.laid, "", hang, member, break_cost + _MEMBER))
+            return
+        is_subscript = part.opening == "["
+        begun = self._replace(subscripts=self.subscripts or start * is_subscript)
+        if not _has_choices(part):
+            yield begun._replace(laid=_joined(self.laid, part.flat, _NOTHING))
+        if too_long or _has_choices(part):
+            head = self.laid.lines[-1].lstrip()
+            for laid in _lay_group(part, place._replace(column=start), head):
+                yield begun._replace(laid=_joined(self.laid, "", laid))
+        if is_subscript and self.subscripts:
+            below = [_Laid(0, (part.flat,))]
+            if self.subscripts + len(part.flat) + place.rest > place.limit:
+                below += _lay_group(part, place._replace(column=self.subscripts), "")
+            for laid in below:
+                yield begun._replace(laid=_below(self.laid, "", self.subscripts, laid, break_cost + _SUBSCRIPT))
 
 
 def _members(node: Atom) -> list[Text | Group]:

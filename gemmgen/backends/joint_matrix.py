@@ -8,8 +8,7 @@ from typing import Protocol
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr
-from gemmgen.ir.fragments import fragments_of
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, fragments_of
 from gemmgen.ir.stmt import FragmentApply, Multiply, VectorCopy
 from gemmgen.ir.walk import walk
 

@@ -28,8 +28,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
-from gemmgen.ir.fragments import fragments_of
-from gemmgen.ir.kernel import Kernel, conversions, uses_calls
+from gemmgen.ir.kernel import Kernel, conversions, fragments_of, uses_calls
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import LARGE_REGISTERS

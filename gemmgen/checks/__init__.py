@@ -21,16 +21,12 @@ from gemmgen.checks.work_items import work_item_problems
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.dpas import Dpas, DpasBlock2D
-from gemmgen.schedule.gemv import Gemv
-from gemmgen.schedule.joint_matrix import JointMatrix
+from gemmgen.schedule.direct import Direct, Gemv, SubGroup
+from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
-from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import WarpMma
+from gemmgen.schedule.warp_mma import Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Direct, Gemv, SubGroup
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.schedulers import OneTile
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.warp_mma import WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec

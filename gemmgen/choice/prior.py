@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from gemmgen.choice.machine import Machine
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.spec import GemmSpec
 
 Numbers: TypeAlias = npt.NDArray[np.float64]

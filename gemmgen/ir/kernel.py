@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.constants import is_free
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var
 from gemmgen.ir.sizes import EXTENTS, GROUPS
-from gemmgen.ir.stmt import Alloc, Body, Multiply, Prefetch, Stmt, Store, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    For,
+    If,
+    Let,
+    Multiply,
+    Prefetch,
+    Registers,
+    Return,
+    Stmt,
+    Store,
+    Tile,
+    TmaCopy,
+    VectorCopy,
+)
 from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
-from gemmgen.ir.walk import exprs, in_numbers, map_expr, substitute, walk, walk_expr
+from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, substitute, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
 
 #: Bytes of a private array from which on it lies in memory.
@@ -256,3 +273,85 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
     kinds = {type(stmt) for stmt in walk(kernel.body) if not isinstance(stmt, Prefetch) or stmt.atom is None}
     needs |= {feature for feature, of in _FEATURES.items() if kinds & of}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, VectorCopy | Multiply)))
+
+
+# --- parts of a body -------------------------------------------------------------------------------
+
+
+def loop(var: Var, count: int, body: Body) -> Body:
+    """`count` unrolled rounds; no loop for a single one, unless a reader may change how many."""
+    if count == 1 and not is_free(count):
+        return map_body_exprs(body, substitute({var: Const(0)}))
+    return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
+
+
+def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:
+    """The private arrays, `but` those of some names, where they take most at once: each is there from its declaration
+    to the last statement of its block that names it.
+    """
+    own: list[tuple[Buffer, int, int]] = []
+    for i, stmt in enumerate(body):
+        if isinstance(stmt, Alloc) and stmt.buffer.space is Space.PRIVATE and stmt.buffer.name not in but:
+            last = max((j for j in range(i + 1, len(body)) if stmt.buffer.name in _named(body[j])), default=i)
+            own.append((stmt.buffer, i, last))
+    most: list[Buffer] = []
+    for i, stmt in enumerate(body):
+        around = [buffer for buffer, first, last in own if first <= i <= last]
+        most = max(most, around, *([*around, *live(inner, but)] for inner in bodies(stmt)), key=_bytes)
+    return most
+
+
+def _named(stmt: Stmt) -> set[str]:
+    """The arrays that a statement, or one below it, reads or writes."""
+    names: set[str] = set()
+    for one in walk((stmt,)):
+        parts = [getattr(one, field.name) for field in fields(one)]
+        names |= {part.name for part in parts if isinstance(part, Buffer)}
+        names |= {part.buffer.name for part in parts if isinstance(part, Tile | Registers)}
+        names |= {node.buffer.name for root in exprs(one) for node in walk_expr(root) if isinstance(node, Load)}
+    return names
+
+
+def _bytes(buffers: Sequence[Buffer]) -> int:
+    return sum(buffer.bytes for buffer in buffers)
+
+
+def fragments_of(body: Body) -> dict[Buffer, str]:
+    """The arrays of fragments, and what instructions use them for."""
+    found: dict[Buffer, str] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, Multiply) and stmt.atom.name == "joint_matrix":
+            found |= {stmt.a: "a", stmt.b: "b", stmt.acc: "accumulator"}
+    return found
+
+
+def end_of_names(body: Body) -> int:
+    """Behind the names at a kernel's top, and the search for a group that some of them need."""
+    return _last(body, Let)
+
+
+def end_of_search(body: Body) -> int:
+    """Behind that search, whose surplus groups return; 0 where there is none."""
+    return _last(body, If)
+
+
+def _last(body: Body, kind: type[Stmt]) -> int:
+    """Behind the last statement of a kind among those at the top that all work-items agree on."""
+    found = 0
+    for number, stmt in enumerate(body):
+        if not _is_uniform(stmt) and not isinstance(stmt, Comment):
+            break
+        found = number + 1 if isinstance(stmt, kind) else found
+    return found
+
+
+def _is_uniform(stmt: Stmt) -> bool:
+    """Whether it does nothing but name what all work-items of a group agree on, wait for other kernels, or return."""
+    match stmt:
+        case Alloc(buffer) | Store(buffer, _, _):
+            return buffer.uniform
+        case For(body=body):
+            return all(map(_is_uniform, body))
+        case If():
+            return all(map(_is_uniform, (*stmt.then, *stmt.orelse)))
+    return isinstance(stmt, Let | Return | DependentLaunch)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.checker import Checker, listed, sync_problems, tma_copy_problems
 from gemmgen.ir.checker import Scope as _Scope
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
-from gemmgen.ir.expr import Const, Expr, as_int
-from gemmgen.ir.fragments import fragment_problems
-from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.show import show_expr
+from gemmgen.ir.expr import Const, Expr, Load, as_int
+from gemmgen.ir.kernel import Kernel, fragments_of
+from gemmgen.ir.show import show_expr, show_index
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import (
     Alloc,
@@ -46,7 +47,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import PipeOp
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.walk import exprs
+from gemmgen.ir.walk import bodies, exprs, walk_expr
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -75,7 +76,7 @@ class _Verifier(Checker):
         self._integers(self._kernel.grid, launch)
         self._body(self._kernel.body, scope)
         self._at = "its fragments"
-        self._hold(fragment_problems(self._kernel.body))
+        self._hold(_fragment_problems(self._kernel.body))
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
         scope.name(self._kernel)
         for param in self._kernel.matrices:
@@ -361,3 +362,28 @@ class _Verifier(Checker):
 
     def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
         self._element(tile.buffer, tile.origin, scope, written=written)
+
+
+# --- fragments, of which no kernel may know which lane has which element ---------------------------
+
+
+def _fragment_problems(body: Body) -> Iterator[str]:
+    """Elements of fragments that are reached otherwise than by the `FragmentApply` around them."""
+    fragments = fragments_of(body)
+    return _reached(body, fragments, None) if fragments else iter(())
+
+
+def _reached(body: Body, fragments: dict[Buffer, str], here: FragmentApply | None) -> Iterator[str]:
+    for stmt in body:
+        reached: list[tuple[Buffer, tuple[Expr, ...]]] = []
+        if isinstance(stmt, Store):
+            reached.append((stmt.buffer, stmt.index))
+        if isinstance(stmt, VectorCopy) and stmt.atom.fragment is None:
+            reached += [(stmt.dst, stmt.dst_index), (stmt.src, stmt.src_index)]
+        reached += [(x.buffer, x.index) for root in exprs(stmt) for x in walk_expr(root) if isinstance(x, Load)]
+        for buffer, index in reached:
+            if buffer in fragments and (here is None or (buffer, index) != (here.fragment, here.place)):
+                yield f"{show_index(buffer, index)} is an element of a fragment, which only its FragmentApply reaches"
+        inner = stmt if isinstance(stmt, FragmentApply) else here
+        for held in bodies(stmt):
+            yield from _reached(held, fragments, inner)

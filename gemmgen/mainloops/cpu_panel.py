@@ -16,13 +16,12 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
 from gemmgen.passes.expand import COL as J
-from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     ACROSS,
     BLOCK,

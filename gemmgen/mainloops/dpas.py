@@ -18,7 +18,7 @@ from gemmgen.ir.copy_instructions import SCALAR, ThreadValueLayout
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, number
 from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.operands import packed_read
 from gemmgen.ir.stmt import (
     Alloc,
@@ -39,7 +39,6 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
-from gemmgen.passes.loops import loop
 from gemmgen.positions import BLOCK, COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
 from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule

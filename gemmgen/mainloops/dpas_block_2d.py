@@ -32,7 +32,7 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import (
     Alloc,
     BlockPayload,
@@ -56,7 +56,6 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
-from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     BATCH_COUNT,
     COL0,

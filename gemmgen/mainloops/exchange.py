@@ -14,8 +14,8 @@ from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, compare, select
 from gemmgen.ir.instructions import ACROSS, MMA_WIDE
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Body, Comment, Let, Registers, Store
-from gemmgen.passes.loops import loop
 from gemmgen.positions import LANE, LOCAL_COL
 from gemmgen.schedule import Schedule
 

@@ -16,9 +16,9 @@ from gemmgen import epilogues
 from gemmgen.ir.copy_instructions import AxisLayout, aligned
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, compare, select
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Mma, Registers, Store
 from gemmgen.mainloops.direct import Direct
-from gemmgen.passes.loops import loop
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.schedule import Schedule
 

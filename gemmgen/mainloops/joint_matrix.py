@@ -24,7 +24,7 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, number, select
 from gemmgen.ir.instructions import JOINT_MATRIX_LANES, LANE, Instruction, joint_matrix
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -41,7 +41,6 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
-from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     BATCH_COUNT,
     COL0,

@@ -11,6 +11,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, compare, minimum, number, select
 from gemmgen.ir.instructions import FMA, VECTOR_FMA, VECTOR_FMA_ALONG_K
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -31,7 +32,6 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.passes.expand_vectors import COL, ELEMENT, ROW, at_once, unrolled
-from gemmgen.passes.loops import loop
 from gemmgen.positions import COL0, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule

@@ -18,12 +18,12 @@ from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, Cop
 from gemmgen.ir.dtypes import BOOL, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import ldmatrix_atom
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Registers, Store, Tile
 from gemmgen.mainloops import exchange
 from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.shared_memory import SharedTiles
-from gemmgen.passes.loops import loop
 from gemmgen.positions import K0, KK, WARP_COL, WARP_ROW, ThreadLayout
 
 

@@ -26,7 +26,7 @@ from gemmgen.ir.instructions import (
     matrix_instruction,
     wgmma_form,
 )
-from gemmgen.ir.kernel import Kernel, Limit
+from gemmgen.ir.kernel import Kernel, Limit, loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
 from gemmgen.ir.sizes import GROUP_COUNT
 from gemmgen.ir.stmt import (
@@ -50,7 +50,6 @@ from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import given_shape
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of
-from gemmgen.passes.loops import loop
 from gemmgen.positions import (
     BATCH,
     BATCH_COUNT,

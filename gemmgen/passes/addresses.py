@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, Store, VectorCopy, in_bytes
 from gemmgen.ir.walk import map_body, map_expr, substitute, walk_expr
-from gemmgen.passes.loops import loop
 from gemmgen.positions import K_BEGIN
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.

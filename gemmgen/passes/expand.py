@@ -12,7 +12,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import by_width, is_free
 from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, AxisLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, end_of_names, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -39,8 +39,6 @@ from gemmgen.passes.expand_functions import copied, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
-from gemmgen.passes.loops import loop
-from gemmgen.passes.searches import end_of_names
 from gemmgen.positions import LOCAL_INDEX
 
 PLANE = Var("s")

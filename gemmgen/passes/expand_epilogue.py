@@ -10,6 +10,7 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, aligned
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -23,7 +24,6 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.walk import walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied, finished, once_whole
 from gemmgen.passes.expand_tma_store import store_by_tma
-from gemmgen.passes.loops import loop
 from gemmgen.positions import COL0, SUM_ROW
 
 ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")

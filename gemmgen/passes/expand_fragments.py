@@ -9,9 +9,9 @@ from collections.abc import Callable
 from gemmgen.errors import LoweringError
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.expr import Expr, Load, Var
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Body, EpilogueStore, Fill, FragmentApply, Let, Registers, Store
 from gemmgen.passes.expand_epilogue import new_element
-from gemmgen.passes.loops import loop
 
 ROW, COL = Var("i"), Var("j")
 #: Where an element stands in its fragment, and which of its lane's it is.

@@ -11,9 +11,9 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Select, Var, compare, convert, minimum, number, select
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, CooperativeCopy, EpilogueStore, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
-from gemmgen.passes.loops import loop
 from gemmgen.positions import FIRST_ROW
 
 # --- prologues ------------------------------------------------------------------------------------

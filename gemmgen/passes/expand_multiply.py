@@ -9,8 +9,8 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int, compare, conj, select
 from gemmgen.ir.instructions import BROADCAST_FMA, LINES, MMA_HIGH, MMA_WIDE, Instruction
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, FragmentLoad, Let, Mma, Multiply, Registers, Store, VectorCopy
-from gemmgen.passes.loops import loop
 from gemmgen.positions import LANE, WARP_COL, WARP_ROW
 
 # --- multiply-adds --------------------------------------------------------------------------------

@@ -34,12 +34,12 @@ from gemmgen.ir.expr import (
     select,
 )
 from gemmgen.ir.instructions import WGMMA_COLS
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied
-from gemmgen.passes.loops import loop
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
 ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")

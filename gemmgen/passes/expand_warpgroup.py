@@ -27,6 +27,7 @@ from gemmgen.ir.instructions import (
     WGMMA_DEPTH_BYTES,
     WORD_BYTES,
 )
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, PART_BYTES, TMA_TILE_ROWS
 from gemmgen.ir.stmt import (
     Alloc,
@@ -47,7 +48,6 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import RANK
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
 from gemmgen.passes.expand_functions import made
-from gemmgen.passes.loops import loop
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
 # --- tiles ----------------------------------------------------------------------------------------

@@ -33,11 +33,22 @@ from gemmgen.ir.expr import (
     select,
     wrap,
 )
-from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel
-from gemmgen.ir.stmt import Block, Body, Comment, For, FragmentApply, If, Let, PointerInit, Stmt, Store, VectorCopy
+from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel, loop
+from gemmgen.ir.stmt import (
+    Block,
+    Body,
+    Comment,
+    For,
+    FragmentApply,
+    If,
+    Let,
+    PointerInit,
+    Stmt,
+    Store,
+    VectorCopy,
+)
 from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
 from gemmgen.passes.expand import ELEMENT
-from gemmgen.passes.loops import loop
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
 

@@ -269,7 +269,7 @@ def _has(stmt: Stmt, pipe: Pipe) -> bool:
 
 
 def _is_for_all(stmt: Stmt) -> bool:
-    return isinstance(stmt, Let) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
+    return isinstance(stmt, Let | Comment) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
 
 
 def _producing(stmt: Stmt, pipe: Pipe) -> Body:

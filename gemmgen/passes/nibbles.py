@@ -13,10 +13,9 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import PAIR, in_pairs
 from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, ceil_div, convert
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_body, map_body_exprs
-from gemmgen.passes.loops import loop
 
 _Part = TypeVar("_Part")
 _ELEMENT = Var("e")

@@ -20,11 +20,10 @@ from functools import partial
 
 from gemmgen.ir.constants import is_free
 from gemmgen.ir.expr import Const, Expr, as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Block, Body, CooperativeCopy, For, FragmentLoad, If, Let, Mma, Registers, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, Pipe, PipeOp
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute
-from gemmgen.passes.loops import loop
 from gemmgen.passes.mbarrier_ring import lower_batches, ring_with_producer, specialize_ring
 from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part
 from gemmgen.passes.warp_specialization import role_pipe, specialize

@@ -9,13 +9,11 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, compare, convert, number
-from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.liveness import live
+from gemmgen.ir.kernel import Kernel, live, loop
 from gemmgen.ir.stmt import Body, Comment, If, Return, Store
 from gemmgen.ir.target import FILLED_BY_WIDEST, Target
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
-from gemmgen.passes.loops import loop
 from gemmgen.positions import call
 
 

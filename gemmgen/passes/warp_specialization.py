@@ -31,6 +31,7 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, select
+from gemmgen.ir.kernel import end_of_search
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
@@ -56,7 +57,6 @@ from gemmgen.ir.synchronization import (
     WarpSpecialization,
 )
 from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
-from gemmgen.passes.searches import end_of_search
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WAVE, WAVES
 
@@ -116,7 +116,9 @@ def by_roles(roles: WarpSpecialization, multiply: Body, copy: Body) -> If:
 def _is_for_all(stmt: Stmt) -> bool:
     if isinstance(stmt, Barrier):
         return stmt.part == "arrive"
-    return isinstance(stmt, Let | DependentLaunch) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
+    if isinstance(stmt, Alloc):
+        return stmt.buffer.space is Space.LOCAL
+    return isinstance(stmt, Let | Comment | DependentLaunch)
 
 
 def _mbarrier(verb: MbarrierVerb, which: str, pipe: Pipe, slot: Expr = SLOT) -> Mbarrier:

@@ -15,8 +15,8 @@ from typing import Literal, TypeVar, cast, get_args
 from gemmgen.errors import ScheduleError
 from gemmgen.records import KINDS
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.dpas import Dpas, DpasBlock2D
+from gemmgen.schedule.direct import Direct, Gemv, SubGroup
+from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import (
     WORDS,
@@ -31,10 +31,7 @@ from gemmgen.schedule.fields import (
     text_of,
     unknown_field,
 )
-from gemmgen.schedule.gemv import Gemv
-from gemmgen.schedule.joint_matrix import JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
-from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import (
     AtomicSplitK,
@@ -47,10 +44,9 @@ from gemmgen.schedule.schedulers import (
     TileScheduler,
 )
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import WarpMma
+from gemmgen.schedule.warp_mma import Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 
 MAINLOOPS: tuple[type[Mainloop], ...] = (

@@ -24,11 +24,10 @@ from gemmgen.schedule.flat import (
     without_being_said,
 )
 from gemmgen.schedule.mainloop import Mainloop, Method
-from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, TileScheduler
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
-from gemmgen.schedule.warp_mma import WarpMma
+from gemmgen.schedule.warp_mma import Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WARPGROUP, WarpgroupMma, is_swapped
 
 _Kind = TypeVar("_Kind")

@@ -1,4 +1,4 @@
-"""Mainloop of warps that multiply tiles loaded by asynchronous copies."""
+"""Mainloops of warps, and of wavefronts, that multiply by matrix instructions."""
 
 from __future__ import annotations
 
@@ -64,3 +64,25 @@ class WarpMma(Mainloop):
     def method(self) -> Method:
         """The family it belongs to."""
         return self.atom
+
+
+@dataclass(frozen=True, slots=True)
+class Mfma(Mainloop):
+    """Wavefronts of AMD's CDNA multiply by `v_mfma` what each lane loads of A and B from global memory."""
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """Lanes as the instruction has them: each holds four neighbouring rows of a column of C."""
+        return {"atom": "mfma", "lane_arrangement": (4, 16), "thread_vector": (4, 1)}
+
+    @classmethod
+    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
+        """None: elements are loaded one by one."""
+        return frozenset()
+
+    @property
+    def method(self) -> Method:
+        """The family it belongs to."""
+        return "mfma"

@@ -65,9 +65,8 @@ from gemmgen.simulator.block_io import (
     payload_step,
 )
 from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
-from gemmgen.simulator.fragments import by_lanes
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
-from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed
+from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed, by_lanes
 from gemmgen.simulator.launches import Stream
 from gemmgen.simulator.memory import (
     ClusterMemory,

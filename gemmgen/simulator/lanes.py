@@ -10,9 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const
+from gemmgen.ir.instructions import LANE
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Stmt
+from gemmgen.ir.stmt import For, FragmentApply, Let, Stmt
+from gemmgen.ir.walk import map_expr, substitute
 
 Ints = npt.NDArray[np.int64]
 #: Of any of the types that matrices and sums have.
@@ -201,3 +205,13 @@ def agreed(value: Index, active: Active) -> Index:
         return value
     own = value[active.lanes]
     return int(own[0]) if (own == own[0]).all() else value
+
+
+def by_lanes(stmt: FragmentApply) -> For:
+    """A statement on fragments as a loop of each lane over the elements that it has."""
+    axes, lane = (stmt.layout.rows, stmt.layout.cols), Call("lane_id", (), I32)
+    starts = (map_expr(axis.start, substitute({LANE: lane})) for axis in axes)
+    steps = (axis.step(stmt.element) if axis.values > 1 else Const(0) for axis in axes)
+    names = (Let(var, start + step) for var, start, step in zip((stmt.row, stmt.col), starts, steps, strict=True))
+    values = stmt.layout.rows.values * stmt.layout.cols.values
+    return For(stmt.element, Const(0), Const(values), 1, (*names, *stmt.body))

@@ -19,16 +19,12 @@ from gemmgen.methods import flatten, unflatten
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Flat, Schedule, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.dpas import Dpas, DpasBlock2D
-from gemmgen.schedule.gemv import Gemv
-from gemmgen.schedule.joint_matrix import JointMatrix
+from gemmgen.schedule.direct import Direct, Gemv, SubGroup
+from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
-from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import WarpMma
+from gemmgen.schedule.warp_mma import Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 

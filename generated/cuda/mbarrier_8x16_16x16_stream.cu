@@ -234,10 +234,14 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     const int blocks_down = (m + BM - 1) / BM;
     const int blocks_across = (n + BN - 1) / BN;
     const int groups = int(gridDim.x);
+
+    // Stream-K: groups compute whole blocks in turn; the others' batches along K are dealt out.
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + BK * 4 - 1) / (BK * 4));
     const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
+
+    // This group: whole blocks, then an equal part of the batches; a segment is of one block.
     const int group = int(blockIdx.x);
     const int own = whole_blocks / groups;
     const int first_batch = group * (dealt / groups) + min(group, dealt % groups);
@@ -260,16 +264,20 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     __syncthreads();
     griddepcontrol_wait();
     for (int segment = 0; segment < segments; ++segment) {
-        // Stream-K: whole blocks first, then an equal part of the remaining ones.
+        // The block of this segment, and its batches from batch_begin to batch_end.
         const int block = segment < own ? segment * groups + group
                                         : whole_blocks + first_batch / batches + segment - own;
         const int batch_begin =
             segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
         const int batch_end =
             segment < own ? batches : min(batches, last_batch - (block - whole_blocks) * batches);
+
+        // Batches that this group loaded before, which say where the ring stands.
         const int before = segment < own ? segment * batches
                                          : own * batches + (block - whole_blocks) * batches +
                                                batch_begin - first_batch;
+
+        // A group has two places for partial sums: of a block's end, then of a block's begin.
         const int share = group * 2 + (0 < batch_begin ? 0 : 1);
         const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
         const int in_band = block % (blocks_across * GROUP_M);
@@ -498,12 +506,16 @@ mbarrier_8x16_16x16_stream_total(int m, int n, int k, int groups, const float *w
 
     const int blocks_down = (m + BM - 1) / BM;
     const int blocks_across = (n + BN - 1) / BN;
+
+    // Stream-K: groups compute whole blocks in turn; the others' batches along K are dealt out.
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + BK * 4 - 1) / (BK * 4));
     const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int local_row = int(blockIdx.x) % BM;
     const int local_col = int(threadIdx.x);
+
+    // The block that this group finishes a row of.
     const int block = whole_blocks + int(blockIdx.x) / BM;
     const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
     const int in_band = block % (blocks_across * GROUP_M);
@@ -513,6 +525,8 @@ mbarrier_8x16_16x16_stream_total(int m, int n, int k, int groups, const float *w
     const int col0 = block_col * BN;
     const int row = row0 + local_row;
     const int col = col0 + local_col;
+
+    // Groups that computed its first and its last batch; where they are one, it stored C itself.
     const int first_group = (block - whole_blocks) * batches < dealt % groups * (dealt / groups + 1)
                                 ? (block - whole_blocks) * batches / (dealt / groups + 1)
                                 : dealt % groups + ((block - whole_blocks) * batches -

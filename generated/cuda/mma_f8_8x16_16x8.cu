@@ -1,12 +1,12 @@
 // mma_f8_8x16_16x8: C = alpha * A * B + beta * C; float8_e4m3fn, sums in float32; B col-major
 //
-// Tile       128x128 of C per block, 8x16 per thread, 64 along K per step
+// Tile       128x128 of C per block, 8x16 per thread, 128 along K per step
 // Threads    16x8 per block, warps of 8x4 threads
 //            lanes of a warp as mma.sync has its accumulators
-// A          global memory, cp.async of 16 elements, 4 stages in shared memory, rows padded by 16,
-//            ldmatrix, registers double-buffered across tiles
-// B          global memory, cp.async of 16 elements, 4 stages in shared memory, rows padded by 16,
-//            ldmatrix, registers double-buffered across tiles
+// A          global memory, cp.async of 16 elements, 2 stages in shared memory, rows padded by 16,
+//            ldmatrix, registers double-buffered
+// B          global memory, cp.async of 16 elements, 2 stages in shared memory, rows padded by 16,
+//            ldmatrix, registers double-buffered
 // Pipeline   cp.async groups, then a barrier
 // Multiply   mma.sync m16n8k32, sums in float32
 // C          stores of 4 elements, for which lanes exchange sums
@@ -14,7 +14,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
-// Needs      81,920 bytes of shared memory
+// Needs      73,728 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_89 -Werror all-warnings -c mma_f8_8x16_16x8.cu
 
@@ -31,8 +31,8 @@
 
 namespace mma_f8_8x16_16x8_detail {
 
-constexpr int BM = 128, BN = 128, BK = 64; // block tile: BM x BN of C, BK along K per step
-constexpr int STAGES = 4; // stages of the pipeline
+constexpr int BM = 128, BN = 128, BK = 128; // block tile: BM x BN of C, BK along K per step
+constexpr int STAGES = 2; // stages of the pipeline
 constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run together
 constexpr int THREADS_M = 16, THREADS_N = 8; // threads along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
@@ -40,7 +40,7 @@ constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 16 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
               "gemmgen emit --preset mma_f8_8x16_16x8 --backend cuda --set group=8x8");
-static_assert(BK % 64 == 0, "BK must be a multiple of 64");
+static_assert(BK % 32 == 0, "BK must be a multiple of 32");
 static_assert(BM * BK % (THREADS * 16) == 0 && BN * BK % (THREADS * 16) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 16");
 static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
@@ -236,8 +236,6 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
     const int b_line_col = lane / 16 * 8 + warp_col * 2 + lane % 8;
     const int b_line_k = lane / 8 % 2 * 16;
 
-    __align__(16) __nv_fp8_e4m3 a_frag[2][TM][8];
-    __align__(16) __nv_fp8_e4m3 b_frag[2][TN / 2][8];
     __align__(16) float acc[TM][TN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -317,34 +315,40 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
         load_tiles(load_stage * BK, load_stage);
         cp_async_commit_group();
     }
-    cp_async_wait_group<STAGES - 2>();
-    __syncthreads();
-    if (0 < k) {
-        #pragma unroll
-        for (int i = 0; i < TM / 2; ++i) {
-            ldmatrix_a_x4(a_frag[0][i * 2], &shared.a[0][a_line_row + i * THREADS_M * 2][a_line_k]);
-        }
-        #pragma unroll
-        for (int j = 0; j < TN / 4; ++j) {
-            ldmatrix_b_x4(b_frag[0][j * 2], &shared.b[0][b_line_col + j * THREADS_N * 4][b_line_k]);
-        }
-    }
     for (int k0 = 0; k0 < k; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         const int load_stage = (k0 / BK + STAGES - 1) % STAGES;
+        cp_async_wait_group<STAGES - 2>();
+        __syncthreads();
         load_tiles(k0 + (STAGES - 1) * BK, load_stage);
         cp_async_commit_group();
+        __align__(16) __nv_fp8_e4m3 a_frag[2][TM][8];
+        __align__(16) __nv_fp8_e4m3 b_frag[2][TN / 2][8];
         #pragma unroll
-        for (int kk = 0; kk < BK - 32; kk += 32) {
-            #pragma unroll
-            for (int i = 0; i < TM / 2; ++i) {
-                ldmatrix_a_x4(a_frag[(kk / 32 + 1) % 2][i * 2],
-                              &shared.a[stage][a_line_row + i * THREADS_M * 2][kk + a_line_k + 32]);
-            }
-            #pragma unroll
-            for (int j = 0; j < TN / 4; ++j) {
-                ldmatrix_b_x4(b_frag[(kk / 32 + 1) % 2][j * 2],
-                              &shared.b[stage][b_line_col + j * THREADS_N * 4][kk + b_line_k + 32]);
+        for (int i = 0; i < TM / 2; ++i) {
+            ldmatrix_a_x4(a_frag[0][i * 2],
+                          &shared.a[stage][a_line_row + i * THREADS_M * 2][a_line_k]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            ldmatrix_b_x4(b_frag[0][j * 2],
+                          &shared.b[stage][b_line_col + j * THREADS_N * 4][b_line_k]);
+        }
+        #pragma unroll
+        for (int kk = 0; kk < BK; kk += 32) {
+            if (kk + 32 < BK) {
+                #pragma unroll
+                for (int i = 0; i < TM / 2; ++i) {
+                    ldmatrix_a_x4(
+                        a_frag[(kk / 32 + 1) % 2][i * 2],
+                        &shared.a[stage][a_line_row + i * THREADS_M * 2][kk + a_line_k + 32]);
+                }
+                #pragma unroll
+                for (int j = 0; j < TN / 4; ++j) {
+                    ldmatrix_b_x4(
+                        b_frag[(kk / 32 + 1) % 2][j * 2],
+                        &shared.b[stage][b_line_col + j * THREADS_N * 4][kk + b_line_k + 32]);
+                }
             }
             #pragma unroll
             for (int i = 0; i < TM / 2; ++i) {
@@ -354,30 +358,6 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
                                  a_frag[kk / 32 % 2][i * 2], a_frag[kk / 32 % 2][i * 2 + 1],
                                  b_frag[kk / 32 % 2][j]);
                 }
-            }
-        }
-        cp_async_wait_group<STAGES - 2>();
-        __syncthreads();
-        if (k0 + BK < k) {
-            #pragma unroll
-            for (int i = 0; i < TM / 2; ++i) {
-                ldmatrix_a_x4(
-                    a_frag[0][i * 2],
-                    &shared.a[(k0 / BK + 1) % STAGES][a_line_row + i * THREADS_M * 2][a_line_k]);
-            }
-            #pragma unroll
-            for (int j = 0; j < TN / 4; ++j) {
-                ldmatrix_b_x4(
-                    b_frag[0][j * 2],
-                    &shared.b[(k0 / BK + 1) % STAGES][b_line_col + j * THREADS_N * 4][b_line_k]);
-            }
-        }
-        #pragma unroll
-        for (int i = 0; i < TM / 2; ++i) {
-            #pragma unroll
-            for (int j = 0; j < TN / 2; ++j) {
-                mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[1][i * 2],
-                             a_frag[1][i * 2 + 1], b_frag[1][j]);
             }
         }
     }

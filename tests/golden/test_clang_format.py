@@ -20,8 +20,6 @@ from tests.support.draws import Request, draw
 SUFFIXES = (".c", ".cl", ".cpp", ".cu", ".h", ".hip", ".hpp")
 #: Requests that are drawn; about one of four can be had.
 DRAWN = range(240)
-#: Of these, one with indices so long that clang-format breaks between two of them, which `layout` never does.
-UNLIKE = {229}
 #: What each form's file ends in.
 ENDINGS = {
     ("opencl", "kernel"): ".cl",
@@ -85,7 +83,7 @@ def test_requests_drawn_at_random(part: int, is_formatted: Callable[[list[Path]]
     files = []
     for number in DRAWN[part::4]:
         request = draw(number)
-        if request.problems() or number in UNLIKE:
+        if request.problems():
             continue
         for ending, text in forms(request):
             assert max(map(len, text.splitlines())) <= LIMIT, number

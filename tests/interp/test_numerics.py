@@ -12,7 +12,7 @@ from gemmgen.fuzz.checks import interpreted
 from gemmgen.fuzz.data import Numbers, same_bits
 from gemmgen.ir.dtypes import F32
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Gemv
 from gemmgen.spec import GemmSpec
 
 F = NDArray[np.float32]

@@ -17,7 +17,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.presets import Preset
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Gemv
 from tests.support.problems import Problem, interpret, layouts, lowered
 from tests.unit.test_free_constants import values_in
 

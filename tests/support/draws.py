@@ -20,18 +20,16 @@ from gemmgen.ir.dtypes import BF16, F16, F32, F64, FLOAT8, I8, RESULTS, DType
 from gemmgen.methods import METHODS, defaults
 from gemmgen.schedule import PLAIN, Flat, Operand, Pair, Schedule, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
-from gemmgen.schedule.direct import Direct
+from gemmgen.schedule.direct import Direct, Gemv, SubGroup
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import meanings
 from gemmgen.schedule.flat import MAINLOOPS
-from gemmgen.schedule.gemv import Gemv
 from gemmgen.schedule.mainloop import Mainloop
-from gemmgen.schedule.mfma import Mfma
 from gemmgen.schedule.schedulers import AtomicSplitK, ClusterSplitK, Scheduler, SplitK, StreamK
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tma_ring import TmaRing
+from gemmgen.schedule.warp_mma import Mfma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 from tests.support.schedules import memories_of, values

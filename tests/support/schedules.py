@@ -8,12 +8,12 @@ from gemmgen.errors import ScheduleError
 from gemmgen.methods import unflatten
 from gemmgen.schedule import Flat, Memory, Operand, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
+from gemmgen.schedule.direct import SubGroup
 from gemmgen.schedule.dpas import Dpas
 from gemmgen.schedule.fields import WORDS, Meaning, meanings
 from gemmgen.schedule.flat import MAINLOOPS
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
-from gemmgen.schedule.sub_group import SubGroup
 from gemmgen.schedule.tma_ring import TmaRing
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 

@@ -15,8 +15,7 @@ from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import validate
-from gemmgen.schedule.direct import Direct
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.spec import GemmSpec, Order
 from tests.support.cli import printed
 

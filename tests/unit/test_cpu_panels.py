@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -278,6 +279,16 @@ def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> No
     name = kernel_name(chosen, GemmSpec())
     assert printed("explain", *asked).startswith(f"{name}:")
     assert f"{name}(" in printed("emit", *asked)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1024, 1024, 1024), (256, 4096, 300), (500, 8, 4000), (1, 4096, 4096)], ids=str)
+def test_names_of_chosen_kernels_can_be_said(dtype: str, shape: Shape) -> None:
+    """No digest: what caches decide beside the tile and KC is in the head comment."""
+    for order in ("row", "col"):
+        spec = GemmSpec(dtype=dtype, b_order=order)
+        name = kernel_name(choose(spec, shape, TARGETS["cpu"]), spec)
+        assert re.fullmatch(r"gemm_f(32|64)_\d+x\d+(_dot)?(_kc\d+)?(_split\d+)?(_v\d+)?", name), name
 
 
 def test_the_command_line_chooses_and_explains() -> None:

@@ -16,7 +16,7 @@ from gemmgen.choose import choose
 from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Operand
-from gemmgen.schedule.gemv import Gemv
+from gemmgen.schedule.direct import Gemv
 from gemmgen.spec import GemmSpec, Order
 
 SM_90A = TARGETS["sm_90a"]

@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,9 +103,8 @@ def ran(library: str, script: str, cache: str) -> list[float]:
     return [float(number) for number in done.stdout.split()]
 
 
-def cold(cache: str) -> list[dict[str, object]]:
+def cold(cache: str) -> Iterator[dict[str, object]]:
     """First calls: in the first process that has such a call, and the median of later ones."""
-    rows: list[dict[str, object]] = []
     for library, dtype, m, n, k in (
         ("torch", "float32", 1000, 1000, 1000),
         ("torch", "bfloat16", 1024, 1024, 1024),
@@ -118,8 +118,19 @@ def cold(cache: str) -> list[dict[str, object]]:
         later = [ran(library, script, cache) for _ in range(TIMES)]
         imports, calls = (statistics.median(column) for column in zip(*later, strict=True))
         name = f"{library}, {dtype} {m}x{n}x{k}"
-        rows.append({"first call": name, "compiled": first, "import": imports, "from disk": calls})
-    return rows
+        yield {"first call": name, "compiled": first, "import": imports, "from disk": calls}
+
+
+def figures(cache: str) -> Iterator[dict[str, object]]:
+    """Each as it is measured, which takes minutes in all."""
+    yield from cold(cache)
+    for unit, dtype in ((8, "bfloat16"), (8, "float32"), (7, "float32")):
+        longest, second = ran("torch", STREAM.format(unit=unit, dtype=dtype), cache)
+        yield {"40 new sizes": f"{dtype}, multiples of {unit}", "longest": longest, "second": second}
+    kept, most, largest, reserved = ran("torch", MEMORY, cache)
+    yield {"32 values of M": "MB", "kept": kept, "most": most, "largest alone": largest, "reserved": reserved}
+    each, host, device = ran("torch", MANY, cache)
+    yield {"100,000 calls": "us, MB", "each": each, "host's growth": host, "GPU's growth": device}
 
 
 def main() -> None:
@@ -128,19 +139,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     compileall.compile_dir(str(Path(gemmgen.__file__).parent), quiet=1)
+    rows = []
     with tempfile.TemporaryDirectory() as cache:
-        rows = cold(cache)
-        for unit, dtype in ((8, "bfloat16"), (8, "float32"), (7, "float32")):
-            longest, second = ran("torch", STREAM.format(unit=unit, dtype=dtype), cache)
-            rows.append({"40 new sizes": f"{dtype}, multiples of {unit}", "longest": longest, "second": second})
-        kept, most, largest, reserved = ran("torch", MEMORY, cache)
-        rows.append(
-            {"32 values of M": "MB", "kept": kept, "most": most, "largest alone": largest, "reserved": reserved}
-        )
-        each, host, device = ran("torch", MANY, cache)
-        rows.append({"100,000 calls": "us, MB", "each": each, "host's growth": host, "GPU's growth": device})
-    for row in rows:
-        print(*(f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()))
+        for row in figures(cache):
+            text = (f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
+            print(*text, flush=True)
+            rows.append(row)
     if args.json is not None:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -142,7 +142,9 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         for row in figures(cache):
-            text = (f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
+            text = (
+                f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
+            )
             print(*text, flush=True)
             rows.append(row)
     if args.json is not None:

@@ -207,7 +207,7 @@ def _jobs(
     if best and not presets and not files:
         asked = build_spec(dtype=dtype, ld_multiple=ld_multiple)
         promised = None if ld_multiple is None else asked.ld_multiple
-        target = pick(backend, device=device).target
+        dtype, target = asked.dtype.name, pick(backend, device=device).target
         presets = list(candidates(asked.dtype, target, promised))
         if not presets:
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")

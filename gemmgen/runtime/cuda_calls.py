@@ -41,7 +41,7 @@ class Plan:
         device: the GPU's number.
         outcome: the result; its type by name.
         rooms: where each workspace begins in the call's memory, and behind the last the bytes of all.
-        copies: whether A and B are copied without gaps first.
+        copies: whether A and B are copied first: they have gaps, or begin at an address that no kernel takes.
         provisional: whether it is to be replaced soon, so that no graph may hold it.
         grads: whether an array requires a gradient, so that autograd must be off.
         is_complex: whether A or B may be conjugated views.
@@ -192,6 +192,7 @@ class TorchCall(CudaCall):
         super().__init__(plan)
         self.types = frozenset({torch.Tensor, torch.nn.Parameter})
         self._dtype, self._no_memory = getattr(torch, plan.outcome.dtype), torch.OutOfMemoryError
+        self._by_rows = torch.contiguous_format
         self._make = self._maker()
         # What `torch.cuda.caching_allocator_alloc` calls; half of a new tensor's time.
         self._alloc: Callable[[int, int], int] = torch._C._cuda_cudaCachingAllocator_raw_alloc
@@ -220,7 +221,8 @@ class TorchCall(CudaCall):
         return (c.mT if self._transposed else c), c.data_ptr()
 
     def _copied(self, array: Any) -> tuple[Any, int]:
-        made = array.contiguous()
+        # `contiguous` would give back a tensor without gaps, which is copied because of its address.
+        made = array.clone(memory_format=self._by_rows)
         return made, made.data_ptr()
 
     def _room(self, size: int, stream: int) -> int:
@@ -313,7 +315,7 @@ class CupyCall(CudaCall):
         super().__init__(plan)
         self.types = frozenset({cupy.ndarray})
         self._ndarray, self._no_memory = cupy.ndarray, MemoryError
-        self._alloc, self._contiguous = cupy.cuda.alloc, cupy.ascontiguousarray
+        self._alloc = cupy.cuda.alloc
         current = cupy.cuda.get_current_stream
         self._stream = lambda: int(current().ptr)
         #: Workspaces of captured calls, by the graph: CuPy's pool does not know that the graph still uses them.
@@ -329,7 +331,7 @@ class CupyCall(CudaCall):
         return (c.swapaxes(-1, -2) if self._transposed else c), c.data.ptr
 
     def _copied(self, array: Any) -> tuple[Any, int]:
-        made = self._contiguous(array)
+        made = array.copy(order="C")
         return made, made.data.ptr
 
     def _room(self, size: int, stream: int) -> int:

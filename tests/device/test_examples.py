@@ -118,7 +118,7 @@ def run(folder: Path, wanted: list[tuple[dict[str, str], list[str]]]) -> list[tu
             cwd=folder,
             env={
                 **os.environ,
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
                 "XDG_DATA_HOME": str(folder),
                 "COLUMNS": "100",
                 "NO_COLOR": "1",
@@ -202,7 +202,7 @@ def test_python(page: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
     )
     assert result.returncode == 0, result.stderr
     if reasons := [reason for reason, group in left_out.items() if group]:

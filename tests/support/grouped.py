@@ -74,11 +74,12 @@ class Groups:
         """With an epilogue's arrays."""
         return replace(self, operands=operands)
 
-    def check(self, before: Matrix, result: Matrix) -> None:
+    def check(self, before: Matrix, result: Matrix, cut: tuple[int, int] | None = None) -> None:
         """Each group by itself, and rows that no group has as they were.
 
         Args:
             before: C before the kernel.
+            cut: of the instruction's sums (`gemmgen.oracle.answer`).
         """
         begin, spec = 0, replace(self.spec, grouped=None)
         for group, end in enumerate(self.ends):
@@ -88,7 +89,8 @@ class Groups:
             old, new = (before[mine], result[mine]) if by_rows else (before[group], result[group])
             operands = {name: self._own(name, x, group, mine) for name, x in self.operands.items()}
             if new.size:
-                check(answer(spec, (a, b, old), (self.alpha, self.beta), operands), np.ascontiguousarray(new))
+                right = answer(spec, (a, b, old), (self.alpha, self.beta), operands, cut=cut)
+                check(right, np.ascontiguousarray(new))
             begin = end
         if self.spec.grouped == "rows":
             behind = before[begin:].tobytes(), np.ascontiguousarray(result[begin:]).tobytes()

@@ -111,7 +111,7 @@ def tune(
         attempt(problems, _writable, store)
     if problems or place is None or products is None:
         raise UserError(problems)
-    runner = _runner(place, scheduler, local)
+    runner = _runner(place, scheduler, local, None if device is None else place.number)
     try:
         _use_constants(runner, place, store, calibrate)
         found, stopped = _search(runner, place, products, store, storage, minutes * 60, seed)
@@ -266,13 +266,13 @@ def _writable(store: Store) -> None:
         raise UserError(f"records can't be kept in {store.folder} ({error.strerror or error}): {remedy}") from None
 
 
-def _runner(place: Place, scheduler: str | None, local: int | None) -> Runner:
+def _runner(place: Place, scheduler: str | None, local: int | None, device: int | None) -> Runner:
     from gemmgen.tuning.runners import LocalRunner
 
     if scheduler is not None or local is not None:
         from gemmgen.tuning.workers import DaskRunner
 
-        return DaskRunner(place.backend, scheduler, local)
+        return DaskRunner(place.backend, scheduler, local, device)
     return LocalRunner(is_alone="vectors" in place.target.features)
 
 

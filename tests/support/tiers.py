@@ -206,6 +206,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_a_trace_has_what_a_script_asks_for",
         "test_tune_and_what_follows",
     ),
+    "unit/test_tuning_workers.py": ("test_each_worker_has_one_gpu",),
     "device/test_types.py": (
         "test_gemm_by_bits",
         "test_nvcc_takes_them_without_warnings_or_spills",

@@ -80,6 +80,26 @@ def document_of(table: dict[str, object], where: str) -> Document:
     return Document(summary or "", spec, replace(schedule, name=name))
 
 
+def spec_of(table: Mapping[str, object], where: str) -> GemmSpec:
+    """The spec of a [spec] table by itself. Raises: ScheduleError."""
+    problems: list[str] = []
+    spec = _spec(table, problems)
+    if problems:
+        raise ScheduleError(f"{where}: {problem}" for problem in problems)
+    return spec
+
+
+def schedule_of(table: Mapping[str, object], where: str) -> Schedule:
+    """The schedule of a table as `schedule_to_toml` writes it: what it leaves out is as a plain one has it, and follows
+    nothing. Raises: ScheduleError.
+    """
+    problems: list[str] = []
+    flat = changed(_fields(table, problems), problems)
+    if problems:
+        raise ScheduleError(f"{where}: {problem}" for problem in problems)
+    return Schedule.of(**flat)
+
+
 def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str, object]]:
     """The fields of the schedule, the operands' as `a.width`."""
     out: list[tuple[str, object]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from typing import Literal, TypeVar, cast, get_args
 
 from gemmgen.errors import suggest
@@ -115,17 +115,9 @@ def word(default: _Kind, help: str, like: str, tries: tuple[str, ...] = ()) -> _
     return field(default=default, metadata={_META: Meaning(help, like, 0, 0, tries)})
 
 
-_MEANINGS: dict[type, Mapping[str, tuple[str, Meaning]]] = {}
-
-
+@cache
 def meanings(record: type) -> Mapping[str, tuple[str, Meaning]]:
     """The fields of a record that a user can name: annotation and meaning of each."""
-    if record not in _MEANINGS:
-        _MEANINGS[record] = _read(record)
-    return _MEANINGS[record]
-
-
-def _read(record: type) -> Mapping[str, tuple[str, Meaning]]:
     own: tuple[Field[object], ...] = fields(record)
     return {item.name: (str(item.type), item.metadata[_META]) for item in own if _META in item.metadata}
 
@@ -138,7 +130,7 @@ def record_problems(record: object) -> list[str]:
         return problems
     chosen: Chosen | None = getattr(record, "chosen_by", None)
     others = "" if chosen is None else f", or leave {chosen.key} out"
-    for name, (_, meaning) in meanings(type(record)).items():
+    for name, meaning in _numbers(type(record)):
         value = getattr(record, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, int) and part < meaning.least:
@@ -146,6 +138,13 @@ def record_problems(record: object) -> list[str]:
                 problems.append(f"{name} = {shown} < {meaning.least}: give {meaning.least} to {meaning.most}{others}")
                 break
     return problems
+
+
+@cache
+def _numbers(record: type) -> tuple[tuple[str, Meaning], ...]:
+    """Fields that can be too small."""
+    others = {"bool", *WORDS}
+    return tuple((name, meaning) for name, (kind, meaning) in meanings(record).items() if kind not in others)
 
 
 def text_of(value: object) -> str:

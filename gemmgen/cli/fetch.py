@@ -6,21 +6,16 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli.output import say
+from gemmgen.cli.output import examples, say
+from gemmgen.cli.targets import completing
 from gemmgen.errors import UserError, suggest
+from gemmgen.tools import FETCHED
 
-EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fetch ocloc"))
-
-
-def _complete(incomplete: str) -> list[str]:
-    """Tools, for the shell."""
-    from gemmgen.tools import FETCHED
-
-    return [tool for tool in FETCHED if tool.startswith(incomplete)]
+EXAMPLES = examples("gemmgen fetch ocloc")
 
 
 def fetch(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=_complete)],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=completing(lambda: FETCHED))],
 ) -> None:
     """Bring a compiler into the user's data folder: ocloc, Intel's for GPUs from Xe-LP on, of today.
 
@@ -28,7 +23,6 @@ def fetch(
     it before one on PATH. The same command later brings the newest again.
     """
     from gemmgen.inspect.fetch import fetch_ocloc
-    from gemmgen.tools import FETCHED
 
     if tool not in FETCHED:
         raise UserError(f"{tool!r} is not fetched: {suggest(tool, FETCHED)}")

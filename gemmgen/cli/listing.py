@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.backends import NAMED
-from gemmgen.cli.output import document, say
-from gemmgen.cli.request import Request, attempt, complete_targets
-from gemmgen.cli.targets import backend_problems, complete_backends, speaking
+from gemmgen.cli.output import document, examples, say
+from gemmgen.cli.request import Request, attempt
+from gemmgen.cli.targets import backend_problems, complete_backends, complete_targets, speaking
 from gemmgen.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -24,25 +24,19 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-PRESETS_EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen presets",
-        "gemmgen presets --backend cuda --dtype bfloat16",
-        "gemmgen presets --target sm_90a --names",
-        "gemmgen presets --names | grep block_read",
-        "gemmgen emit --preset naive",
-    )
+PRESETS_EXAMPLES = examples(
+    "gemmgen presets",
+    "gemmgen presets --backend cuda --dtype bfloat16",
+    "gemmgen presets --target sm_90a --names",
+    "gemmgen presets --names | grep block_read",
+    "gemmgen emit --preset naive",
 )
-FIELDS_EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fields", "gemmgen emit --method slm --set stages=2"))
-DEVICES_EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen devices",
-        "gemmgen devices --json",
-        "gemmgen run -d 0 -k naive -v",
-        "gemmgen run -d xeon -k naive -v",
-    )
+FIELDS_EXAMPLES = examples("gemmgen fields", "gemmgen emit --method slm --set stages=2")
+DEVICES_EXAMPLES = examples(
+    "gemmgen devices",
+    "gemmgen devices --json",
+    "gemmgen run -d 0 -k naive -v",
+    "gemmgen run -d xeon -k naive -v",
 )
 
 #: Kinds of fields that hold numbers.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from gemmgen.errors import ScheduleError, SpecError, suggest
-from gemmgen.methods import METHODS, change, defaults, flatten
+from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import build_spec
@@ -97,7 +97,7 @@ def schedule_of(table: Mapping[str, object], where: str) -> Schedule:
     flat = changed(_fields(table, problems), problems)
     if problems:
         raise ScheduleError(f"{where}: {problem}" for problem in problems)
-    return Schedule.of(**flat)
+    return unflatten(flat)
 
 
 def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str, object]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from functools import cache, partial
+from functools import partial
 from typing import Literal, TypeVar, cast, get_args
 
 from gemmgen.errors import suggest
@@ -115,11 +115,16 @@ def word(default: _Kind, help: str, like: str, tries: tuple[str, ...] = ()) -> _
     return field(default=default, metadata={_META: Meaning(help, like, 0, 0, tries)})
 
 
-@cache
+_MEANINGS: dict[type, Mapping[str, tuple[str, Meaning]]] = {}
+
+
 def meanings(record: type) -> Mapping[str, tuple[str, Meaning]]:
     """The fields of a record that a user can name: annotation and meaning of each."""
-    own: tuple[Field[object], ...] = fields(record)
-    return {item.name: (str(item.type), item.metadata[_META]) for item in own if _META in item.metadata}
+    if record not in _MEANINGS:
+        own: tuple[Field[object], ...] = fields(record)
+        found = {item.name: (str(item.type), item.metadata[_META]) for item in own if _META in item.metadata}
+        _MEANINGS[record] = found
+    return _MEANINGS[record]
 
 
 def record_problems(record: object) -> list[str]:
@@ -140,11 +145,15 @@ def record_problems(record: object) -> list[str]:
     return problems
 
 
-@cache
+_NUMBERS: dict[type, tuple[tuple[str, Meaning], ...]] = {}
+
+
 def _numbers(record: type) -> tuple[tuple[str, Meaning], ...]:
     """Fields that can be too small."""
-    others = {"bool", *WORDS}
-    return tuple((name, meaning) for name, (kind, meaning) in meanings(record).items() if kind not in others)
+    if record not in _NUMBERS:
+        known, others = meanings(record).items(), {"bool", *WORDS}
+        _NUMBERS[record] = tuple((name, meaning) for name, (kind, meaning) in known if kind not in others)
+    return _NUMBERS[record]
 
 
 def text_of(value: object) -> str:

@@ -46,6 +46,14 @@ Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel who
 Tuned = Annotated[
     bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
 ]
+StopAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PASS",
+        help="Print the IR there.",
+        autocompletion=completing(lambda: import_module("gemmgen.driver").PASS_NAMES),
+    ),
+]
 Project = Annotated[
     Path | None,
     typer.Option(
@@ -81,14 +89,7 @@ def emit(
     strict: Strict = False,
     tuned: Tuned = False,
     device: TunedDevice = None,
-    stop_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PASS",
-            help="Print the IR there.",
-            autocompletion=completing(lambda: import_module("gemmgen.driver").PASS_NAMES),
-        ),
-    ] = None,
+    stop_after: StopAfter = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
     ] = None,

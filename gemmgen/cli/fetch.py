@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -9,13 +10,19 @@ import typer
 from gemmgen.cli.output import examples, say
 from gemmgen.cli.targets import completing
 from gemmgen.errors import UserError, suggest
-from gemmgen.tools import FETCHED
 
 EXAMPLES = examples("gemmgen fetch ocloc")
 
 
 def fetch(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=completing(lambda: FETCHED))],
+    tool: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOOL",
+            help="ocloc.",
+            autocompletion=completing(lambda: import_module("gemmgen.tools").FETCHED),
+        ),
+    ],
 ) -> None:
     """Bring a compiler into the user's data folder: ocloc, Intel's for GPUs from Xe-LP on, of today.
 
@@ -23,6 +30,7 @@ def fetch(
     it before one on PATH. The same command later brings the newest again.
     """
     from gemmgen.inspect.fetch import fetch_ocloc
+    from gemmgen.tools import FETCHED
 
     if tool not in FETCHED:
         raise UserError(f"{tool!r} is not fetched: {suggest(tool, FETCHED)}")

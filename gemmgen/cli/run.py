@@ -122,6 +122,18 @@ def _data(*names: str, metavar: str, text: str) -> object:
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
 
 
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-k",
+        "--kernel",
+        metavar="PRESET",
+        help="Or all. Can be repeated.",
+        autocompletion=completing(lambda: ("all", *complete_presets(""))),
+    ),
+]
+
+
 @takes_request
 def run(
     request: Request,
@@ -129,16 +141,7 @@ def run(
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
     type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-k",
-            "--kernel",
-            metavar="PRESET",
-            help="Or all. Can be repeated.",
-            autocompletion=completing(lambda: ("all", *complete_presets(""))),
-        ),
-    ] = None,
+    kernel: Kernels = None,
     iterations: Annotated[
         str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
     ] = "5",

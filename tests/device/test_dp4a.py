@@ -26,7 +26,7 @@ from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.device.test_sycl_presets import DEVICES as SYCL_DEVICES
 from tests.support import hip
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.problems import Problem, check_products, layouts
 
 #: From global memory; by tiles of local memory with lines along K; with registers filled ahead, and the next tile.
 SCHEDULES = {
@@ -66,8 +66,9 @@ def test_interpreted(name: str, rng: np.random.Generator) -> None:
     cases = [*zip(specs, SIZES * 2, strict=True)]
     for target, some in (("portable", cases), ("sm_80", cases[:2])):
         for spec, size in some:
-            problem = Problem.of(rng, spec, *size, 3.0, -2.0)
-            problem.check(interpret(driver.lower_program(spec, SCHEDULES[name], TARGETS[target]), spec, problem, 3))
+            check_products(
+                driver.lower_program(spec, SCHEDULES[name], TARGETS[target]), spec, rng, size, factors=(3.0, -2.0)
+            )
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -20,7 +20,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -35,9 +35,7 @@ def joined(swapped: bool = False, **changes: object) -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
-    for m, n, k in sizes:
-        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, 8))
+    check_products(program, spec, rng, *sizes, pad=8)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -90,8 +88,7 @@ def test_factors_that_are_folded(rng: np.random.Generator) -> None:
     spec = replace(SPEC, k=150, beta=1.0)
     kernel = driver.lower(spec, joined(), SM_90A)
     for alpha in (0.0, 2.0):
-        problem = Problem.of(rng, spec, 20, 70, 150, alpha, 1.0)
-        problem.check(interpret(kernel, spec, problem, 8))
+        check_products(kernel, spec, rng, (20, 70, 150), factors=(alpha, 1.0), pad=8)
 
 
 # --- one thing wrong ------------------------------------------------------------------------------
@@ -165,5 +162,4 @@ def test_sums_of_steps_and_of_parts(method: str, rng: np.random.Generator) -> No
     """K in parts, whose products of TF32 are added up step by step: both have sums of their own."""
     spec = GemmSpec(ld_multiple=4, b_order="col")
     schedule = defaults(method).but(split_k=2)
-    problem = Problem.of(rng, spec, 9, 70, 150, 1.0, 0.5)
-    problem.check(interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 4))
+    check_products(driver.lower_program(spec, schedule, SM_90A), spec, rng, (9, 70, 150), factors=(1.0, 0.5), pad=4)

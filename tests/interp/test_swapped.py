@@ -15,7 +15,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.problems import Problem, check_products, interpret, layouts
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -29,9 +29,7 @@ def small(**changes: object) -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
-    for m, n, k in sizes:
-        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, 8))
+    check_products(program, spec, rng, *sizes, pad=8)
 
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")

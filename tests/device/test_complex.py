@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.support.problems import Problem
 from tests.support.sycl import device_compile, host_check
 from tests.support.sycl import devices as sycl_devices
 from tests.support.sycl import needs_device as needs_sycl
+from tests.support.tools import ran
 
 if TYPE_CHECKING:
     from gemmgen.runtime.opencl import CompiledKernel
@@ -165,8 +165,7 @@ def test_clang_takes_them_without_warnings(dtype: DType, needs_tool: Callable[[s
         file = tmp_path / f"{name}.cl"
         file.write_text(source.text)
         command = [needs_tool("clang"), *CLANG, *source.build_options, *STRICT, str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        ran(command)
 
 
 @pytest.mark.parametrize("dtype", BOTH, ids=str)
@@ -183,6 +182,5 @@ def test_nvcc_takes_them_without_warnings_or_spills(
     for text in texts:
         file.write_text(text)
         command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        result = ran(command)
         assert " 0 bytes spill stores" in result.stderr

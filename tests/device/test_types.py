@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.device.naive import DEVICES, devices_that
 from tests.support.problems import Problem
 from tests.support.sycl import device_compile, spirv
 from tests.support.sycl import devices as sycl_devices
+from tests.support.tools import ran
 
 PAIRS: list[tuple[DType, DType]] = [
     (F64, F64),
@@ -235,8 +235,7 @@ def test_clang_takes_them_without_warnings(spec: GemmSpec, needs_tool: Callable[
         file = tmp_path / f"{name}.cl"
         file.write_text(source.text)
         command = [needs_tool("clang"), *CLANG, *source.build_options, *STRICT, str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        ran(command)
 
 
 @pytest.mark.parametrize("kept", get_args(AddressPayloads))
@@ -254,8 +253,7 @@ def test_clang_takes_2d_block_messages_without_warnings(
     has = "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
     for given in ([has], [has, "-DGEMMGEN_NO_ADDRESS_PAYLOADS"], ["-DGEMMGEN_DPAS_SOFTWARE"]):
         command = [needs_tool("clang"), *CLANG, "-cl-std=CL2.0", *given, *STRICT, str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        ran(command)
 
 
 @pytest.mark.parametrize("dtype", [F64, F16, BF16, I8], ids=str)
@@ -273,6 +271,5 @@ def test_nvcc_takes_them_without_warnings_or_spills(
     for text in texts:
         file.write_text(text)
         command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        result = ran(command)
         assert " 0 bytes spill stores" in result.stderr

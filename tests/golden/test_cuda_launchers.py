@@ -18,6 +18,7 @@ from gemmgen.ir.dtypes import F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.golden.test_presets import CUDA_NAMES
+from tests.support.tools import ran
 
 #: One of each set of instructions that a file may need, with the architecture that has them and one that does not.
 GUARDED = {
@@ -121,8 +122,7 @@ def test_launchers_refuse_what_kernels_cannot_take(needs_tool: Callable[[str], s
     file, program = tmp_path / "main.cu", tmp_path / "main"
     file.write_text("\n".join([*lines, "}"]) + "\n")
     build = [needs_tool("nvcc"), "-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", str(file), "-o", str(program)]
-    built = subprocess.run(build, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
+    ran(build)
     said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
     assert dict(zip(CALLS, said, strict=False)) == CALLS
     assert len(said) == len(CALLS) + len(TAKEN)

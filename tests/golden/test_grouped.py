@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gemmgen.options import read_document
 from tests.golden.test_presets import CLANG, STRICT, nvcc
 from tests.support.golden import Golden
 from tests.support.sycl import host_check
+from tests.support.tools import ran
 
 FOLDER = Path(__file__).parent / "grouped"
 #: Name -> the languages that have it.
@@ -32,8 +32,7 @@ def test_emitted_file(name: str, backend: str, golden: Golden) -> None:
 
 def test_clang_takes_it(needs_tool: Callable[[str], str]) -> None:
     command = [needs_tool("clang"), *CLANG, "-cl-std=CL1.2", *STRICT, str(FOLDER / "experts.cl")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran(command)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -16,6 +16,7 @@ from gemmgen.backends import backend as find_backend
 from gemmgen.ir.show import show
 from gemmgen.ir.target import TARGETS
 from tests.support.golden import Golden
+from tests.support.tools import ran
 
 
 def expressible(backend: str, names: Iterable[str] = presets.names()) -> tuple[str, ...]:
@@ -134,8 +135,7 @@ def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], 
 def nvcc(path: str, file: Path, arch: str, folder: Path) -> str:
     """What ptxas says of a file that compiles."""
     command = [path, *NVCC, f"-arch={arch}", str(file), "-o", str(folder / "kernel.cubin")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran(command)
     return result.stderr
 
 
@@ -167,8 +167,7 @@ def test_compiles_without_warnings(
     options = source.options(of_intel=False, has_matrices=has_matrices)
     standard = () if any(option.startswith("-cl-std=") for option in options) else ("-cl-std=CL3.0",)
     command = [needs_tool("clang"), *CLANG, *standard, *options, *STRICT, str(file)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran(command)
 
 
 def _ir_file(root: Path, name: str, stop_after: str) -> Path:

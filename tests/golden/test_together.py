@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.golden.test_presets import CLANG, CUDA_NAMES, NAMES, STRICT, target_of
+from tests.support.tools import ran
 
 HOST_WARNINGS = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
 #: Of CUDA's pairs: helpers of one name with different bodies, shared memory of different alignment, twice the same.
@@ -28,8 +28,7 @@ def drawn(names: tuple[str, ...], count: int) -> list[tuple[str, str]]:
 
 
 def run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran(command)
 
 
 @pytest.mark.parametrize("names", [*CHOSEN, *drawn(CUDA_NAMES, 5)], ids="+".join)

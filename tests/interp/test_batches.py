@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from gemmgen.options import read_document
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, stored
+from tests.support.tools import ran
 
 BATCHED = GemmSpec(batched=True)
 #: A plain loop, local memory, sub-groups, a ring, slices, parts of K by either way, matrices packed before.
@@ -129,8 +129,7 @@ def test_nvcc_takes_arrays_of_addresses(needs_tool: Callable[[str], str], tmp_pa
         file.write_text(driver.emit(replace(BATCHED, listed=True), candidates.load(name).schedule, "cuda").text)
         flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]
         command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        result = ran(command)
         assert " 0 bytes spill stores" in result.stderr
 
 

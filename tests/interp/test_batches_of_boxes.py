@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from gemmgen.schedule import Operand, Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, padding, stored
+from tests.support.tools import ran
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8, batched=True)
@@ -175,8 +175,7 @@ def test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths(
     file.write_text(source.text)
     flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Werror", "all-warnings", "-Xptxas", "-v", "-c"]
     command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "batch.o"), str(file)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran(command)
     assert " 0 bytes spill stores" in result.stderr
     assert "C75" not in result.stderr
 

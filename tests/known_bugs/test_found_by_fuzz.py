@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES
 from tests.support import sycl
+from tests.support.tools import ran
 
 NAIVE = presets.load("naive").schedule
 
@@ -119,8 +119,7 @@ def test_names_of_two_words_convert_nothing(needs_tool: Callable[[str], str], tm
     file = tmp_path / "whole.cu"
     file.write_text(driver.emit(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, "cuda").text)
     flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
-    result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran([needs_tool("nvcc"), *flags, str(file)])
 
 
 @sycl.needs_device

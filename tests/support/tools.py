@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,16 @@ def tool(name: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not on this machine: {OTHERS[name]}")
     return path
+
+
+def ran(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """What a program said, which has to succeed."""
+    result = subprocess.run(command, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-3000:]
+    return result

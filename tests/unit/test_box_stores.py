@@ -30,7 +30,7 @@ from gemmgen.simulator.lanes import Lanes
 from gemmgen.simulator.races import Accesses
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
-from tests.support.tools import tool
+from tests.support.tools import ran, tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -189,8 +189,7 @@ def test_what_the_compiler_makes_of_it(spec: GemmSpec, needs_tool: Callable[[str
         "-v",
     ]
     command = [needs_tool("nvcc"), *flags, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cubin", "kernel.cu"]
-    result = subprocess.run([*command, "-o", "kernel.cubin"], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran([*command, "-o", "kernel.cubin"], cwd=tmp_path)
     assert "0 bytes spill stores" in result.stderr
     assert "C75" not in result.stderr
     listing = disassembled(tmp_path)

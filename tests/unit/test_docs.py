@@ -16,6 +16,7 @@ import typer.main
 from gemmgen import driver, presets
 from gemmgen.cli import application
 from tests.support.docs import PAGES, ROOT, blocks, page_name
+from tests.support.tools import ran
 
 #: But for those that stand for several, `machines/TARGET.toml`.
 FILE = re.compile(r"[a-z0-9_./-]+\.(?:py|toml|md|sh|yml)")
@@ -100,8 +101,7 @@ def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: P
     file = tmp_path / "caller.cpp"
     file.write_text(text)
     command = [needs_tool("nvcc"), "-x", "c++", "-std=c++17", "-Xcompiler", ",".join(WARNINGS), "-c", str(file)]
-    result = subprocess.run([*command, "-o", str(tmp_path / "caller.o")], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran([*command, "-o", str(tmp_path / "caller.o")])
 
 
 def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
@@ -123,8 +123,7 @@ def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path:
     for caller in (text, by_header):
         file.write_text(caller)
         command = [needs_tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
-        result = subprocess.run([*command, "-fsyntax-only", str(file)], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        ran([*command, "-fsyntax-only", str(file)])
 
 
 def test_the_gallery_counts_lines() -> None:

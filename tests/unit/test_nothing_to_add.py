@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from gemmgen.ir.kernel import idle_without
 from gemmgen.ir.target import TARGETS
 from gemmgen.module import render_module
 from gemmgen.spec import GemmSpec
+from tests.support.tools import ran
 
 NAIVE = candidates.load("naive").schedule
 PACKED = candidates.load("smem_8x8_double_packed").schedule
@@ -111,8 +111,7 @@ def test_compilers_take_it_without_warnings(needs_tool: Callable[[str], str], tm
         file = tmp_path / f"{name}.cu"
         file.write_text(driver.emit(spec, schedule, "cuda").text)
         flags = ["-std=c++17", "-arch=sm_90a", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
-        result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        ran([needs_tool("nvcc"), *flags, str(file)])
 
 
 @pytest.mark.parametrize("backend", ["opencl", "cuda"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ import pytest
 
 from tests.support.browser import problems_of_pages
 from tests.support.docs import ROOT
+from tests.support.tools import ran
 
 CONFIGURATION = ROOT / "docs" / "site" / "mkdocs.yml"
 #: What a page loads by itself; a plain link loads nothing.
@@ -27,8 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("MkDocs is not installed: pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(CONFIGURATION), "-d", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert result.returncode == 0, result.stderr[-3000:]
+    ran(command, cwd=ROOT)
     return folder
 
 

@@ -30,7 +30,7 @@ from gemmgen.simulator.warpgroups import places
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
 from tests.support.refusals import Made, made
-from tests.support.tools import tool
+from tests.support.tools import ran, tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -219,8 +219,7 @@ def compiled(source: Source, nvcc: str, folder: Path) -> str:
         "-v",
     ]
     command = [nvcc, *flags, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cubin", "kernel.cu", "-o", "kernel.cubin"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran(command, cwd=folder)
     return result.stderr
 
 

@@ -23,6 +23,7 @@ from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
 from tests.support import hip
 from tests.support.problems import Problem, check_products
+from tests.support.tools import tool
 
 GFX942 = TARGETS["gfx942"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -72,12 +73,10 @@ def test_a_kernel_asks_for_no_extension() -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=NAMES)
-def test_the_machine_code(
-    schedule: Schedule, rng: np.random.Generator, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_the_machine_code(schedule: Schedule, rng: np.random.Generator, tmp_path: Path) -> None:
     hip.emulator()
     source = driver.emit(SPEC, schedule, "opencl", GFX942)
-    code = machine_code(source, needs_tool("clang"), tmp_path)
+    code = machine_code(source, tool("clang"), tmp_path)
     for m, n, k in SIZES:
         drawn = Problem.of(rng, SPEC, m, n, k, 1.5, -0.5)
         a, b = (np.where(np.abs(x) < SMALLEST_NORMAL, 0, x).astype(x.dtype) for x in (drawn.a, drawn.b))

@@ -120,4 +120,4 @@ _FORMS = {"int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 
 
 def _run(command: list[str], given: str | None = None, environment: dict[str, str] | None = None) -> None:
-    ran(command, input=given, env=environment)
+    ran(command, given, env=environment)

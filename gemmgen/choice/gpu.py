@@ -206,9 +206,8 @@ def _shares(
         places = machine.cores * prior.resident(spec, plain, machine)
         limits = [np.minimum(deepest, filled * places / blocks) for filled in FILLED]
     chosen = [numbers[np.maximum(0, np.searchsorted(numbers, limit, side="right") - 1)] for limit in limits]
-    options_of = list(options)
-    index = [which for which, *_ in options_of]
-    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options_of]
+    index = [which for which, *_ in options]
+    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options]
     seen = np.ones(len(usable))
     for each in chosen:
         which = np.flatnonzero(usable & known.divides & (each > 1) & (each != seen))

@@ -137,7 +137,7 @@ _books: dict[tuple[str, object, int], Book] = {}
 
 
 def book_of(backend: str, device: object, target: Target) -> Book | None:
-    """The records of a device; None where there are none at all, or the user has transposed them off.
+    """The records of a device; None where there are none at all, or the user has turned them off.
 
     Args:
         device: as `key_of` takes it.

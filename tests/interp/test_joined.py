@@ -20,6 +20,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.epilogues import Finished
 from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -70,17 +71,8 @@ def test_functions_on_elements(order: Order, swapped: bool, rng: np.random.Gener
     """Of C's own rows and columns, by vectors and singly where C ends."""
     steps = ("bias", "row_scale", "expr: acc + 3 * row + col", "residual")
     spec = replace(SPEC, c_order=order, c_dtype=F32, epilogue=steps)
-    m, n = 18, 67
-    problem = Problem.of(rng, spec, m, n, 100, 1.0, 2.0)
-    bias, scale = (rng.standard_normal(x).astype(np.float32) for x in (n, m))
-    residual = rng.standard_normal((m, n)).astype(np.float32)
-    lines = np.ascontiguousarray(residual if order == "row" else residual.T)
-    given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
-    found = interpret(driver.lower(spec, joined(swapped), SM_90A), spec, problem, 8, given)
-    rows, cols = np.indices((m, n))
-    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
-    expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
-    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3)
+    finished = Finished.random(rng, spec, 18, 67, 100, 1.0, 2.0)
+    finished.check(finished.interpret(driver.lower_program(spec, joined(swapped), SM_90A), 8))
 
 
 def test_factors_that_are_folded(rng: np.random.Generator) -> None:

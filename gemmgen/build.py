@@ -44,38 +44,28 @@ class Mainloop(Protocol):
         """The memory between kernels."""
 
 
-#: Mainloops by their names in `mainloop_of`.
+#: What builds each member of `gemmgen.schedule.flat.MAINLOOPS`, by its name.
 MAINLOOPS: dict[str, Callable[[Problem], Mainloop]] = {
-    "cpu_panel": CpuPanel,
-    "direct": Direct,
-    "gemv": Gemv,
-    "dpas": Dpas,
-    "dpas_block_2d": DpasBlock2D,
-    "joint_matrix": JointMatrix,
-    "shared_memory": Direct,  # its operands pass through tiles
-    "sub_group": SubGroup,
-    "warp_mma": WarpMma,
-    "warpgroup_mma": WarpgroupMma.of,
+    "CpuPanel": CpuPanel,
+    "Direct": Direct,
+    "Gemv": Gemv,
+    "Dpas": Dpas,
+    "DpasBlock2D": DpasBlock2D,
+    "JointMatrix": JointMatrix,
+    "Mfma": WarpMma,
+    "SharedMemory": Direct,  # its operands pass through tiles
+    "SubGroup": SubGroup,
+    "TmaRing": Direct,
+    "WarpMma": WarpMma,
+    "WarpgroupMma": WarpgroupMma.of,
 }
 
 
 def mainloop_of(s: Schedule) -> str:
-    """Which mainloop a schedule describes."""
-    if s.atom == "dpas":
-        return "dpas_block_2d" if s.block_2d else "dpas"
-    if s.atom == "joint_matrix":
-        return "joint_matrix"
-    if s.by_warpgroups:
-        return "warpgroup_mma"
-    if s.by_warps:
-        return "warp_mma"
-    if s.vector > 1:
-        return "cpu_panel"
-    if s.lanes_along_k > 1:
-        return "gemv"
-    if any(o.shuffle or o.block_read or o.memory == "image" for o in (s.a, s.b)):
-        return "sub_group"
-    return "shared_memory" if "local" in (s.a.memory, s.b.memory) else "direct"
+    """Which of those builds a schedule: its own member's, or that of sub-groups where they read one operand and the
+    other passes through shared memory.
+    """
+    return "SubGroup" if any(o.shuffle or o.block_read for o in (s.a, s.b)) else type(s.mainloop).__name__
 
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 #: What a field must hold, in words, and whether a value is that.
 Kind = tuple[str, Callable[[object], bool]]
@@ -31,14 +31,26 @@ def field_problems(record: object, kinds: Mapping[str, Kind]) -> list[str]:
         record: a dataclass of a module with `from __future__ import annotations`.
         kinds: annotation -> kind, for those that `KINDS` does not have; ` | None` is understood.
     """
-    known = {**KINDS, **kinds}
+    record_type = type(record)
+    if record_type not in _EXPECTED:
+        _EXPECTED[record_type] = tuple(_expected(record_type, {**KINDS, **kinds}))
     problems = []
-    for item in dataclasses.fields(record):  # type: ignore[arg-type]
-        value = getattr(record, item.name)
-        annotation = str(item.type)
-        words, holds = known[annotation.removesuffix(" | None")]
-        optional = annotation.endswith(" | None")
+    for name, words, holds, optional in _EXPECTED[record_type]:
+        value = getattr(record, name)
         if not (holds(value) or (optional and value is None)):
-            words += ", or None" if optional else ""
-            problems.append(f"{item.name} = {value!r} is of type {type(value).__name__}: give {words}")
+            problems.append(f"{name} = {value!r} is of type {type(value).__name__}: give {words}")
     return problems
+
+
+#: Of each field its name, what it must hold in words and as a test, and whether it may be None; by the record's type.
+_EXPECTED: dict[type, tuple[tuple[str, str, Callable[[object], bool], bool], ...]] = {}
+
+
+def _expected(
+    record_type: type, known: Mapping[str, Kind]
+) -> Iterator[tuple[str, str, Callable[[object], bool], bool]]:
+    for item in dataclasses.fields(record_type):
+        annotation = str(item.type)
+        optional = annotation.endswith(" | None")
+        words, holds = known[annotation.removesuffix(" | None")]
+        yield item.name, words + (", or None" if optional else ""), holds, optional

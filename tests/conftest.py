@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from zlib import crc32
 
@@ -17,7 +17,6 @@ from gemmgen.errors import DeviceError
 from gemmgen.runtime import cache, require_pyopencl
 from tests.support import skips, tiers
 from tests.support.golden import Golden
-from tests.support.tools import tool
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.
 os.environ[cache.OFF] = "answers,tuned"
@@ -137,9 +136,3 @@ def golden(request: pytest.FixtureRequest, root: Path) -> Golden:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers that depend on the test's name alone: the same in any order and in any process."""
     return np.random.default_rng(crc32(request.node.nodeid.encode()))
-
-
-@pytest.fixture(scope="session")
-def needs_tool() -> Callable[[str], str]:
-    """Gives a function from a tool's name to its path, which skips the test where it is missing."""
-    return tool

@@ -136,12 +136,17 @@ def _in_order(
     a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // spec.dtype.size)) for name in "abc")
     asked = replace(spec, ld_multiple=(a, b, c))
     few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
-    loads = [*few, *(x for x in of_target(asked, target) if prior.has_no_tiles(x))]
+    loads = [*few, *_without_tiles(asked, target)]
     rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=lambda x: x[0])
     found = [iter(rest), _of_designs(asked, shape, target, products, machine, fixed, wider)]
     for cost, schedule in _merged(found):
         if reaches(schedule, shape, products) and not problems_as_asked(spec, schedule, target):
             yield cost, schedule
+
+
+@lru_cache(maxsize=64)
+def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    return tuple(x for x in of_target(spec, target) if prior.has_no_tiles(x))
 
 
 def _of_designs(
@@ -201,9 +206,8 @@ def _shares(
         places = machine.cores * prior.resident(spec, plain, machine)
         limits = [np.minimum(deepest, filled * places / blocks) for filled in FILLED]
     chosen = [numbers[np.maximum(0, np.searchsorted(numbers, limit, side="right") - 1)] for limit in limits]
-    options_of = list(options)
-    index = [which for which, *_ in options_of]
-    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options_of]
+    index = [which for which, *_ in options]
+    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options]
     seen = np.ones(len(usable))
     for each in chosen:
         which = np.flatnonzero(usable & known.divides & (each > 1) & (each != seen))

@@ -57,17 +57,17 @@ class Designs:
         warp_rows, warp_cols: of C that the threads have that read shared memory together: a warp or a warpgroup.
         unit: what multiplies.
         fetched: by TMA: no thread copies.
-        a_copy, b_copy: instructions of a thread for each element that it copies.
-        a_across, b_across: whether the copied tile is transposed.
         a_packed, b_packed: whether a kernel before lays the matrix out.
         parts, joined: of K; those that a cluster adds up.
         dealt: by stream-K.
         stays: whether blocks are persistent.
         staged: whether C is stored by TMA.
         width: elements of C that a thread stores at once.
-        a_by_k, b_by_k: whether the matrix' lines lie along K.
         high, wide: blocks of a cluster.
         band: rows of blocks of the threadblock swizzle.
+        a_copy, b_copy: instructions of a thread for each element that it copies.
+        a_across, b_across: whether the copied tile is transposed.
+        a_by_k, b_by_k: whether the matrix' lines lie along K.
     """
 
     rows: Numbers
@@ -82,10 +82,6 @@ class Designs:
     warp_cols: Numbers
     unit: Numbers
     fetched: Numbers
-    a_copy: Numbers
-    b_copy: Numbers
-    a_across: Numbers
-    b_across: Numbers
     a_packed: Numbers
     b_packed: Numbers
     parts: Numbers
@@ -94,11 +90,15 @@ class Designs:
     stays: Numbers
     staged: Numbers
     width: Numbers
-    a_by_k: Numbers
-    b_by_k: Numbers
     high: Numbers
     wide: Numbers
     band: Numbers
+    a_copy: Numbers
+    b_copy: Numbers
+    a_across: Numbers
+    b_across: Numbers
+    a_by_k: Numbers
+    b_by_k: Numbers
 
     def but(self, **changes: Numbers) -> Designs:
         """The same with other columns."""
@@ -134,18 +134,25 @@ def aligned(spec: GemmSpec, shape: Shape) -> Shape:
     return m, n, k
 
 
-@lru_cache(maxsize=8192)
 def _row(spec: GemmSpec, s: Schedule, shape: Shape) -> tuple[float, ...]:
+    own, fetched = _of_schedule(s)
+    (a_copy, a_across), (b_copy, b_across) = ((0.0, 0.0) if fetched else _copy(spec, s, x, shape) for x in "ab")
+    return (*own, a_copy, b_copy, a_across, b_across, spec.a_order == "row", spec.b_order == "col")
+
+
+@lru_cache(maxsize=8192)
+def _of_schedule(s: Schedule) -> tuple[tuple[float, ...], bool]:
+    """What follows from a schedule alone, and whether TMA fetches."""
     (rows, cols), threads = s.block_tile, s.group[0] * s.group[1] * s.sliced_k
     fetched = s.by_warpgroups or s.tma
-    (a_copy, a_across), (b_copy, b_across) = ((0.0, 0.0) if fetched else _copy(spec, s, x, shape) for x in "ab")
-    return (
+    own = (
         *(rows, cols, s.round_depth, _held(s), s.stages / max(1, s.mbarrier)),
         *(threads, s.producer_threads * s.by_warpgroups, s.sliced_k, *_read_together(s, threads)),
-        *(WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA, fetched, a_copy, b_copy, a_across, b_across),
+        *(WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA, fetched),
         *(s.a.prepacked, s.b.prepacked, s.split_k, s.cluster_reduction, s.stream_k, s.persistent, s.epilogue_stages),
-        *(s.c_width, spec.a_order == "row", spec.b_order == "col", *s.cluster, s.threadblock_swizzle),
+        *(s.c_width, *s.cluster, s.threadblock_swizzle),
     )
+    return own, fetched
 
 
 def _held(s: Schedule) -> int:

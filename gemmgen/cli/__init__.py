@@ -14,7 +14,7 @@ from typing import Annotated, ParamSpec, TypeVar, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gemmgen.cli.output import complain
+from gemmgen.cli.output import complain, examples
 from gemmgen.errors import LoweringError, UserError
 
 P = ParamSpec("P")
@@ -74,31 +74,25 @@ class _Group(TyperGroup):
     get_params = _bare_flags(TyperGroup.get_params)
 
 
-#: Each command: its module here, the function in it, and that function's examples.
-COMMANDS = {
-    "emit": ("emit", "emit", "EXAMPLES"),
-    "export": ("export", "export", "EXAMPLES"),
-    "explain": ("explain", "explain", "EXAMPLES"),
-    "inspect": ("inspect", "inspect", "EXAMPLES"),
-    "fetch": ("fetch", "fetch", "EXAMPLES"),
-    "run": ("run", "run", "EXAMPLES"),
-    "bench": ("bench", "bench", "EXAMPLES"),
-    "tune": ("tune", "tune", "EXAMPLES"),
-    "tuned": ("tuned", "tuned", "EXAMPLES"),
-    "fuzz": ("fuzz", "fuzz", "EXAMPLES"),
+#: Where a command is not the function of its own name in a module of that name: both, and its examples.
+_ELSEWHERE = {
     "presets": ("listing", "presets", "PRESETS_EXAMPLES"),
-    "cache": ("cache", "cache", "EXAMPLES"),
     "fields": ("listing", "fields_of_schedules", "FIELDS_EXAMPLES"),
     "devices": ("listing", "devices", "DEVICES_EXAMPLES"),
 }
-_EPILOG = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen emit --backend opencl --tile 32x2",
-        "gemmgen explain --preset block_read_32x2_1x8",
-        "gemmgen run -k naive -M 1000 -K 500 -N 700 -v",
-        "gemmgen --install-completion",
+#: All of them, in the order of the help.
+COMMANDS = {
+    name: _ELSEWHERE.get(name, (name, name, "EXAMPLES"))
+    for name in (
+        *("emit", "export", "explain", "inspect", "fetch", "run", "bench", "tune", "tuned", "fuzz"),
+        *("presets", "cache", "fields", "devices"),
     )
+}
+_EPILOG = examples(
+    "gemmgen emit --backend opencl --tile 32x2",
+    "gemmgen explain --preset block_read_32x2_1x8",
+    "gemmgen run -k naive -M 1000 -K 500 -N 700 -v",
+    "gemmgen --install-completion",
 )
 
 

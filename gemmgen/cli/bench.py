@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import complain, deliver, path_problems, write
-from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems
+from gemmgen.cli.output import complain, deliver, examples, path_problems, wide_console, write
+from gemmgen.cli.request import Request, attempt, strict_problems
+from gemmgen.cli.targets import complete_presets
 from gemmgen.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
 #: The exit code after Ctrl-C, by the convention of shells: 128 + SIGINT.
 INTERRUPTED = 130
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
-        "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
-        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
-        "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
-        "gemmgen bench --backend cuda --preset mma_8x16_16x8 --sizes 4096 --vs cublas",
-    )
+EXAMPLES = examples(
+    "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
+    "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
+    "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
+    "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
+    "gemmgen bench --backend cuda --preset mma_8x16_16x8 --sizes 4096 --vs cublas",
 )
 
 
@@ -315,7 +313,6 @@ def _uncertain(rows: list[Row]) -> list[str]:
 
 def _show(plan: Plan, rows: list[Row]) -> None:
     """Print the table, with the ratio first."""
-    from rich.console import Console
     from rich.table import Table
 
     from gemmgen.bench.records import percent, three_digits
@@ -344,8 +341,7 @@ def _show(plan: Plan, rows: list[Row]) -> None:
             f"{row.ours.accuracy.error:.2e}{failed}",
             f"{peer.accuracy.error:.2e}" if peer else "-",
         )
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
+    console = wide_console()
     console.print(table, highlight=False)
     worst = max(row.ours.accuracy.worst for row in rows)
     console.print(

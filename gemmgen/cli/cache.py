@@ -12,17 +12,14 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path
 
-from gemmgen.cli.output import document, say
+from gemmgen.cli.output import document, examples, say
 from gemmgen.errors import UserError, suggest
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen cache",
-        "gemmgen cache --json",
-        "gemmgen cache --clear answers,sycl",
-        "gemmgen cache --clear all",
-    )
+EXAMPLES = examples(
+    "gemmgen cache",
+    "gemmgen cache --json",
+    "gemmgen cache --clear answers,sycl",
+    "gemmgen cache --clear all",
 )
 #: gemmgen's own cache folders -> their content.
 _OWN = {

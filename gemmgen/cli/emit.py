@@ -2,64 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.backends import NAMED
-from gemmgen.cli.output import deliver, folder_problems, path_problems, write_folder
+from gemmgen.backends import BACKENDS, NAMED
+from gemmgen.backends import backend as find_backend
+from gemmgen.cli.output import deliver, examples, folder_problems, path_problems, write_folder
 from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
-from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, device_problems
+from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, completing, device_problems
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.source import Source
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen emit --backend opencl --tile 32x2",
-        "gemmgen emit --preset block_read_32x2_1x8 --beta 0 -o gemm.cl",
-        "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
-        "gemmgen emit --preset naive --python -o naive.py",
-        "gemmgen emit --preset smem_8x8 --form header -o smem_8x8.h",
-        "gemmgen emit --preset smem_8x8 --project smem_8x8",
-        "gemmgen emit --kernel transpose --sub-group 16",
-        "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
-        "gemmgen emit --preset lds_8x8_16x16_k8 --epilogue bias --epilogue 'clamp(0, 6)'",
-        "gemmgen emit --preset lds_8x8_16x16_k8 --b-dtype int8 --prologue-b '(b - b_shift) * b_scale'",
-        "gemmgen emit --tile 8x4 --stop-after build",
-        "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
-    )
+EXAMPLES = examples(
+    "gemmgen emit --backend opencl --tile 32x2",
+    "gemmgen emit --preset block_read_32x2_1x8 --beta 0 -o gemm.cl",
+    "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
+    "gemmgen emit --preset naive --python -o naive.py",
+    "gemmgen emit --preset smem_8x8 --form header -o smem_8x8.h",
+    "gemmgen emit --preset smem_8x8 --project smem_8x8",
+    "gemmgen emit --kernel transpose --sub-group 16",
+    "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
+    "gemmgen emit --preset lds_8x8_16x16_k8 --epilogue bias --epilogue 'clamp(0, 6)'",
+    "gemmgen emit --preset lds_8x8_16x16_k8 --b-dtype int8 --prologue-b '(b - b_shift) * b_scale'",
+    "gemmgen emit --tile 8x4 --stop-after build",
+    "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
 )
 KERNELS = ("gemm", "transpose")
 
 
-def complete_passes(incomplete: str) -> list[str]:
-    """Pass names, for the shell."""
-    from gemmgen.driver import PASS_NAMES
-
-    return [name for name in PASS_NAMES if name.startswith(incomplete)]
-
-
-def complete_forms(incomplete: str) -> list[str]:
-    """Forms of any backend, for the shell."""
-    from gemmgen.backends import BACKENDS, backend
-
-    forms = dict.fromkeys(form for name in BACKENDS for form in backend(name).forms)
-    return [form for form in forms if form.startswith(incomplete)]
-
-
-def complete_kernels(incomplete: str) -> list[str]:
-    """Kernel kinds, for the shell."""
-    return [name for name in KERNELS if name.startswith(incomplete)]
+def _forms() -> Iterator[str]:
+    """Those of any backend."""
+    return (form for name in BACKENDS for form in find_backend(name).forms)
 
 
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")]
 Tuned = Annotated[
     bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
+]
+StopAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PASS",
+        help="Print the IR there.",
+        autocompletion=completing(lambda: import_module("gemmgen.driver").PASS_NAMES),
+    ),
 ]
 Project = Annotated[
     Path | None,
@@ -78,7 +71,7 @@ def emit(
         typer.Option(metavar="NAME", help=f"Language of the text: {NAMED}.", autocompletion=complete_backends),
     ] = "opencl",
     kernel: Annotated[
-        str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
+        str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=completing(lambda: KERNELS))
     ] = "gemm",
     form: Annotated[
         str | None,
@@ -86,7 +79,7 @@ def emit(
             metavar="FORM",
             help="Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for "
             "the run-time compiler) or main (checks itself).",
-            autocompletion=complete_forms,
+            autocompletion=completing(lambda: dict.fromkeys(_forms())),
         ),
     ] = None,
     python: Annotated[
@@ -96,9 +89,7 @@ def emit(
     strict: Strict = False,
     tuned: Tuned = False,
     device: TunedDevice = None,
-    stop_after: Annotated[
-        str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
-    ] = None,
+    stop_after: StopAfter = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
     ] = None,
@@ -208,8 +199,6 @@ def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: 
 
 def _form_problems(backend: str, form: str | None, stop_after: str | None, python: bool) -> list[str]:
     """Problems with --form."""
-    from gemmgen.backends import BACKENDS
-    from gemmgen.backends import backend as find_backend
     from gemmgen.errors import suggest
 
     if form is None:

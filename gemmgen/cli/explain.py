@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.backends import NAMED
-from gemmgen.cli.output import deliver, say
+from gemmgen.cli.output import deliver, examples, say
 from gemmgen.cli.request import Request, takes_request
 from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, device_problems, speaking
 from gemmgen.errors import UserError, suggest
@@ -20,17 +20,14 @@ if TYPE_CHECKING:
 
 #: What a picture can show, and the most groups that a multiprocessor of any GPU runs at once.
 VIEWS, MOST_RESIDENT = ("schedule", "banks", "waves"), 32
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen explain --tile 32x2",
-        "gemmgen explain --preset L3_SLM_8x8_8x16",
-        "gemmgen explain --method slm --tile 8x8 --set stages=2 --set prefetch=true",
-        "gemmgen explain --backend cuda --tile 8x8 --method slm",
-        "gemmgen explain --preset wgmma_128x256_s4 --svg picture.svg",
-        "gemmgen explain --preset smem_8x8 --backend cuda --view banks --svg banks.svg",
-        "gemmgen explain --preset wgmma_128x256_s4 -M 4096 -N 4096 --view waves --svg waves.svg",
-    )
+EXAMPLES = examples(
+    "gemmgen explain --tile 32x2",
+    "gemmgen explain --preset L3_SLM_8x8_8x16",
+    "gemmgen explain --method slm --tile 8x8 --set stages=2 --set prefetch=true",
+    "gemmgen explain --backend cuda --tile 8x8 --method slm",
+    "gemmgen explain --preset wgmma_128x256_s4 --svg picture.svg",
+    "gemmgen explain --preset smem_8x8 --backend cuda --view banks --svg banks.svg",
+    "gemmgen explain --preset wgmma_128x256_s4 -M 4096 -N 4096 --view waves --svg waves.svg",
 )
 
 

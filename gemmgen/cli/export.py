@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gemmgen.cli.output import deliver, path_problems, write
-from gemmgen.cli.request import attempt, complete_presets
+from gemmgen.cli.output import deliver, examples, path_problems, write
+from gemmgen.cli.request import attempt
+from gemmgen.cli.targets import complete_presets, completing
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
     from gemmgen.export.blas import Choice, Routine
 
 T = TypeVar("T")
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen export --blas -o libgemmgen_blas.so",
-        "LD_PRELOAD=$PWD/libgemmgen_blas.so ./program",
-        "gemmgen export --blas --dtype float64 --source -o gemmgen_blas.c",
-        "gemmgen export --blas --preset smem_8x8_double,tile_8x8 -o libgemmgen_blas.so",
-    )
+EXAMPLES = examples(
+    "gemmgen export --blas -o libgemmgen_blas.so",
+    "LD_PRELOAD=$PWD/libgemmgen_blas.so ./program",
+    "gemmgen export --blas --dtype float64 --source -o gemmgen_blas.c",
+    "gemmgen export --blas --preset smem_8x8_double,tile_8x8 -o libgemmgen_blas.so",
 )
-
-
-def complete_dtypes(incomplete: str) -> list[str]:
-    """Element types of the BLAS, for the shell."""
-    from gemmgen.export.blas import ROUTINES
-
-    return [str(routine.dtype) for routine in ROUTINES if str(routine.dtype).startswith(incomplete)]
 
 
 def export(
@@ -51,7 +43,7 @@ def export(
         typer.Option(
             metavar="TYPE[,...]",
             help="Element types, all if nothing is said: float32, float64, complex64, complex128.",
-            autocompletion=complete_dtypes,
+            autocompletion=completing(lambda: (str(x.dtype) for x in import_module("gemmgen.export.blas").ROUTINES)),
         ),
     ] = None,
     preset: Annotated[

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from gemmgen.cli.output import say
+from gemmgen.cli.output import examples, say
+from gemmgen.cli.targets import completing
 from gemmgen.errors import UserError, suggest
 
-EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fetch ocloc"))
-
-
-def _complete(incomplete: str) -> list[str]:
-    """Tools, for the shell."""
-    from gemmgen.tools import FETCHED
-
-    return [tool for tool in FETCHED if tool.startswith(incomplete)]
+EXAMPLES = examples("gemmgen fetch ocloc")
 
 
 def fetch(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=_complete)],
+    tool: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOOL",
+            help="ocloc.",
+            autocompletion=completing(lambda: import_module("gemmgen.tools").FETCHED),
+        ),
+    ],
 ) -> None:
     """Bring a compiler into the user's data folder: ocloc, Intel's for GPUs from Xe-LP on, of today.
 

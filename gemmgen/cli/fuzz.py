@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from platformdirs import user_cache_path
 
-from gemmgen.cli.output import say, write
-from gemmgen.cli.request import attempt
+from gemmgen.cli.output import examples, say, write
+from gemmgen.cli.request import attempt, number
 from gemmgen.errors import LoweringError, UserError
 
 if TYPE_CHECKING:
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
     from gemmgen.fuzz.checks import Place
     from gemmgen.fuzz.search import Found, Search
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen fuzz",
-        "gemmgen fuzz --minutes 10 --seed 7 --save failures",
-        "gemmgen fuzz --backend opencl -d xeon --minutes 5",
-        "gemmgen fuzz --replay failures/fuzz-1234abcd.toml",
-    )
+EXAMPLES = examples(
+    "gemmgen fuzz",
+    "gemmgen fuzz --minutes 10 --seed 7 --save failures",
+    "gemmgen fuzz --backend opencl -d xeon --minutes 5",
+    "gemmgen fuzz --replay failures/fuzz-1234abcd.toml",
 )
 WHERE = "Where"
 _LONGEST = 7 * 24 * 60
@@ -72,9 +68,9 @@ def fuzz(
         case, place = _saved(replay, backend, *chosen)
         sys.exit(0 if _replay(case, place) else 1)
     attempt(problems, require_hypothesis)
-    seconds = 60 * _number("minutes", minutes, _LONGEST, problems)
-    most = None if examples is None else int(_number("examples", examples, 10**9, problems, whole=True))
-    start = int(_number("seed", seed, 10**9, problems, whole=True))
+    seconds = 60 * number("minutes", minutes, problems, _LONGEST, float)
+    most = None if examples is None else number("examples", examples, problems)
+    start = number("seed", seed, problems)
     found = attempt(problems, places, "interp" if backend is None else backend, *chosen)
     problems += _folder_problems(save)
     if problems or found is None:
@@ -97,19 +93,6 @@ def _folder_problems(folder: Path) -> list[str]:
         whose = "" if there == folder else f", as {there} is a file"
         return [f"--save {folder} is no folder{whose}: name one, it is created where it is missing"]
     return [] if os.access(there, os.W_OK) else [f"--save {folder}: {there} can't be written to: choose another"]
-
-
-def _number(name: str, text: str, most: float, problems: list[str], whole: bool = False) -> float:
-    """The number; 1, with a problem added, if the text is not a number."""
-    try:
-        value = float(int(text) if whole else float(text))
-    except ValueError:
-        value = math.nan
-    if 0 <= value <= most:
-        return value
-    kind = "whole number" if whole else "number"
-    problems.append(f"{name} {text!r} is no {kind} from 0 to {most}: give one such as 5")
-    return 1
 
 
 def _saved(

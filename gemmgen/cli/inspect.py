@@ -6,13 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import deliver, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, complete_presets, takes_request
+from gemmgen.cli.output import deliver, examples, path_problems, say, write
+from gemmgen.cli.request import Request, attempt, takes_request
+from gemmgen.cli.targets import complete_presets, completing
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,25 +22,14 @@ if TYPE_CHECKING:
     from gemmgen.inspect.machine import Machine
     from gemmgen.inspect.page import Section
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen inspect --preset block_read_32x2_1x8 --target bdw,skl,tgllp,dg2-g10",
-        "gemmgen inspect --preset 'smem_*' --target 'sm_*' --json smem.json",
-        "gemmgen inspect --tile 8x4 --target all --html report.html",
-        "gemmgen inspect kernel.cl --kernel gemm --target gfx906,skl --asm",
-        "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.png",
-    )
+EXAMPLES = examples(
+    "gemmgen inspect --preset block_read_32x2_1x8 --target bdw,skl,tgllp,dg2-g10",
+    "gemmgen inspect --preset 'smem_*' --target 'sm_*' --json smem.json",
+    "gemmgen inspect --tile 8x4 --target all --html report.html",
+    "gemmgen inspect kernel.cl --kernel gemm --target gfx906,skl --asm",
+    "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.png",
 )
 _PICTURES = ("png", "svg", "pdf")
-
-
-def complete_machines(incomplete: str) -> list[str]:
-    """Targets, for the shell; the last of a list."""
-    from gemmgen.inspect.machine import machines
-
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in ("all", *machines()) if name.startswith(last)]
 
 
 def _files(*names: str, metavar: str, text: str) -> object:
@@ -68,7 +59,7 @@ def inspect(
             "--target",
             metavar="NAME[,NAME]",
             help="Devices by their compilers' names: skl, sm_90a, gfx906, ...; * matches; all.",
-            autocompletion=complete_machines,
+            autocompletion=completing(lambda: ("all", *import_module("gemmgen.inspect.machine").machines())),
         ),
     ] = "all",
     asm: Annotated[bool, typer.Option("--asm", help="Also print the hot loops.", rich_help_panel="Output")] = False,

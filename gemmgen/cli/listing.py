@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmgen.backends import NAMED
-from gemmgen.cli.output import document, say
-from gemmgen.cli.request import Request, attempt, complete_targets
-from gemmgen.cli.targets import backend_problems, complete_backends, speaking
+from gemmgen.cli.output import document, examples, say
+from gemmgen.cli.request import Request, attempt
+from gemmgen.cli.targets import backend_problems, complete_backends, complete_targets, speaking
 from gemmgen.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -24,25 +24,19 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-PRESETS_EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen presets",
-        "gemmgen presets --backend cuda --dtype bfloat16",
-        "gemmgen presets --target sm_90a --names",
-        "gemmgen presets --names | grep block_read",
-        "gemmgen emit --preset naive",
-    )
+PRESETS_EXAMPLES = examples(
+    "gemmgen presets",
+    "gemmgen presets --backend cuda --dtype bfloat16",
+    "gemmgen presets --target sm_90a --names",
+    "gemmgen presets --names | grep block_read",
+    "gemmgen emit --preset naive",
 )
-FIELDS_EXAMPLES = "\n\n".join(("[bold]Examples[/bold]", "gemmgen fields", "gemmgen emit --method slm --set stages=2"))
-DEVICES_EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen devices",
-        "gemmgen devices --json",
-        "gemmgen run -d 0 -k naive -v",
-        "gemmgen run -d xeon -k naive -v",
-    )
+FIELDS_EXAMPLES = examples("gemmgen fields", "gemmgen emit --method slm --set stages=2")
+DEVICES_EXAMPLES = examples(
+    "gemmgen devices",
+    "gemmgen devices --json",
+    "gemmgen run -d 0 -k naive -v",
+    "gemmgen run -d xeon -k naive -v",
 )
 
 #: Kinds of fields that hold numbers.
@@ -215,9 +209,8 @@ def _opencl_devices() -> list[_Device]:
     from gemmgen.runtime import opencl_devices as runtime
 
     return [
-        _Device(_describe(info, target), _record("opencl", info, target))
+        _device("opencl", info, runtime.target_of(info.handle), _about_opencl(info), f"({info.type})")
         for info in runtime.devices()
-        for target in (runtime.target_of(info.handle),)
     ]
 
 
@@ -225,18 +218,9 @@ def _cuda_devices() -> list[_Device]:
     from gemmgen.runtime import cuda_devices as runtime
 
     return [
-        _Device(_describe_cuda(info, target), _record("cuda", info, target))
+        _device("cuda", info, runtime.target_of(info), _about_cuda(info), "(gpu, --backend cuda)")
         for info in runtime.cuda_devices()
-        for target in (runtime.target_of(info),)
     ]
-
-
-def _record(backend: str, info: DeviceInfo | CudaDeviceInfo | SyclDeviceInfo, target: Target) -> dict[str, object]:
-    """As JSON has it: what the runtime says of a device, and the presets that it runs."""
-    said = {field.name: getattr(info, field.name) for field in fields(info) if field.name not in ("handle", "backend")}
-    plain = {key: sorted(value) if isinstance(value, frozenset) else value for key, value in said.items()}
-    lacks = getattr(info, "lacks", None)
-    return {"backend": backend, **plain, "lacks": lacks, "presets": [] if lacks else _running(target)}
 
 
 def _has_sycl() -> bool:
@@ -252,50 +236,57 @@ def _sycl_devices() -> list[_Device]:
     from gemmgen.runtime import sycl_devices as runtime
 
     return [
-        _Device(_describe_sycl(info, target), _record("sycl", info, target))
+        _device("sycl", info, runtime.target_of(info), _about_sycl(info), f"({info.type}, --backend sycl)")
         for info in runtime.sycl_devices()
-        for target in (runtime.target_of(info),)
     ]
 
 
-def _describe(info: DeviceInfo, target: Target) -> str:
+def _device(
+    backend: str,
+    info: DeviceInfo | CudaDeviceInfo | SyclDeviceInfo,
+    target: Target,
+    about: Mapping[str, str],
+    kind: str,
+) -> _Device:
+    """What the runtime says of a device, and the presets that it runs."""
+    lacks = getattr(info, "lacks", None)
+    lines = {**about, "presets": _runs(target) if lacks is None else f"none, as {lacks}"}
+    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
+    said = {field.name: getattr(info, field.name) for field in fields(info) if field.name not in ("handle", "backend")}
+    plain = {key: sorted(value) if isinstance(value, frozenset) else value for key, value in said.items()}
+    record = {"backend": backend, **plain, "lacks": lacks, "presets": [] if lacks else _running(target)}
+    return _Device(f"{info.number}  {info.name} {kind}\n{body}", record)
+
+
+def _about_opencl(info: DeviceInfo) -> dict[str, str]:
     lanes = ", ".join(map(str, info.sub_group_sizes)) or "none"
-    lines = {
+    return {
         "platform": f"{info.platform} ({info.platform_version}), OpenCL C {info.c_version}",
         "sub-groups": f"{lanes}" + (f" ({_features(info)})" if info.sub_group_sizes else ""),
         "local memory": f"{info.local_bytes // 1024} KiB",
         "group": f"up to {info.max_group} work-items",
         "images": "yes" if info.images else "no",
-        "presets": _runs(target),
     }
-    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
-    return f"{info.number}  {info.name} ({info.type})\n{body}"
 
 
-def _describe_cuda(info: CudaDeviceInfo, target: Target) -> str:
+def _about_cuda(info: CudaDeviceInfo) -> dict[str, str]:
     major, minor = info.capability
-    lines = {
+    return {
         "platform": f"CUDA, compute capability {major}.{minor}",
         "multiproc.": str(info.multiprocessors),
         "shared memory": f"{info.shared_bytes // 1024} KiB",
         "memory": f"{info.memory_bytes >> 30} GiB",
         "block": f"up to {info.max_threads} threads",
-        "presets": _runs(target),
     }
-    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
-    return f"{info.number}  {info.name} (gpu, --backend cuda)\n{body}"
 
 
-def _describe_sycl(info: SyclDeviceInfo, target: Target) -> str:
-    lines = {
+def _about_sycl(info: SyclDeviceInfo) -> dict[str, str]:
+    return {
         "platform": f"SYCL, {info.platform} ({info.driver})",
         "sub-groups": ", ".join(map(str, info.sub_group_sizes)) or "none",
         "local memory": f"{info.local_bytes // 1024} KiB",
         "group": f"up to {info.max_group} work-items",
-        "presets": _runs(target) if info.lacks is None else f"none, as {info.lacks}",
     }
-    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
-    return f"{info.number}  {info.name} ({info.type}, --backend sycl)\n{body}"
 
 
 def _features(info: DeviceInfo) -> str:

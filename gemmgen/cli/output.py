@@ -8,9 +8,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def complain(problems: Iterable[str]) -> None:
@@ -79,6 +82,11 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
         raise UserError(f"{path} can't be written: {error.strerror or error}") from None
 
 
+def examples(*commands: str) -> str:
+    """What a command's help ends in."""
+    return "\n\n".join(("[bold]Examples[/bold]", *commands))
+
+
 def say(text: str) -> None:
     """Write text to standard output and flush it, so that a full disk is noticed here.
 
@@ -88,6 +96,24 @@ def say(text: str) -> None:
         raise UserError("standard output is closed: open it, or send it to /dev/null")
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def wide_console() -> Console:
+    """A terminal as it is; a pipe has long lines, so that grep can search them."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print rows below their titles."""
+    from rich.table import Column, Table
+
+    table = Table(*(Column(each, overflow="fold") for each in columns), title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    wide_console().print(table, highlight=False)
 
 
 def document(kind: str, records: object, **more: object) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
-from gemmgen.cli.targets import no_target
+from gemmgen.cli.targets import complete_presets, complete_targets, completing, no_target
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Number = TypeVar("Number", int, float)
 DTYPES = (
     "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
     "float8_e5m2, int8, int32, int64, complex64 or complex128."
@@ -43,43 +45,9 @@ FLAGS = (
 HOW, WHAT = "How to compute it", "What to compute"
 
 
-# --- completion -----------------------------------------------------------------------------------
-
-
-def complete_presets(incomplete: str) -> list[str]:
-    """Preset names, for the shell."""
-    from gemmgen.presets import names
-
-    return [name for name in names() if name.startswith(incomplete)]
-
-
-def complete_methods(incomplete: str) -> list[str]:
-    """Method names, for the shell."""
-    from gemmgen.methods import METHODS
-
-    return [name for name in METHODS if name.startswith(incomplete)]
-
-
-def complete_fields(incomplete: str) -> list[str]:
-    """`key=` of every field, for the shell."""
-    from gemmgen.options import FIELDS
-
-    return [f"{key}=" for key in FIELDS if key.startswith(incomplete)]
-
-
-def complete_targets(incomplete: str) -> list[str]:
-    """Target names, for the shell."""
-    from gemmgen.ir.target import TARGETS
-
-    return [name for name in TARGETS if name.startswith(incomplete)]
-
-
-def complete_epilogues(incomplete: str) -> list[str]:
-    """Functions of epilogues, for the shell."""
-    from gemmgen.epilogue import FUNCTIONS
-
-    return [name for name in FUNCTIONS if name.startswith(incomplete)]
-
+complete_methods = completing(lambda: import_module("gemmgen.methods").METHODS)
+complete_fields = completing(lambda: (f"{key}=" for key in import_module("gemmgen.options").FIELDS))
+complete_epilogues = completing(lambda: import_module("gemmgen.epilogue").FUNCTIONS)
 
 # --- the options ----------------------------------------------------------------------------------
 
@@ -349,6 +317,20 @@ def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: 
     except UserError as error:
         problems += error.problems
         return None
+
+
+def number(
+    name: str, text: str, problems: list[str], most: int = 999_999_999, kind: Callable[[str], Number] = int
+) -> Number:
+    """The number that an option is given as text; the one for 1, with a problem added, if it is none or too large."""
+    try:
+        if 0 <= (value := kind(text)) <= most:
+            return value
+    except ValueError:
+        pass
+    what = "whole number" if isinstance(kind("1"), int) else "number"
+    problems.append(f"{name} {text!r} is no {what} from 0 to {most}: give one such as 5")
+    return kind("1")
 
 
 def strict_problems(strict: bool, backend: str) -> list[str]:

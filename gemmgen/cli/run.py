@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import document, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
+from gemmgen.cli.output import document, examples, path_problems, say, write
+from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
+from gemmgen.cli.targets import complete_presets, completing
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,20 +21,17 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen run -k block_read_32x2_1x8 -M 1024 -K 1024 -N 1024 -v",
-        "gemmgen run -k naive -k L3_SIMD_32x2_1x8 -d xeon -i 20",
-        "gemmgen run --tile 16x2 --group 4x8 -v",
-        "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
-        "gemmgen run -k all -i 0",
-        "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
-        "gemmgen run -k lds_8x8_16x16_k8 --batch 64 -M 100 -N 100 -K 100 -v",
-        "gemmgen run --backend sycl -k sg16_block_16x2 -v",
-        "gemmgen run -k smem_8x8 --epilogue bias --epilogue gelu -v",
-        "gemmgen run -k naive -M 256 -K 256 -N 256 -v --json",
-    )
+EXAMPLES = examples(
+    "gemmgen run -k block_read_32x2_1x8 -M 1024 -K 1024 -N 1024 -v",
+    "gemmgen run -k naive -k L3_SIMD_32x2_1x8 -d xeon -i 20",
+    "gemmgen run --tile 16x2 --group 4x8 -v",
+    "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
+    "gemmgen run -k all -i 0",
+    "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
+    "gemmgen run -k lds_8x8_16x16_k8 --batch 64 -M 100 -N 100 -K 100 -v",
+    "gemmgen run --backend sycl -k sg16_block_16x2 -v",
+    "gemmgen run -k smem_8x8 --epilogue bias --epilogue gelu -v",
+    "gemmgen run -k naive -M 256 -K 256 -N 256 -v --json",
 )
 WHERE, DATA = "Where", "Matrices"
 
@@ -116,17 +114,24 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def complete_kernels(incomplete: str) -> list[str]:
-    """Preset names and `all`, for the shell."""
-    return [name for name in ("all", *complete_presets("")) if name.startswith(incomplete)]
-
-
 def _where(*names: str, metavar: str, text: str) -> object:
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHERE)
 
 
 def _data(*names: str, metavar: str, text: str) -> object:
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
+
+
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-k",
+        "--kernel",
+        metavar="PRESET",
+        help="Or all. Can be repeated.",
+        autocompletion=completing(lambda: ("all", *complete_presets(""))),
+    ),
+]
 
 
 @takes_request
@@ -136,12 +141,7 @@ def run(
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
     type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-k", "--kernel", metavar="PRESET", help="Or all. Can be repeated.", autocompletion=complete_kernels
-        ),
-    ] = None,
+    kernel: Kernels = None,
     iterations: Annotated[
         str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
     ] = "5",
@@ -166,7 +166,7 @@ def run(
     if request.grouped is not None:
         problems.append(f"--grouped {request.grouped} means nothing here, where products have one size: leave it out")
     request = replace(request, batched=request.batched or batch is not None)
-    count = _whole("batch", batch or "2", problems) if request.batched else None
+    count = number("batch", batch or "2", problems) if request.batched else None
     if count == 0:
         problems.append("batch 0 has nothing to multiply: give 1 or more")
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
@@ -218,8 +218,8 @@ def _plan(
         said = {"a": request.a_dtype, "b": request.b_dtype}
         request = replace(request, dtype=attempt(problems, stored_type, {"a": a, "b": b}, said))
     typed = not problems
-    times = _whole("iterations", iterations, problems)
-    start = _whole("seed", seed, problems)
+    times = number("iterations", iterations, problems)
+    start = number("seed", seed, problems)
     requests = list(_requests(request, kernels))
     jobs = [attempt(problems, r.resolve) for r in requests]
     if output is not None and len(requests) > 1:
@@ -271,14 +271,6 @@ def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
         yield request
     for name in dict.fromkeys(chosen):
         yield replace(request, preset=name)
-
-
-def _whole(name: str, text: str, problems: list[str]) -> int:
-    """The number; 1, with a problem added, if the text is not a number."""
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return int(text)
-    problems.append(f"{name} {text!r} is no whole number from 0 to 999999999: give one such as 5")
-    return 1
 
 
 # --- on the device --------------------------------------------------------------------------------

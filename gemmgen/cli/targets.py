@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 
-def complete_backends(incomplete: str) -> list[str]:
-    """Backend names, for the shell."""
-    from gemmgen.backends import BACKENDS
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completion by the shell of names, or of the last of a list of them."""
 
-    return [name for name in BACKENDS if name.startswith(incomplete)]
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
 
+    return complete
+
+
+complete_backends = completing(lambda: import_module("gemmgen.backends").BACKENDS)
+complete_presets = completing(lambda: import_module("gemmgen.presets").names())
+complete_targets = completing(lambda: import_module("gemmgen.ir.target").TARGETS)
 
 #: The device whose records --tuned takes.
 TunedDevice = Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import complain, document, say
+from gemmgen.cli.output import complain, document, examples, print_table, say
 from gemmgen.cli.request import DTYPES, attempt
 from gemmgen.errors import UserError
 
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from gemmgen.tuning.runners import Runner
     from gemmgen.tuning.study import Place, Product, Progress, Search
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen tune --shapes 1024,128x4096x4096 --minutes 2",
-        "gemmgen tune --shapes 4096 --dtype bfloat16 --epilogue bias --epilogue gelu --minutes 10",
-        "gemmgen tune --model layers.txt --backend cuda --minutes 60",
-        "gemmgen tune --trace model.py --minutes 10",
-        "gemmgen tune --shapes 4096 --local 2 --minutes 10",
-    )
+EXAMPLES = examples(
+    "gemmgen tune --shapes 1024,128x4096x4096 --minutes 2",
+    "gemmgen tune --shapes 4096 --dtype bfloat16 --epilogue bias --epilogue gelu --minutes 10",
+    "gemmgen tune --model layers.txt --backend cuda --minutes 60",
+    "gemmgen tune --trace model.py --minutes 10",
+    "gemmgen tune --shapes 4096 --local 2 --minutes 10",
 )
 #: Exit code after Ctrl-C, and seconds between two lines where standard error is no terminal.
 INTERRUPTED, PERIOD = 130, 5.0
@@ -379,16 +376,10 @@ def _report(found: Sequence[Progress], place: Place, as_json: bool) -> None:
     if as_json:
         say(document("tuned", rows, device=str(place.key)))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=str(place.key), title_justify="left")
-    for title in ("product", "measured", "untuned ms", "best ms", "gain", "schedule"):
-        table.add_column(title, overflow="fold")
+    shown = []
     for progress in found:
         gain = f"{progress.untuned / progress.best:.2f}" if progress.untuned and progress.best else "-"
         times = [f"{x * 1e3:.4g}" if x else "-" for x in (progress.untuned, progress.best)]
         name = "-" if progress.schedule is None else kernel_name(progress.schedule, progress.product.spec)
-        table.add_row(str(progress.product), str(progress.trials), *times, gain, name)
-    console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table, highlight=False)
+        shown.append((str(progress.product), str(progress.trials), *times, gain, name))
+    print_table(str(place.key), ("product", "measured", "untuned ms", "best ms", "gain", "schedule"), shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import complain, deliver, document, path_problems, say
+from gemmgen.cli.output import complain, deliver, document, examples, path_problems, print_table, say
 from gemmgen.cli.request import attempt
 from gemmgen.errors import UserError, suggest
 
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from gemmgen.tuning.device import DeviceKey
     from gemmgen.tuning.records import Line, Records
 
-EXAMPLES = "\n\n".join(
-    (
-        "[bold]Examples[/bold]",
-        "gemmgen tuned list",
-        "gemmgen tuned show --device xeon",
-        "gemmgen tuned export --device xeon -o xeon.jsonl",
-        "gemmgen tuned merge mine.jsonl yours.jsonl -o both.jsonl",
-        "gemmgen tuned import both.jsonl --device xeon",
-    )
+EXAMPLES = examples(
+    "gemmgen tuned list",
+    "gemmgen tuned show --device xeon",
+    "gemmgen tuned export --device xeon -o xeon.jsonl",
+    "gemmgen tuned merge mine.jsonl yours.jsonl -o both.jsonl",
+    "gemmgen tuned import both.jsonl --device xeon",
 )
 ACTIONS = ("list", "show", "merge", "export", "import")
 #: The largest file that is read.
@@ -142,18 +139,12 @@ def _show(records: Records, as_json: bool) -> None:
         ]
         say(document("tuned", rows, device=str(records.key)))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=str(records.key), title_justify="left")
-    for title in ("product", "ms", "spread", "GFLOP/s", "of", "checked", "schedule"):
-        table.add_column(title, overflow="fold")
+    shown = []
     for x, count in best:
         product = "x".join(map(str, x.shape)) + (f" x{x.products}" if x.products > 1 else "") + f" {x.spec.label()}"
         figures = f"{x.seconds * 1e3:.4g}", f"{x.spread:.0%}", f"{x.gflops:.1f}", str(count)
-        table.add_row(product, *figures, "yes" if x.checked else "before use", kernel_name(x.schedule, x.spec))
-    console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table, highlight=False)
+        shown.append((product, *figures, "yes" if x.checked else "before use", kernel_name(x.schedule, x.spec)))
+    print_table(str(records.key), ("product", "ms", "spread", "GFLOP/s", "of", "checked", "schedule"), shown)
 
 
 def from_records(request: Request, backend: str, device: str | None) -> Request:

@@ -18,7 +18,6 @@ from gemmgen import candidates, driver, epilogue
 from gemmgen.checks.cpu_panel import WIDTHS
 from gemmgen.epilogue import EXPRESSION, FUNCTIONS
 from gemmgen.errors import ScheduleError
-from gemmgen.fuzz import fields
 from gemmgen.fuzz.case import Case, Data, round_up
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
@@ -26,11 +25,11 @@ from gemmgen.ir.dtypes import BF16, C64, C128, F16, F32, F64, FLOAT8, I8, RESULT
 from gemmgen.ir.swizzle import LINES_BYTES
 from gemmgen.ir.target import Target
 from gemmgen.methods import defaults
-from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule import KEYS, Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
 CHANGES: dict[str, st.SearchStrategy[object]] = {
-    **{key: st.sampled_from(values) for key, values in fields.VALUES.items() if "." not in key},
+    **{key: st.sampled_from(field.tries) for key, field in KEYS.items() if "." not in key},
     "tile": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4, 8])),
     "group": st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 4, 8, 16])),
     "thread_vector": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4])),
@@ -38,7 +37,7 @@ CHANGES: dict[str, st.SearchStrategy[object]] = {
     "split_k": st.sampled_from([1, 2, 3]),
 }
 OPERAND_CHANGES: dict[str, st.SearchStrategy[object]] = {
-    key: st.sampled_from(values) for key, values in fields.OPERAND_VALUES.items()
+    key.removeprefix("a."): st.sampled_from(field.tries) for key, field in KEYS.items() if key.startswith("a.")
 }
 #: Tiles and groups that most fields of rings go with; others are refused so often that little would be run.
 SHAPES = [((2, 4), (4, 8)), ((4, 4), (4, 8)), ((4, 4), (8, 4)), ((4, 8), (2, 16)), ((8, 8), (4, 8)), ((3, 4), (4, 8))]

@@ -1,6 +1,14 @@
 """From what a user writes (`--tile 32x2`, `--set a.width=4`, TOML) to a schedule, with every problem at once."""
 
-from gemmgen.options.documents import Document, document_of, read_document, schedule_from_toml, schedule_to_toml
+from gemmgen.options.documents import (
+    Document,
+    document_of,
+    read_document,
+    schedule_from_toml,
+    schedule_of,
+    schedule_to_toml,
+    spec_of,
+)
 from gemmgen.options.schedules import DEFAULT_METHOD, FIELDS, build_schedule, parse_value
 from gemmgen.options.specs import build_spec
 
@@ -14,5 +22,7 @@ __all__ = [
     "parse_value",
     "read_document",
     "schedule_from_toml",
+    "schedule_of",
     "schedule_to_toml",
+    "spec_of",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from gemmgen.errors import ScheduleError, SpecError, suggest
-from gemmgen.methods import METHODS, change, defaults, flatten
+from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import build_spec
@@ -78,6 +78,26 @@ def document_of(table: dict[str, object], where: str) -> Document:
         raise ScheduleError(f"{where}: {problem}" for problem in problems)
     schedule = change(defaults(method) if method else Schedule(), changes)
     return Document(summary or "", spec, replace(schedule, name=name))
+
+
+def spec_of(table: Mapping[str, object], where: str) -> GemmSpec:
+    """The spec of a [spec] table by itself. Raises: ScheduleError."""
+    problems: list[str] = []
+    spec = _spec(table, problems)
+    if problems:
+        raise ScheduleError(f"{where}: {problem}" for problem in problems)
+    return spec
+
+
+def schedule_of(table: Mapping[str, object], where: str) -> Schedule:
+    """The schedule of a table as `schedule_to_toml` writes it: what it leaves out is as a plain one has it, and follows
+    nothing. Raises: ScheduleError.
+    """
+    problems: list[str] = []
+    flat = changed(_fields(table, problems), problems)
+    if problems:
+        raise ScheduleError(f"{where}: {problem}" for problem in problems)
+    return unflatten(flat)
 
 
 def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str, object]]:

@@ -121,13 +121,10 @@ _MEANINGS: dict[type, Mapping[str, tuple[str, Meaning]]] = {}
 def meanings(record: type) -> Mapping[str, tuple[str, Meaning]]:
     """The fields of a record that a user can name: annotation and meaning of each."""
     if record not in _MEANINGS:
-        _MEANINGS[record] = _read(record)
+        own: tuple[Field[object], ...] = fields(record)
+        found = {item.name: (str(item.type), item.metadata[_META]) for item in own if _META in item.metadata}
+        _MEANINGS[record] = found
     return _MEANINGS[record]
-
-
-def _read(record: type) -> Mapping[str, tuple[str, Meaning]]:
-    own: tuple[Field[object], ...] = fields(record)
-    return {item.name: (str(item.type), item.metadata[_META]) for item in own if _META in item.metadata}
 
 
 def record_problems(record: object) -> list[str]:
@@ -138,7 +135,7 @@ def record_problems(record: object) -> list[str]:
         return problems
     chosen: Chosen | None = getattr(record, "chosen_by", None)
     others = "" if chosen is None else f", or leave {chosen.key} out"
-    for name, (_, meaning) in meanings(type(record)).items():
+    for name, meaning in _numbers(type(record)):
         value = getattr(record, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, int) and part < meaning.least:
@@ -146,6 +143,17 @@ def record_problems(record: object) -> list[str]:
                 problems.append(f"{name} = {shown} < {meaning.least}: give {meaning.least} to {meaning.most}{others}")
                 break
     return problems
+
+
+_NUMBERS: dict[type, tuple[tuple[str, Meaning], ...]] = {}
+
+
+def _numbers(record: type) -> tuple[tuple[str, Meaning], ...]:
+    """Fields that can be too small."""
+    if record not in _NUMBERS:
+        known, others = meanings(record).items(), {"bool", *WORDS}
+        _NUMBERS[record] = tuple((name, meaning) for name, (kind, meaning) in known if kind not in others)
+    return _NUMBERS[record]
 
 
 def text_of(value: object) -> str:

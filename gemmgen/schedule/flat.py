@@ -297,7 +297,8 @@ def _operand(
     for key, value in usual.items():
         if key not in own and given[key] != value:
             problems.append(_means_nothing(f"{name}.{key}", given[key], whom, value, plain))
-    return replace(operand, **{key: value for key, value in usual.items() if key not in own})  # type: ignore[arg-type]
+    reset = {key: value for key, value in usual.items() if key not in own and merged[key] != value}
+    return replace(operand, **reset) if reset else operand  # type: ignore[arg-type]
 
 
 def misplaced(parts: Parts, plain: Mapping[str, Value]) -> Iterator[str]:

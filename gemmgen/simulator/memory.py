@@ -185,15 +185,15 @@ class LocalMemory(_Shared):
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes."""
         addresses = self._locate(index, active, site) + self._base[active.lanes]
-        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._clash(conflict, "writes", index, active, site)
-        self._not_under_way(addresses, index, active, site)
+        self._overwritten(addresses, index, active, site)
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
         self._written[addresses] = True
 
-    def _not_under_way(self, addresses: Ints, index: Sequence[Index], active: Active, site: Site) -> None:
-        """No barrier of the group orders what comes after a copy that nobody has waited for."""
+    def _overwritten(self, addresses: Ints, index: Sequence[Index], active: Active, site: Site) -> None:
+        """What was there is ordered before; no barrier of the group orders a copy that nobody has waited for."""
+        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
+        if conflict is not None:
+            self._clash(conflict, "writes", index, active, site)
         under_way = self._under_way[addresses]
         if under_way.any():
             self._fault("race", int(np.argmax(under_way)), index, active, site, "a copy to it is still under way")
@@ -201,10 +201,7 @@ class LocalMemory(_Shared):
     def begin(self, index: Sequence[Index], active: Active, site: Site) -> Ints:
         """An asynchronous store begins: gives its addresses, whose content is undefined until it lands."""
         addresses = self._locate(index, active, site) + self._base[active.lanes]
-        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._clash(conflict, "writes", index, active, site)
-        self._not_under_way(addresses, index, active, site)
+        self._overwritten(addresses, index, active, site)
         self._written[addresses] = False
         self._under_way[addresses] = True
         return addresses

@@ -116,10 +116,7 @@ class TileMemory(LocalMemory):
         addresses = swizzled(places, self.swizzle) // self.item + self._base[active.lanes]
         if self._leaving[addresses].any():
             raise KernelFault("race", site.text, f"a store still reads {self._name} there: nobody waited for it")
-        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._clash(conflict, "writes", index, active, site)
-        self._not_under_way(addresses, index, active, site)
+        self._overwritten(addresses, index, active, site)
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
         self._written[addresses] = True
         self._state[addresses], self._putter[addresses] = _PUT, active.lanes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 import gemmgen
 from gemmgen.ir.target import Target
@@ -33,8 +34,7 @@ class DeviceKey:
     @property
     def file_name(self) -> str:
         """Of its records."""
-        words = re.sub(r"[^a-z0-9]+", "-", self.device.lower()).strip("-")[:48]
-        return f"{words}-{digest(*map(str, asdict(self).values())).hex()[:12]}.jsonl"
+        return _file_name(self)
 
     def is_same_device(self, other: DeviceKey) -> bool:
         """Whether another key is of such a device, whatever drives it."""
@@ -42,6 +42,13 @@ class DeviceKey:
 
     def __str__(self) -> str:
         return f"{self.device} ({self.backend}, {self.cores} cores, {self.compiler}, driver {self.driver})"
+
+
+@lru_cache(maxsize=64)
+def _file_name(key: DeviceKey) -> str:
+    """Every choice asks for it."""
+    words = re.sub(r"[^a-z0-9]+", "-", key.device.lower()).strip("-")[:48]
+    return f"{words}-{digest(*map(str, asdict(key).values())).hex()[:12]}.jsonl"
 
 
 def key_of(backend: str, device: object, target: Target) -> DeviceKey:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from gemmgen import tuning
@@ -65,7 +66,6 @@ class Book:
         self.key, self.store, self.target = key, store, target
         self._lock = threading.Lock()
         self._stamp, self._is_read = _NO_STAMP, False
-        #: Spec and products -> shape -> the lines of each, the best first.
         self._lines: dict[tuple[str, int], dict[Shape, list[Line]]] = {}
         self._schedules: dict[str, Schedule | None] = {}
         self._offs: dict[Identity, float | None] = {}
@@ -74,7 +74,7 @@ class Book:
         """A line's; None where its text is none."""
         if line.schedule not in self._schedules:
             with suppress(ScheduleError):
-                self._schedules[line.schedule] = line.measurement().schedule
+                self._schedules[line.schedule] = line.built_schedule()
         return self._schedules.setdefault(line.schedule, None)
 
     def offs(self, lines: Sequence[Line], spec: GemmSpec, target: Target) -> list[tuple[Line, Schedule, float]]:
@@ -91,8 +91,8 @@ class Book:
         found = ((line, schedule, self._offs[line.identity]) for line, schedule in known)
         return [(line, schedule, off) for line, schedule, off in found if off is not None]
 
-    def lines(self, spec: str, products: int) -> dict[Shape, list[Line]]:
-        """Of a kind of product, the best of each shape first."""
+    def lines(self) -> Mapping[tuple[str, int], dict[Shape, list[Line]]]:
+        """By the text of a spec and the number of products, then by the shape: the best of each first."""
         stamp = self.store.stamp(self.key)
         with self._lock:
             if stamp != self._stamp or not self._is_read:
@@ -103,7 +103,7 @@ class Book:
                 calibrate(self.target, {**machine, **records.machine})
                 self._lines = _indexed([*own, *shipped])
                 self._is_read = True
-            return self._lines.get((spec, products), {})
+            return self._lines
 
     def _shipped(self, own: Sequence[Line]) -> tuple[list[Line], Mapping[str, float]]:
         """The lines that come with gemmgen for such a device, by any driver, but for products that the user measured.
@@ -137,7 +137,7 @@ _books: dict[tuple[str, object, int], Book] = {}
 
 
 def book_of(backend: str, device: object, target: Target) -> Book | None:
-    """The records of a device; None where there are none at all, or the user has transposed them off.
+    """The records of a device; None where there are none at all, or the user has turned them off.
 
     Args:
         device: as `key_of` takes it.
@@ -173,8 +173,9 @@ def recorded(
     m, n, k = _sizes(spec, shape)
     if book is None or not m or not n or not k:
         return None
-    for number, kind in enumerate(_alike(kind_of(spec), target)):
-        lines = book.lines(spec_text(kind), products)
+    known = book.lines()
+    for number, kind in enumerate(_texts_alike(spec, "wgmma" in target.features)):
+        lines = known.get((kind, products), {})
         for line in lines.get((m, n, k), ()):
             if (found := _usable(line, spec, target, check, book)) is not None:
                 return Found(found, "near" if number else "exact", line.shape, line.seconds)
@@ -184,13 +185,16 @@ def recorded(
     return None
 
 
-def _alike(kind: GemmSpec, target: Target) -> Iterator[GemmSpec]:
-    """A kind of product, and those whose schedules are as fast.
+@lru_cache(maxsize=1024)
+def _texts_alike(spec: GemmSpec, by_warpgroups: bool) -> tuple[str, ...]:
+    """A kind of product, and those whose schedules are as fast, as records name them."""
+    return tuple(spec_text(kind) for kind in _alike(kind_of(spec), by_warpgroups))
 
-    Warpgroups multiply both types of 16 bits alike, and TMA takes matrices of any order.
-    """
+
+def _alike(kind: GemmSpec, by_warpgroups: bool) -> Iterator[GemmSpec]:
+    """Warpgroups multiply both types of 16 bits alike, and TMA takes matrices of any order."""
     yield kind
-    if "wgmma" not in target.features or kind.dtype.size > 2:
+    if not by_warpgroups or kind.dtype.size > 2:
         return
     dtypes = (BF16, F16) if kind.dtype in (BF16, F16) else (kind.dtype,)
     for dtype in dtypes:

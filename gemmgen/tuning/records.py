@@ -25,7 +25,7 @@ from gemmgen import tuning
 from gemmgen.choice import machine as gpu
 from gemmgen.cpu import machine as cpu
 from gemmgen.errors import ScheduleError, UserError
-from gemmgen.options import document_of, schedule_to_toml
+from gemmgen.options import schedule_of, schedule_to_toml, spec_of
 from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec
@@ -115,15 +115,15 @@ class Line:
         """The smaller, the better: a comparison in turns outweighs a single look."""
         return not self.compared, self.seconds
 
+    def built_schedule(self, where: str = "record") -> Schedule:
+        """Its schedule. Raises: ScheduleError with every problem."""
+        return schedule_of(_parsed_table(self.schedule, where), where)
+
     def measurement(self, where: str = "record") -> Measurement:
         """With spec and schedule. Raises: ScheduleError with every problem."""
-        try:
-            table = {**_table(json.loads(self.schedule)), "spec": _table(json.loads(self.spec))}
-        except (ValueError, RecursionError):
-            raise ScheduleError(f"{where}: neither spec nor schedule are JSON") from None
-        document = document_of(table, where)
+        spec = kind_of(spec_of(_parsed_table(self.spec, where), where))
         kept = (self.seconds, self.spread, self.runs, self.compared, self.checked)
-        return Measurement(kind_of(document.spec), self.shape, self.products, document.schedule.but(name=None), *kept)
+        return Measurement(spec, self.shape, self.products, self.built_schedule(where), *kept)
 
     @classmethod
     def of(cls, made: Measurement) -> Line:
@@ -265,6 +265,13 @@ def _line(content: str) -> Line | str:
     m, n, k = shape
     texts = json.dumps(spec), json.dumps(schedule)
     return Line(texts[0], (m, n, k), products, texts[1], seconds / 1e3, spread, runs, compared, checked)
+
+
+def _parsed_table(text: str, where: str) -> dict[str, object]:
+    try:
+        return _table(json.loads(text))
+    except (ValueError, RecursionError):
+        raise ScheduleError(f"{where}: neither spec nor schedule are JSON") from None
 
 
 def _table(value: object) -> dict[str, object]:

@@ -22,7 +22,8 @@ from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
 from tests.support import hip
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products
+from tests.support.tools import tool
 
 GFX942 = TARGETS["gfx942"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -54,15 +55,12 @@ def test_the_simulator(schedule: Schedule, orders: tuple[Order, Order, Order], r
     a, b, c = orders
     spec = replace(SPEC, a_order=a, b_order=b, c_order=c)
     kernel = driver.lower(spec, schedule, GFX942)
-    for size in SIZES:
-        problem = Problem.of(rng, spec, *size, 1.5, -0.5)
-        problem.check(interpret(kernel, spec, problem))
+    check_products(kernel, spec, rng, *SIZES, factors=(1.5, -0.5))
 
 
 def test_parts_of_k(rng: np.random.Generator) -> None:
     program = driver.lower_program(SPEC, MFMA.but(split_k=3), GFX942)
-    problem = Problem.of(rng, SPEC, 33, 65, 83, 1.5, -0.5)
-    problem.check(interpret(program, SPEC, problem))
+    check_products(program, SPEC, rng, (33, 65, 83), factors=(1.5, -0.5))
 
 
 def test_a_kernel_asks_for_no_extension() -> None:
@@ -75,12 +73,10 @@ def test_a_kernel_asks_for_no_extension() -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=NAMES)
-def test_the_machine_code(
-    schedule: Schedule, rng: np.random.Generator, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_the_machine_code(schedule: Schedule, rng: np.random.Generator, tmp_path: Path) -> None:
     hip.emulator()
     source = driver.emit(SPEC, schedule, "opencl", GFX942)
-    code = machine_code(source, needs_tool("clang"), tmp_path)
+    code = machine_code(source, tool("clang"), tmp_path)
     for m, n, k in SIZES:
         drawn = Problem.of(rng, SPEC, m, n, k, 1.5, -0.5)
         a, b = (np.where(np.abs(x) < SMALLEST_NORMAL, 0, x).astype(x.dtype) for x in (drawn.a, drawn.b))

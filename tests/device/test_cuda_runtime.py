@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.spec import GemmSpec
 from tests.support import cuda
 from tests.support.problems import Problem
+from tests.support.tools import ran
 
 SKIP = cuda.why_no_gpu()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
@@ -195,12 +195,10 @@ except ValueError as error:
     assert "cupy.asarray(a)" in str(error)
 assert "gemmgen" not in sys.modules
 """
-    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran([sys.executable, "-c", script], cwd=tmp_path)
 
 
 def test_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gemmgen", "run", "--backend", "cuda", "-k", "smem_8x8", "-M", "300", "-v"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran(command)
     assert "validation passed" in result.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,8 @@ from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.device.test_sycl_presets import DEVICES as SYCL_DEVICES
 from tests.support import hip
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.problems import Problem, check_products, layouts
+from tests.support.tools import tool
 
 #: From global memory; by tiles of local memory with lines along K; with registers filled ahead, and the next tile.
 SCHEDULES = {
@@ -66,8 +66,9 @@ def test_interpreted(name: str, rng: np.random.Generator) -> None:
     cases = [*zip(specs, SIZES * 2, strict=True)]
     for target, some in (("portable", cases), ("sm_80", cases[:2])):
         for spec, size in some:
-            problem = Problem.of(rng, spec, *size, 3.0, -2.0)
-            problem.check(interpret(driver.lower_program(spec, SCHEDULES[name], TARGETS[target]), spec, problem, 3))
+            check_products(
+                driver.lower_program(spec, SCHEDULES[name], TARGETS[target]), spec, rng, size, factors=(3.0, -2.0)
+            )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -93,11 +94,11 @@ def test_sycl(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> No
 
 
 @pytest.mark.parametrize("target", hip.EMULATED)
-def test_hip(target: str, needs_tool: Callable[[str], str], tmp_path: Path, rng: np.random.Generator) -> None:
+def test_hip(target: str, tmp_path: Path, rng: np.random.Generator) -> None:
     """AMD's compiler, too, knows it by the sum; the machine code is right where there is an emulator."""
     source = hip.emitted(SPEC, SCHEDULES["local"], target)
-    code = hip.compiled(source, target, needs_tool("clang"), tmp_path)
-    assert hip.assembly(source, target, needs_tool("clang"), tmp_path).count("v_dot4") >= 4 * 4 * 16 // 4
+    code = hip.compiled(source, target, tool("clang"), tmp_path)
+    assert hip.assembly(source, target, tool("clang"), tmp_path).count("v_dot4") >= 4 * 4 * 16 // 4
     hip.emulator()
     m, n, k = SIZES[0]
     a, b = (rng.integers(-128, 128, shape, np.int8) for shape in ((m, k), (k, n)))
@@ -108,9 +109,9 @@ def test_hip(target: str, needs_tool: Callable[[str], str], tmp_path: Path, rng:
 
 
 @pytest.mark.parametrize("device", ["tgllp", "dg2-g10"])
-def test_intels_gpus_have_the_instruction(device: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_intels_gpus_have_the_instruction(device: str, tmp_path: Path) -> None:
     """Their compiler knows it by the sum: of 2022, which links no `dot`, and of today, which makes the same of both."""
-    needs_tool("ocloc"), needs_tool("iga64")
+    tool("ocloc"), tool("iga64")
     file = tmp_path / "kernel.cl"
     file.write_text(driver.emit(ALONG_K, SCHEDULES["local"]).text)
     (report,) = inspect(file_jobs(file, None, choose([device])))

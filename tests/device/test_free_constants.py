@@ -24,6 +24,7 @@ from gemmgen.source import Source
 from tests.device.naive import DEVICES
 from tests.device.test_sycl_presets import DEVICES as SYCL_DEVICES
 from tests.support.problems import Matrix, Problem
+from tests.support.tools import tool
 
 #: Presets whose block tile and depth are free, with thread tiles and depths that make others.
 CHANGED: list[tuple[str, Pair, int]] = [
@@ -130,14 +131,12 @@ def test_a_guard_of_sycl(changes: dict[str, int], message: str, device: SyclDevi
         ("mbarrier_8x16_16x16", {"STAGES": 8}, "STAGES must be 12 or more"),
     ],
 )
-def test_nvcc(
-    name: str, changes: dict[str, int], refused: str | None, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_nvcc(name: str, changes: dict[str, int], refused: str | None, tmp_path: Path) -> None:
     preset = presets.load(name)
     target = driver.default_target(preset.spec, preset.schedule, "cuda")
     file = tmp_path / "changed.cu"
     file.write_text(edited(driver.emit(preset.spec, preset.schedule, "cuda", target).text, **changes))
-    command = [needs_tool("nvcc"), "-std=c++17", f"-arch={target.name}", "-cubin", str(file), "-o", str(file) + "bin"]
+    command = [tool("nvcc"), "-std=c++17", f"-arch={target.name}", "-cubin", str(file), "-o", str(file) + "bin"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert (result.returncode == 0) == (refused is None), result.stderr
     assert refused is None or re.search(refused, result.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from gemmgen import presets
 from tests.support import hip
+from tests.support.tools import tool
 
 #: Sizes that no tile divides, and one K that holds whole steps and a rest.
 SIZES = (33, 65, 19)
@@ -30,11 +30,11 @@ RUN = (
 
 @pytest.mark.parametrize("target", hip.EMULATED)
 @pytest.mark.parametrize("name", RUN)
-def test_ragged_sizes(name: str, target: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_ragged_sizes(name: str, target: str, tmp_path: Path) -> None:
     hip.emulator()
     preset = presets.load(name)
     source = hip.emitted(preset.spec, preset.schedule, target)
-    code = hip.compiled(source, target, needs_tool("clang"), tmp_path)
+    code = hip.compiled(source, target, tool("clang"), tmp_path)
     m, n, k = SIZES
     rng = np.random.default_rng(1)
     # Lines of A and of C are longer than what is in them, those of B begin on multiples of 16 bytes.
@@ -48,14 +48,14 @@ def test_ragged_sizes(name: str, target: str, needs_tool: Callable[[str], str], 
     assert np.array_equal(c[:, n:], before[:, n:])
 
 
-def test_a_missing_barrier_is_found(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_missing_barrier_is_found(tmp_path: Path) -> None:
     """The emulator's waves do run apart."""
     hip.emulator()
     preset = presets.load("lds_8x8_16x16_k8")
     source = hip.emitted(preset.spec, preset.schedule, "gfx1100")
     assert source.text.count("__syncthreads();") > 1
     broken = replace(source, text=source.text.replace("__syncthreads();", ""))
-    code = hip.compiled(broken, "gfx1100", needs_tool("clang"), tmp_path)
+    code = hip.compiled(broken, "gfx1100", tool("clang"), tmp_path)
     m, n, k = SIZES
     a, b, c = np.ones((m, k), np.float32), np.ones((k, n), np.float32), np.zeros((m, n), np.float32)
     scalars = {"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0}

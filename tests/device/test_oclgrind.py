@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support.tools import tool
 
 #: One of each way through local memory, and one of several kernels; all others that oclgrind takes were run by hand
 #: on 2026-11-21, without a word from it.
@@ -37,21 +38,21 @@ for name in names:
 """
 
 
-def under_oclgrind(tool: str, root: Path, without_barriers: str, *names: str) -> subprocess.CompletedProcess[str]:
-    command = [tool, "--data-races", sys.executable, "-c", RUN, without_barriers, *names]
+def under_oclgrind(root: Path, without_barriers: str, *names: str) -> subprocess.CompletedProcess[str]:
+    command = [tool("oclgrind"), "--data-races", sys.executable, "-c", RUN, without_barriers, *names]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYOPENCL_NO_CACHE": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 
-def test_no_races(needs_tool: Callable[[str], str], root: Path) -> None:
+def test_no_races(root: Path) -> None:
     pytest.importorskip("pyopencl")
-    done = under_oclgrind(needs_tool("oclgrind"), root, "no", *NAMES)
+    done = under_oclgrind(root, "no", *NAMES)
     # Its exit code says nothing: what it finds, it writes.
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == [word for name in NAMES for word in (name, "right")]
 
 
-def test_races_would_be_found(needs_tool: Callable[[str], str], root: Path) -> None:
+def test_races_would_be_found(root: Path) -> None:
     pytest.importorskip("pyopencl")
-    done = under_oclgrind(needs_tool("oclgrind"), root, "yes", NAMES[0])
+    done = under_oclgrind(root, "yes", NAMES[0])
     assert "data race at local memory address" in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from gemmgen import driver, presets
 from tests.support import skips, sycl
 from tests.support.docs import ROOT
+from tests.support.tools import tool
 
 EXAMPLES = ROOT / "examples"
 NAMES = ("cpp_cuda", "cpp_opencl", "cpp_sycl", "custom_epilogue", "ladder", "numpy_matmul", "torch_linear")
@@ -49,29 +49,29 @@ def test_torch(tmp_path: Path) -> None:
     assert "loss after 20 steps" in run([sys.executable, str(EXAMPLES / "torch_linear" / "main.py")], tmp_path)
 
 
-def test_opencl_builds_by_cmake_and_runs(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_opencl_builds_by_cmake_and_runs(tmp_path: Path) -> None:
     icd = pytest.importorskip("gemmgen.runtime.icd")
-    needs_tool("g++")
+    tool("g++")
     if not Path("/usr/include/CL/cl.h").is_file():
         pytest.skip("apt-get install ocl-icd-opencl-dev")
     configure = ["-S", str(EXAMPLES / "cpp_opencl"), "-B", ".", f"-DGEMMGEN={sys.executable};-m;gemmgen"]
     flags = "-Wall -Wextra -Werror"
-    run([needs_tool("cmake"), *configure, f"-DCMAKE_CXX_FLAGS={flags}"], tmp_path)
-    run([needs_tool("cmake"), "--build", "."], tmp_path)
+    run([tool("cmake"), *configure, f"-DCMAKE_CXX_FLAGS={flags}"], tmp_path)
+    run([tool("cmake"), "--build", "."], tmp_path)
     library = icd.intel_cpu_library()
     if library is None:
         pytest.skip("the extra cpu")
     assert "CL_SUCCESS: right" in run(["./example"], tmp_path, OCL_ICD_VENDORS=str(library))
 
 
-def test_cuda_compiles(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_cuda_compiles(tmp_path: Path) -> None:
     """It needs a GPU to run."""
     preset = presets.load("async_8x8_16x16")
     kernel = tmp_path / "async_8x8_16x16.cu"
     kernel.write_text(driver.emit(preset.spec, preset.schedule, "cuda").text)
     options = ["-std=c++17", "-arch=sm_80", "-Werror", "all-warnings", "-c"]
     for file in (EXAMPLES / "cpp_cuda" / "main.cu", kernel):
-        run([needs_tool("nvcc"), *options, str(file), "-o", str(tmp_path / f"{file.stem}.o")], tmp_path)
+        run([tool("nvcc"), *options, str(file), "-o", str(tmp_path / f"{file.stem}.o")], tmp_path)
 
 
 @sycl.needs_device

@@ -26,6 +26,7 @@ from gemmgen.runtime.sycl_library import Helper, helper
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
+from tests.support.tools import ran
 
 pytestmark = sycl.needs_device
 
@@ -393,8 +394,7 @@ def test_dpctl_arrays(tmp_path: Path) -> None:
     script.write_text(DPCTL)
     variables = {"OCL_ICD_FILENAMES": str(icd)} if icd else {}
     environment = {**os.environ, **variables}
-    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
+    result = ran([sys.executable, str(script)], env=environment)
     assert result.stdout.split() == ["True"] * 4
 
 

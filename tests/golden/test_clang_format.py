@@ -15,6 +15,7 @@ from gemmgen.project import LANGUAGES, project_files
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.draws import Request, draw
+from tests.support.tools import tool
 
 #: Files of C, by what their names end in.
 SUFFIXES = (".c", ".cl", ".cpp", ".cu", ".h", ".hip", ".hpp")
@@ -51,9 +52,9 @@ def forms(request: Request) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def is_formatted(needs_tool: Callable[[str], str], root: Path) -> Callable[[list[Path]], None]:
+def is_formatted(root: Path) -> Callable[[list[Path]], None]:
     """Fails with what clang-format would change."""
-    program = needs_tool("clang-format")
+    program = tool("clang-format")
 
     def check(files: list[Path]) -> None:
         command = [program, "--dry-run", "-Werror", f"--style=file:{root}/.clang-format", *map(str, files)]

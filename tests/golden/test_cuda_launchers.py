@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gemmgen.ir.dtypes import F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.golden.test_presets import CUDA_NAMES
+from tests.support.tools import ran, tool
 
 #: One of each set of instructions that a file may need, with the architecture that has them and one that does not.
 GUARDED = {
@@ -34,12 +34,10 @@ GUARD = re.compile(
 
 
 @pytest.mark.parametrize("name", GUARDED)
-def test_an_architecture_that_lacks_something_is_named_with_what(
-    name: str, root: Path, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_an_architecture_that_lacks_something_is_named_with_what(name: str, root: Path, tmp_path: Path) -> None:
     needed, lacking, word = GUARDED[name]
     file = root / "generated" / "cuda" / f"{name}.cu"
-    command = [needs_tool("nvcc"), "-std=c++17", f"-arch={lacking}", "-cubin", str(file), "-o", str(tmp_path / "x")]
+    command = [tool("nvcc"), "-std=c++17", f"-arch={lacking}", "-cubin", str(file), "-o", str(tmp_path / "x")]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode != 0
     assert f"{name} needs {needed}" in result.stderr
@@ -110,7 +108,7 @@ TAKEN = [
 ]
 
 
-def test_launchers_refuse_what_kernels_cannot_take(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_launchers_refuse_what_kernels_cannot_take(tmp_path: Path) -> None:
     """Every refusal, in one program that is run."""
     for name, (spec, preset) in LAUNCHED.items():
         schedule = replace(candidates.load(preset).schedule, name=name)
@@ -120,9 +118,8 @@ def test_launchers_refuse_what_kernels_cannot_take(needs_tool: Callable[[str], s
     lines += [f'    printf("%s\\n", cudaGetErrorName({call}));' for call in (*CALLS, *TAKEN)]
     file, program = tmp_path / "main.cu", tmp_path / "main"
     file.write_text("\n".join([*lines, "}"]) + "\n")
-    build = [needs_tool("nvcc"), "-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", str(file), "-o", str(program)]
-    built = subprocess.run(build, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
+    build = [tool("nvcc"), "-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", str(file), "-o", str(program)]
+    ran(build)
     said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
     assert dict(zip(CALLS, said, strict=False)) == CALLS
     assert len(said) == len(CALLS) + len(TAKEN)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,9 @@ import pytest
 from gemmgen import driver
 from gemmgen.options import read_document
 from gemmgen.source import Source
-from tests.golden.test_presets import CLANG, STRICT, nvcc
 from tests.support.golden import Golden
 from tests.support.sycl import host_check
+from tests.support.tools import clang, nvcc
 
 FOLDER = Path(__file__).parent / "epilogues"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
@@ -37,15 +35,13 @@ def test_emitted_file(name: str, backend: str, golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - WARPS))
-def test_clang_takes_it(name: str, needs_tool: Callable[[str], str]) -> None:
-    command = [needs_tool("clang"), *CLANG, "-cl-std=CL1.2", *STRICT, str(FOLDER / f"{name}.cl")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+def test_clang_takes_it(name: str) -> None:
+    clang(FOLDER / f"{name}.cl", "-cl-std=CL1.2")
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - VECTORS))
-def test_nvcc_takes_it(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    assert "0 bytes spill stores" in nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", "sm_80", tmp_path)
+def test_nvcc_takes_it(name: str, tmp_path: Path) -> None:
+    assert "0 bytes spill stores" in nvcc(FOLDER / f"{name}.cu", "sm_80", tmp_path)
 
 
 def test_gcc_takes_the_types(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.support import hip
+from tests.support.tools import tool
 
 TARGET_NAMES = backend("hip").targets
 NAMES = tuple(p.name for p in map(presets.load, presets.names()) if not driver.refusals(p.spec, p.schedule, "hip"))
@@ -38,29 +38,27 @@ def test_all_presets_but_those_of_others_instructions() -> None:
 
 @pytest.mark.parametrize("target", TARGET_NAMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_presets_compile(name: str, target: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_presets_compile(name: str, target: str, tmp_path: Path) -> None:
     preset = presets.load(name)
-    hip.compiled(hip.emitted(preset.spec, preset.schedule, target), target, needs_tool("clang"), tmp_path)
+    hip.compiled(hip.emitted(preset.spec, preset.schedule, target), target, tool("clang"), tmp_path)
 
 
 @pytest.mark.parametrize("target", TARGET_NAMES)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("name", ["naive", "smem_8x8"])
-def test_types_compile(
-    name: str, spec: GemmSpec, target: str, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_types_compile(name: str, spec: GemmSpec, target: str, tmp_path: Path) -> None:
     source = hip.emitted(spec, presets.load(name).schedule, target)
-    hip.compiled(source, target, needs_tool("clang"), tmp_path)
+    hip.compiled(source, target, tool("clang"), tmp_path)
 
 
 @pytest.mark.parametrize("target", TARGET_NAMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_header_of_rocm(name: str, target: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_header_of_rocm(name: str, target: str, tmp_path: Path) -> None:
     """It has the names by which launchers and kernels call it."""
     if not hip.INSTALLED.exists():
         pytest.skip("hip/hip_runtime.h is not on this machine: apt-get install libamdhip64-dev")
     preset = presets.load(name)
-    hip.checked(hip.emitted(preset.spec, preset.schedule, target), target, needs_tool("clang"), tmp_path)
+    hip.checked(hip.emitted(preset.spec, preset.schedule, target), target, tool("clang"), tmp_path)
 
 
 def test_a_file_is_of_hip_alone() -> None:

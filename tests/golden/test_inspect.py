@@ -23,10 +23,10 @@ from gemmgen.tools import find
 from tests.support import sycl
 from tests.support.cli import gemmgen, printed, refused
 from tests.support.inspect import compiled, reported
+from tests.support.tools import tool
 
 #: Vendor -> the tools that its tests need.
 TOOLS = {"intel": ("ocloc", "ocloc-legacy", "iga64"), "nvidia": ("nvcc", "nvdisasm"), "amd": ("clang",)}
-Needs = Callable[[str], str]
 
 #: A loop that a person counts in a moment: 16 multiply-adds of one load each.
 DOT = """
@@ -77,12 +77,12 @@ __kernel void twice(__global const float *a, __global float *c, int n)
 
 
 @pytest.fixture
-def needs(needs_tool: Needs) -> Callable[[str], None]:
+def needs() -> Callable[[str], None]:
     """Skips where a vendor's tools are missing."""
 
     def check(vendor: str) -> None:
         for name in TOOLS[vendor]:
-            needs_tool(name)
+            tool(name)
 
     return check
 
@@ -291,10 +291,10 @@ def test_a_loop_that_waits_for_scratch_memory_is_given_no_bound_of_1(needs: Call
     assert re.search(r"skl: \d+ of the loop's \d+ loads and stores are of scratch memory", " ".join(text.split()))
 
 
-def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, tmp_path: Path) -> None:
+def test_the_page_in_a_browser(needs: Callable[[str], None], tmp_path: Path) -> None:
     """At 1,200 pixels nothing scrolls sideways; the loop is beside its source; other instructions are folded away."""
     needs("intel")
-    browser = shutil.which("chromium") or needs_tool("chromium-headless-shell")
+    browser = shutil.which("chromium") or tool("chromium-headless-shell")
     page = tmp_path / "page.html"
     presets = "block_read_4x1_1x8,smem_8x8_double"
     printed("inspect", "--preset", presets, "--target", "skl,sm_80", "--html", page)

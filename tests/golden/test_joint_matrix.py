@@ -4,7 +4,6 @@ makes matrix instructions of them, without spills.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, I8
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
+from tests.support.tools import tool
 
 SCHEDULE = presets.load("joint_matrix_32x4_8x64").schedule
 HALF, INTEGER = GemmSpec(dtype=F16, c_dtype=F32), GemmSpec(dtype=I8)
@@ -47,8 +47,8 @@ def test_device_and_host_side(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", SHARES)
 @pytest.mark.parametrize("case", [case for case in CASES if case != "parts_of_k"])
-def test_matrix_instructions(case: str, target: str, tmp_path: Path, needs_tool: Callable[[str], str]) -> None:
-    needs_tool("ocloc")
+def test_matrix_instructions(case: str, target: str, tmp_path: Path) -> None:
+    tool("ocloc")
     file = tmp_path / f"{case}.hpp"
     file.write_text(driver.emit(*CASES[case], "sycl").text)
     (outcome,) = inspect(file_jobs(file, None, choose([target])))

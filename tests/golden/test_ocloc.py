@@ -6,7 +6,6 @@ Judged by the instructions: `ocloc` may return 0 for a kernel that it could not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from gemmgen.ir.dtypes import BF16, I8, DType
 from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
 from tests.support.inspect import reported
+from tests.support.tools import tool
 
 #: Preset, multiply-adds of its hot loop, and for each device the least share of the loop's instructions.
 IMAGES = (
@@ -34,10 +34,8 @@ DEVICES = ("bdw", "skl")
     ("name", "multiply_adds", "device", "least"),
     [(name, count, device, least) for name, count, shares in IMAGES for device, least in shares.items()],
 )
-def test_hot_loop_from_images(
-    name: str, multiply_adds: int, device: str, least: float, needs_tool: Callable[[str], str]
-) -> None:
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+def test_hot_loop_from_images(name: str, multiply_adds: int, device: str, least: float) -> None:
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     found = reported(name, device)
     assert found.compiled.resources.lanes == 8
     assert found.compiled.resources.scratch == 0
@@ -48,8 +46,8 @@ def test_hot_loop_from_images(
 
 @pytest.mark.parametrize("name", SIMD)
 @pytest.mark.parametrize("device", DEVICES)
-def test_hot_loop_from_buffers(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+def test_hot_loop_from_buffers(name: str, device: str) -> None:
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     found = reported(name, device)
     assert found.compiled.resources.scratch == 0
     assert found.loop is not None
@@ -59,11 +57,9 @@ def test_hot_loop_from_buffers(name: str, device: str, needs_tool: Callable[[str
 
 @pytest.mark.parametrize(("lanes", "device"), [(8, "dg2-g10"), (16, "pvc")])
 @pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
-def test_matrix_instructions_of_other_types(
-    dtype: DType, lanes: int, device: str, needs_tool: Callable[[str], str]
-) -> None:
+def test_matrix_instructions_of_other_types(dtype: DType, lanes: int, device: str) -> None:
     """Judged by the instructions: a built-in that is not there leaves nothing behind."""
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
     (outcome,) = inspect(jobs(GemmSpec(dtype=dtype), schedule, choose([device])))
     assert isinstance(outcome, Report), outcome.problems
@@ -81,9 +77,9 @@ def test_matrix_instructions_of_other_types(
         ("dpas_32x5_1x16_k64", "pvc", 80),
     ],
 )
-def test_matrix_instructions(name: str, device: str, products: int, needs_tool: Callable[[str], str]) -> None:
+def test_matrix_instructions(name: str, device: str, products: int) -> None:
     """All of them whole; how much else stands in the loop is told in docs/matrices.md."""
-    needs_tool("ocloc"), needs_tool("iga64")
+    tool("ocloc"), tool("iga64")
     found = reported(name, device)
     lanes = 16 if device == "pvc" else 8
     assert found.compiled.resources.lanes == lanes
@@ -110,9 +106,9 @@ WITHIN_REGISTERS = {
     ("name", "device"),
     [(name, device) for name, chips in WITHIN_REGISTERS.items() for device in (*chips, "dg2-g10", "pvc")],
 )
-def test_no_spills(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
+def test_no_spills(name: str, device: str) -> None:
     """Xe-HPC's compiler would take 32 lanes, and spill; SIMD16 is named there, and 256 registers where 128 are few."""
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     found = reported(name, device).compiled.resources
     assert found.scratch == 0 or device not in DEVICES, found.spills
     large = name in ("smem_8x8_double", "smem_8x8_double_packed", "tile_8x8") and device in ("pvc", "dg2-g10")
@@ -122,18 +118,18 @@ def test_no_spills(name: str, device: str, needs_tool: Callable[[str], str]) -> 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", [name for name in WITHIN_REGISTERS if name.startswith("L3_SLM")])
-def test_no_bounds_in_the_hot_loop(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
+def test_no_bounds_in_the_hot_loop(name: str, device: str) -> None:
     """Groups inside of C have a loop of their own: what is conditional there are a few moves of the compiler's."""
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     loop = reported(name, device).loop
     assert loop is not None
     assert loop.conditional <= 5
     assert loop.share > 0.69
 
 
-def test_a_file_is_compiled_as_its_head_says(tmp_path: Path, needs_tool: Callable[[str], str]) -> None:
+def test_a_file_is_compiled_as_its_head_says(tmp_path: Path) -> None:
     """The option that chooses the matrix instructions, and that for twice the registers."""
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     file = tmp_path / "dpas_32x5_1x16_k64.cl"
     known = candidates.load(file.stem)
     file.write_text(driver.emit(known.spec, known.schedule).text)
@@ -143,11 +139,9 @@ def test_a_file_is_compiled_as_its_head_says(tmp_path: Path, needs_tool: Callabl
     assert sum(i.opcode.startswith("dpas") for i in outcome.compiled.listing.instructions) >= 80
 
 
-def test_without_either_option_matrix_instructions_are_an_error(
-    root: Path, tmp_path: Path, needs_tool: Callable[[str], str]
-) -> None:
+def test_without_either_option_matrix_instructions_are_an_error(root: Path, tmp_path: Path) -> None:
     """A compiler that has them but does not say so (2022) would multiply in software, and nobody would know."""
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     text = (root / "generated" / "opencl" / "dpas_32x2_1x16.cl").read_text()
     for option, problem in (("", "GEMMGEN_DPAS_SOFTWARE"), (" -DGEMMGEN_DPAS_SOFTWARE", None)):
         file = tmp_path / "kernel.cl"

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from gemmgen.backends import backend as find_backend
 from gemmgen.ir.show import show
 from gemmgen.ir.target import TARGETS
 from tests.support.golden import Golden
+from tests.support.tools import clang, nvcc
 
 
 def expressible(backend: str, names: Iterable[str] = presets.names()) -> tuple[str, ...]:
@@ -32,10 +33,6 @@ CUDA_NAMES = expressible("cuda")
 UNLISTED, CUDA_UNLISTED = (expressible(backend, presets.unlisted()) for backend in ("opencl", "cuda"))
 #: One each of: shuffles from buffers, a ring in local memory, block reads from images.
 SHOWN = ("L3_SIMD_32x2_1x8", "smem_8x8_double", "block_read_32x1_1x8")
-
-#: clang's full OpenCL header declares the sub-group built-ins of Intel and Khronos; its built-in table lacks Intel's.
-CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
-STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 DIGEST = """
 import hashlib
@@ -85,9 +82,6 @@ def test_text_is_independent_of_hash_seed() -> None:
     assert len(digests) == 1
 
 
-NVCC = ("-std=c++17", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Xptxas", "-v", "-cubin")
-
-
 def target_of(name: str) -> str:
     """The architecture that a file names."""
     preset = candidates.load(name)
@@ -95,9 +89,7 @@ def target_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("arch", sorted({target_of(name) for name in (*CUDA_NAMES, *CUDA_UNLISTED)}))
-def test_nvcc_takes_them_without_warnings_or_spills(
-    arch: str, root: Path, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_nvcc_takes_them_without_warnings_or_spills(arch: str, root: Path, tmp_path: Path) -> None:
     """All files of an architecture in one translation unit, where nothing that they define meets."""
     names = [name for name in (*CUDA_NAMES, *CUDA_UNLISTED) if target_of(name) == arch]
     folder = root / "generated" / "cuda"
@@ -106,7 +98,7 @@ def test_nvcc_takes_them_without_warnings_or_spills(
         (tmp_path / f"{name}.cu").write_text(emit(name, "cuda"))
     files = (f"{tmp_path if name in CUDA_UNLISTED else folder}/{name}.cu" for name in names)
     file.write_text("".join(f'#include "{path}"\n' for path in files))
-    report = nvcc(needs_tool("nvcc"), file, arch, tmp_path)
+    report = nvcc(file, arch, tmp_path)
     spills = re.findall(r"(\d+) bytes spill stores", report)
     assert len(spills) >= len(names)
     assert not any(map(int, spills)), report
@@ -117,7 +109,7 @@ def test_nvcc_takes_them_without_warnings_or_spills(
 @pytest.mark.parametrize(
     "name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8_16x16", "mbarrier_8x16_16x16"]
 )
-def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_nvcc_for_each_target(name: str, arch: str, tmp_path: Path) -> None:
     preset = presets.load(name)
     target = TARGETS[arch]
     needs = {"async_copy": ("sm_80", preset.schedule.a.async_copy), "mbarrier": ("sm_90", preset.schedule.mbarrier)}
@@ -126,17 +118,7 @@ def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], 
         problems = driver.refusals(preset.spec, preset.schedule, "cuda", target)
         assert all(any(f"{since} or later" in problem for problem in problems) for since in missing)
         return
-    file = tmp_path / f"{name}.cu"
-    file.write_text(driver.emit(preset.spec, preset.schedule, "cuda", target).text)
-    nvcc(needs_tool("nvcc"), file, arch, tmp_path)
-
-
-def nvcc(path: str, file: Path, arch: str, folder: Path) -> str:
-    """What ptxas says of a file that compiles."""
-    command = [path, *NVCC, f"-arch={arch}", str(file), "-o", str(folder / "kernel.cubin")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return result.stderr
+    nvcc(driver.emit(preset.spec, preset.schedule, "cuda", target).text, arch, tmp_path)
 
 
 @pytest.mark.parametrize("stop_after", driver.PASS_NAMES)
@@ -156,9 +138,7 @@ def test_no_orphaned_ir(golden: Golden) -> None:
     ("name", "has_matrices"),
     [(name, with_them) for name in (*NAMES, *UNLISTED) for with_them in (True, False)[: 1 + name.startswith("dpas")]],
 )
-def test_compiles_without_warnings(
-    name: str, has_matrices: bool, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_compiles_without_warnings(name: str, has_matrices: bool, tmp_path: Path) -> None:
     preset = candidates.load(name)
     source = driver.emit(preset.spec, preset.schedule, "opencl")
     file = tmp_path / f"{name}.cl"
@@ -166,9 +146,7 @@ def test_compiles_without_warnings(
     # As it was emitted for, or by the newest standard, where every feature is optional and so available here.
     options = source.options(of_intel=False, has_matrices=has_matrices)
     standard = () if any(option.startswith("-cl-std=") for option in options) else ("-cl-std=CL3.0",)
-    command = [needs_tool("clang"), *CLANG, *standard, *options, *STRICT, str(file)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    clang(file, *standard, *options)
 
 
 def _ir_file(root: Path, name: str, stop_after: str) -> Path:

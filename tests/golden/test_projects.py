@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ctypes.util import find_library
 from dataclasses import replace
 from functools import cache
@@ -22,6 +22,7 @@ from gemmgen.spec import GemmSpec
 from tests.support import hip
 from tests.support.cli import gemmgen as command
 from tests.support.golden import Golden
+from tests.support.tools import tool
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only")
 #: Compilers, each with its standard and the ending of its files.
@@ -98,11 +99,11 @@ def test_headers_have_short_lines() -> None:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_all_headers_in_one_translation_unit(compiler: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    tool, standard, suffix = COMPILERS[compiler]
-    texts = [header(name) for name in of_opencl()]
+def test_all_headers_in_one_translation_unit(compiler: str, tmp_path: Path) -> None:
+    name, standard, suffix = COMPILERS[compiler]
+    texts = [header(each) for each in of_opencl()]
     for what, spec in SPECS.items():
-        texts += [header(name, spec, f"{name}_{what}") for name in ("naive", "smem_8x8")]
+        texts += [header(each, spec, f"{each}_{what}") for each in ("naive", "smem_8x8")]
     texts += [header("smem_8x8_double_packed", SPECS["batched"], "packed_batched")]
     texts += [driver.emit_transpose(GemmSpec(), 16, form="header").text]
     # Twice the same is once.
@@ -110,7 +111,7 @@ def test_all_headers_in_one_translation_unit(compiler: str, needs_tool: Callable
     file.write_text("\n".join([*texts, texts[0]]))
     included = tmp_path / f"main{suffix}"
     included.write_text(f'#include "{file}"\n')
-    build = [needs_tool(tool), standard, *STRICT, "-isystem", str(opencl_headers()), str(included)]
+    build = [tool(name), standard, *STRICT, "-isystem", str(opencl_headers()), str(included)]
     run(build)
 
 
@@ -193,18 +194,18 @@ def test_cmake_file(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_program_compiles_without_warnings(product: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_program_compiles_without_warnings(product: str, tmp_path: Path) -> None:
     files_of(product, tmp_path)
-    run([needs_tool("gcc"), "-std=c11", *STRICT, "-isystem", str(opencl_headers()), str(tmp_path / "main.c")])
+    run([tool("gcc"), "-std=c11", *STRICT, "-isystem", str(opencl_headers()), str(tmp_path / "main.c")])
     for line in (tmp_path / "main.c").read_text().splitlines():
         assert len(line) <= 100, line
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_program_is_right(product: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_program_is_right(product: str, tmp_path: Path) -> None:
     """At its own sizes, and at others with other factors, where it takes them."""
     files_of(product, tmp_path)
-    program, (_, spec, arguments) = built(tmp_path, needs_tool("gcc")), PRODUCTS[product]
+    program, (_, spec, arguments) = built(tmp_path, tool("gcc")), PRODUCTS[product]
     fixed = spec.multiple_of != (1, 1, 1) or spec.k is not None
     for given in [(), *((*sizes, *arguments) for sizes in SIZES if not fixed)]:
         result = executed(program, *given)
@@ -213,7 +214,7 @@ def test_program_is_right(product: str, needs_tool: Callable[[str], str], tmp_pa
         assert ("right, bit for bit" in result.stdout) == (spec.alpha != 0.3 and not spec.epilogue)
 
 
-def test_a_wrong_kernel_is_told(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_told(tmp_path: Path) -> None:
     """Where it leaves out the last step of K, and where it reads C though beta is zero."""
     name = files_of("naive", tmp_path)
     header_file = tmp_path / f"{name}.h"
@@ -221,7 +222,7 @@ def test_a_wrong_kernel_is_told(needs_tool: Callable[[str], str], tmp_path: Path
     for right, wrong in (("< k;", "< k - 1;"), ("beta == 0.0f ?", "beta == 2.0f ?")):
         assert text.count(right) == 1
         header_file.write_text(text.replace(right, wrong))
-        result = executed(built(tmp_path, needs_tool("gcc")), "20", "30", "40")
+        result = executed(built(tmp_path, tool("gcc")), "20", "30", "40")
         assert result.returncode == 1, result.stdout + result.stderr
         assert re.search(r"WRONG: \d+ of 600 elements, the first: C\[\d+\]\[\d+\] is ", result.stdout)
 
@@ -235,11 +236,9 @@ def test_a_wrong_kernel_is_told(needs_tool: Callable[[str], str], tmp_path: Path
         (("20", "30", "40", "1", "b"), "alpha and beta are numbers, such as 1.5"),
     ],
 )
-def test_wrong_arguments(
-    arguments: tuple[str, ...], said: str, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_wrong_arguments(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     files_of("naive", tmp_path)
-    result = executed(built(tmp_path, needs_tool("gcc")), *arguments)
+    result = executed(built(tmp_path, tool("gcc")), *arguments)
     assert result.returncode == 2 and said in result.stderr
 
 
@@ -289,11 +288,11 @@ int main(void)
 """
 
 
-def test_what_a_launcher_refuses(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_what_a_launcher_refuses(tmp_path: Path) -> None:
     for name in ("naive", "smem_8x8"):
         (tmp_path / f"{name}.h").write_text(header(name))
     (tmp_path / "main.c").write_text(CALLER)
-    result = executed(built(tmp_path, needs_tool("gcc")))
+    result = executed(built(tmp_path, tool("gcc")))
     assert result.stdout.splitlines() == [
         *("build CL_SUCCESS", "build CL_SUCCESS", "right CL_SUCCESS", "after CL_SUCCESS", "wait CL_SUCCESS"),
         *("nothing CL_SUCCESS", "overlap CL_INVALID_VALUE", "short CL_INVALID_BUFFER_SIZE", "unread CL_SUCCESS"),
@@ -302,10 +301,10 @@ def test_what_a_launcher_refuses(needs_tool: Callable[[str], str], tmp_path: Pat
     ]
 
 
-def test_cmake_builds_and_tests_it(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_cmake_builds_and_tests_it(tmp_path: Path) -> None:
     opencl_library()
     files_of("split K", tmp_path)
-    cmake, build = needs_tool("cmake"), tmp_path / "build"
+    cmake, build = tool("cmake"), tmp_path / "build"
     run([cmake, "-S", str(tmp_path), "-B", str(build), "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"])
     run([cmake, "--build", str(build)])
     result = executed(build / "sg16_block_16x1_split4", "200", "100", "300")
@@ -313,32 +312,32 @@ def test_cmake_builds_and_tests_it(needs_tool: Callable[[str], str], tmp_path: P
 
 
 @pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "an epilogue"])
-def test_cuda_project_compiles(product: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_cuda_project_compiles(product: str, tmp_path: Path) -> None:
     name = files_of(product, tmp_path, "cuda")
     warnings = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror")
     quick = ("-Xptxas", "-O0", "-Xcicc", "-O0", "-arch=sm_80")
-    nvcc = needs_tool("nvcc")
+    nvcc = tool("nvcc")
     run([nvcc, "-std=c++17", *warnings, *quick, "main.cu", f"{name}.cu", "-o", "main"], tmp_path)
     assert "set(CMAKE_CUDA_ARCHITECTURES" in (tmp_path / "CMakeLists.txt").read_text()
 
 
 @pytest.mark.parametrize("name", ["wgmma_128x256_s4", "mma_f8_8x16_16x8", "mbarrier_8x16_16x16_stream"])
-def test_cuda_program_calls_the_launcher_as_it_is(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_cuda_program_calls_the_launcher_as_it_is(name: str, tmp_path: Path) -> None:
     """With the types of its matrices, tensor maps behind it, and memory by the number of multiprocessors."""
     preset = presets.load(name)
     files = project_files(preset.spec, preset.schedule, "cuda")
     (tmp_path / "main.cu").write_text(files["main.cu"])
     warnings = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror")
-    run([needs_tool("nvcc"), "-std=c++17", *warnings, "-c", "main.cu", "-o", "main.o"], tmp_path)
+    run([tool("nvcc"), "-std=c++17", *warnings, "-c", "main.cu", "-o", "main.o"], tmp_path)
 
 
 @pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "bfloat16", "int8"])
-def test_hip_project(product: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_hip_project(product: str, tmp_path: Path) -> None:
     """Kernel and program compile, each by itself: no ROCm is here to link them, nor a GPU to run them."""
     preset, spec, _ = PRODUCTS[product]
     name = files_of(product, tmp_path, "hip")
     assert sorted(x.name for x in tmp_path.iterdir()) == ["CMakeLists.txt", "main.hip", f"{name}.hip"]
-    clang = needs_tool("clang")
+    clang = tool("clang")
     for file in ("main.hip", f"{name}.hip"):
         hip.host_checked(tmp_path, file, clang)
     source = hip.emitted(spec, replace(presets.load(preset).schedule, name=name), "gfx1100")

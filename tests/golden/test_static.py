@@ -7,7 +7,6 @@ found now.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gemmgen.inspect.jobs import Failure, Job
 from tests.support import baseline
 from tests.support.baseline import Baseline, Figures
 from tests.support.inspect import kept, row
+from tests.support.tools import tool
 
 COMPILERS = tuple(baseline.TOOLS)
 #: Those that are compiled whatever is kept, one for each compiler: that the tools here still make these figures.
@@ -32,16 +32,14 @@ GOOD: Figures = {"scratch": 0, "share": 0.9, "occupancy": 7.0, "registers": 128}
 
 @pytest.mark.parametrize("name", candidates.names())
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_no_worse(
-    compiler: str, name: str, root: Path, request: pytest.FixtureRequest, needs_tool: Callable[[str], str]
-) -> None:
+def test_no_worse(compiler: str, name: str, root: Path, request: pytest.FixtureRequest) -> None:
     """Kernels that are what they were when their figures were kept, by the same compilers, are not compiled again:
     `python benchmarks/check_static.py` compiles all. What a compiler of another version makes worse is a warning.
     """
     if request.config.getoption("--update-golden"):
         pytest.skip("python benchmarks/check_static.py --update writes these")
-    for tool in baseline.TOOLS[compiler]:
-        needs_tool(tool)
+    for name_of_tool in baseline.TOOLS[compiler]:
+        tool(name_of_tool)
     before = kept(root, compiler)
     assert name in before.presets, "a new preset: python benchmarks/check_static.py --update"
     always = name == ALWAYS[compiler]

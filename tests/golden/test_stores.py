@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gemmgen import driver
 from gemmgen.options import read_document
-from tests.golden.test_presets import nvcc
 from tests.support.golden import Golden
+from tests.support.tools import nvcc
 
 FOLDER = Path(__file__).parent / "stores"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
@@ -23,7 +22,7 @@ def test_emitted_file(name: str, golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nvcc_takes_it(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    report = nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", "sm_90a", tmp_path)
+def test_nvcc_takes_it(name: str, tmp_path: Path) -> None:
+    report = nvcc(FOLDER / f"{name}.cu", "sm_90a", tmp_path)
     assert "0 bytes spill stores" in report
     assert "C75" not in report, "no instruction waits for another"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from gemmgen import candidates, driver
 from gemmgen.ir.target import TARGETS
 from tests.support import baseline, sycl
 from tests.support.inspect import compiled, figures, kept
+from tests.support.tools import tool
 
 DEVICES = ("skl", "dg2-g10")
 #: Those whose registers presets for the target `xe_hpc` need.
@@ -53,8 +53,8 @@ def modules() -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", sycl.names_for_any())
-def test_as_good_as_opencl(name: str, modules: list[bytes], root: Path, needs_tool: Callable[[str], str]) -> None:
-    needs_tool("ocloc"), needs_tool("ocloc-legacy"), needs_tool("iga64")
+def test_as_good_as_opencl(name: str, modules: list[bytes], root: Path) -> None:
+    tool("ocloc"), tool("ocloc-legacy"), tool("iga64")
     spirv = next(module for module in modules if f"__sycl_kernel_{name}\0".encode() in module)
     preset = candidates.load(name)
     devices = DEVICES if sycl.expressible(preset.schedule, TARGETS["sycl"]) else WIDE

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.golden.test_presets import CLANG, CUDA_NAMES, NAMES, STRICT, target_of
+from tests.golden.test_presets import CUDA_NAMES, NAMES, target_of
+from tests.support.tools import clang, ran, tool
 
 HOST_WARNINGS = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
 #: Of CUDA's pairs: helpers of one name with different bodies, shared memory of different alignment, twice the same.
@@ -27,15 +26,8 @@ def drawn(names: tuple[str, ...], count: int) -> list[tuple[str, str]]:
     return [(first, second) for first, second in (rng.sample(names, 2) for _ in range(count))]
 
 
-def run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
 @pytest.mark.parametrize("names", [*CHOSEN, *drawn(CUDA_NAMES, 5)], ids="+".join)
-def test_two_cuda_files_and_their_launchers(
-    names: tuple[str, str], root: Path, needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_two_cuda_files_and_their_launchers(names: tuple[str, str], root: Path, tmp_path: Path) -> None:
     """Host code, too, which `-cubin` leaves out."""
     file = tmp_path / "two.cu"
     file.write_text("".join(f'#include "{root}/generated/cuda/{name}.cu"\n' for name in names))
@@ -43,15 +35,15 @@ def test_two_cuda_files_and_their_launchers(
     arch = f"arch=compute_{needed[3:]},code={needed}"
     # What stands in the kernels has been compiled elsewhere.
     quick = ("-Xptxas", "-O0", "-Xcicc", "-O0")
-    nvcc = needs_tool("nvcc")
-    run([nvcc, "-std=c++17", *HOST_WARNINGS, *quick, "-gencode", arch, "-c", str(file), "-o", str(tmp_path / "two.o")])
+    nvcc = tool("nvcc")
+    ran([nvcc, "-std=c++17", *HOST_WARNINGS, *quick, "-gencode", arch, "-c", str(file), "-o", str(tmp_path / "two.o")])
 
 
-def test_all_opencl_files_in_one_translation_unit(root: Path, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_all_opencl_files_in_one_translation_unit(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.cl"
     file.write_text("".join(f'#include "{root}/generated/opencl/{name}.cl"\n' for name in NAMES))
     software = "-DGEMMGEN_DPAS_SOFTWARE"
-    run([needs_tool("clang"), *CLANG, "-cl-std=CL3.0", *STRICT, software, str(file)])
+    clang(file, "-cl-std=CL3.0", software)
 
 
 @pytest.mark.parametrize("name", CUDA_NAMES)

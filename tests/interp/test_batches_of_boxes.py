@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from gemmgen.schedule import Operand, Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, padding, stored
+from tests.support.tools import nvcc
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8, batched=True)
@@ -166,19 +165,12 @@ def test_how_many_blocks_there_are() -> None:
     assert "cp.async.bulk.tensor.2d" not in in_line.text
 
 
-def test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths(
-    needs_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths(tmp_path: Path) -> None:
     schedule = small(group=(64, 4), block_k=32, cluster=(2, 1), epilogue_stages=1, persistent=True)
     source = driver.emit(replace(SPEC, epilogue=("residual",)), schedule, "cuda", SM_90A)
-    file = tmp_path / "batch.cu"
-    file.write_text(source.text)
-    flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Werror", "all-warnings", "-Xptxas", "-v", "-c"]
-    command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "batch.o"), str(file)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert " 0 bytes spill stores" in result.stderr
-    assert "C75" not in result.stderr
+    report = nvcc(source.text, "sm_90a", tmp_path)
+    assert " 0 bytes spill stores" in report
+    assert "C75" not in report
 
 
 def test_lists_of_matrices_are_refused() -> None:

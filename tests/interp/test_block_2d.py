@@ -24,7 +24,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Matrix, Problem, interpret
+from tests.support.problems import Matrix, Problem, check_products, interpret
 
 TARGET = TARGETS["xe_hpc"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -61,9 +61,7 @@ def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: n
     """Lines a multiple of 16 bytes apart: the hardware's bounds, and what is left of K by each lane itself."""
     spec = GemmSpec(dtype=dtype, c_dtype=result, ld_multiple=16)
     program = driver.lower_program(spec, schedule, TARGET)
-    for size in ((33, 66, 131), (70, 65, 64), (5, 97, 99), (3, 3, 7), (32, 64, 192)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad=0))
+    check_products(program, spec, rng, (33, 66, 131), (70, 65, 64), (5, 97, 99), (3, 3, 7), (32, 64, 192), pad=0)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
@@ -74,8 +72,7 @@ def test_block_writes(alpha: float, beta: float, dtype: DType, schedule: Schedul
     spec = GemmSpec(dtype=dtype, c_dtype=F32 if dtype == BF16 else None)
     program = driver.lower_program(spec, schedule.but(block_writes=True), TARGET)
     for size, pad in (((33, 64, 64), 0), ((70, 100, 48), 12), ((5, 97, 99), 0), ((3, 3, 7), 0)):
-        problem = Problem.of(rng, spec, *size, alpha, beta)
-        problem.check(interpret(program, spec, problem, pad))
+        check_products(program, spec, rng, size, factors=(alpha, beta), pad=pad)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
@@ -85,9 +82,7 @@ def test_a_column_major_b_is_transposed_by_its_reads(
 ) -> None:
     spec = GemmSpec(dtype=dtype, b_order="col", ld_multiple=16)
     program = driver.lower_program(spec, schedule, TARGET)
-    for size in ((33, 66, 131), (5, 97, 99), (3, 3, 7), (32, 64, 192)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad=0))
+    check_products(program, spec, rng, (33, 66, 131), (5, 97, 99), (3, 3, 7), (32, 64, 192), pad=0)
 
 
 @pytest.mark.parametrize("order", ["row", "col"])
@@ -96,8 +91,7 @@ def test_lines_at_any_pitch(dtype: DType, order: Order, rng: np.random.Generator
     spec = GemmSpec(dtype=dtype, b_order=order)
     program = driver.lower_program(spec, SCHEDULES[0], TARGET)
     for pad in (1, 2, 8, 16):
-        problem = Problem.of(rng, spec, 33, 66, 100, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad))
+        check_products(program, spec, rng, (33, 66, 100), pad=pad)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES[1:], ids=["four_by_two", "two_by_one", "two_by_two"])
@@ -142,8 +136,7 @@ def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
     schedule = SCHEDULES[2].but(split_k=3)
     program = driver.lower_program(spec, schedule, TARGET)
     for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((9, 33, 33), 7), ((8, 40, 100), 3), ((3, 3, 1), 0)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad))
+        check_products(program, spec, rng, size, pad=pad)
 
 
 @pytest.mark.parametrize("gap", [0, 4])
@@ -166,8 +159,7 @@ def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
 
 def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:
     spec = replace(SPEC, a_order="col", b_order="col", c_order="col", ld_multiple=8)
-    problem = Problem.of(rng, spec, 40, 70, 64, -2.0, 3.0)
-    problem.check(interpret(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problem, pad=0))
+    check_products(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, rng, (40, 70, 64), pad=0)
 
 
 def test_a_fused_epilogue(rng: np.random.Generator) -> None:

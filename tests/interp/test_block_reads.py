@@ -24,7 +24,7 @@ from gemmgen.runtime.views import View, check_spans
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", block_k=16)
 #: B in parts of a step.
@@ -181,8 +181,7 @@ def test_narrow_elements(dtype: DType, schedule: Schedule, rng: np.random.Genera
         program = driver.lower_program(spec, schedule, TARGETS["intel"])
         assert any(isinstance(s, VectorCopy) and s.atom.name == "block_read" for s in walk(program.main.body))
         for pad, size in ((0, (8, 32, 32)), (3, (5, 17, 33)), (1, (9, 32, 15)), (4, (4, 16, 48))):
-            problem = Problem.of(rng, spec, *size, 2.0, -1.0)
-            problem.check(interpret(program, spec, problem, pad))
+            check_products(program, spec, rng, size, factors=(2.0, -1.0), pad=pad)
 
 
 def test_narrow_elements_between_words_are_found(rng: np.random.Generator) -> None:

@@ -21,7 +21,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -108,8 +108,7 @@ def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
     held = held.but(atom="wgmma_s8", block_k=128, a=replace(held.a, memory="private"))
     for order in ("row", "col"):
         spec = GemmSpec(dtype=I8, ld_multiple=16, a_order="col", b_order="col", c_order=order)
-        problem = Problem.of(rng, spec, 70, 68, 130, -2, 3)
-        problem.check(interpret(driver.lower(spec, held, SM_90A), spec, problem, 8))
+        check_products(driver.lower(spec, held, SM_90A), spec, rng, (70, 68, 130), pad=8)
 
 
 @ORDERS

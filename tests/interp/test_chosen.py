@@ -17,7 +17,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.oracle import answer
 from gemmgen.passes.validate import is_transposed
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,4 @@ def test_stored_in_bytes(name: str, rng: np.random.Generator) -> None:
     spec = replace(GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=16), **{f"{name}_dtype": I8})  # type: ignore[arg-type]
     schedule = choose(spec, None, TARGETS["sm_90a"])
     assert schedule.by_warpgroups
-    problem = Problem.of(rng, spec, 70, 67, 75, -2, 3)
-    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["sm_90a"]), spec, problem, 16))
+    check_products(driver.lower_program(spec, schedule, TARGETS["sm_90a"]), spec, rng, (70, 67, 75), pad=16)

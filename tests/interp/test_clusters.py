@@ -23,7 +23,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
@@ -94,8 +94,7 @@ def test_packed_matrices_may_end_within_a_cluster(cluster: tuple[int, int], rng:
     """
     spec = GemmSpec(m=50, n=50, k=40, dtype=BF16, c_dtype=F32)
     schedule = paired(cluster=cluster, **{"a.prepacked": True, "b.prepacked": True})
-    problem = Problem.of(rng, spec, 50, 50, 40, -2.0, 3.0)
-    problem.check(interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 3))
+    check_products(driver.lower_program(spec, schedule, SM_90A), spec, rng, (50, 50, 40))
 
 
 def test_nobody_begins_before_all_are_there_or_leaves_before_all_are_done() -> None:
@@ -122,8 +121,7 @@ def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> Non
 
 
 def run(kernel: Kernel) -> None:
-    problem = Problem.of(np.random.default_rng(2), SPEC, 128, 128, 448, 1.0, 0.0)
-    problem.check(interpret(kernel, SPEC, problem, 8))
+    check_products(kernel, SPEC, np.random.default_rng(2), (128, 128, 448), factors=(1.0, 0.0), pad=8)
 
 
 @pytest.mark.parametrize("rank", [Const(0), Var("local_index") % 32 * 2], ids=str)

@@ -24,7 +24,7 @@ from gemmgen.runtime.variants import promises
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
-from tests.support.problems import CANARY, Matrix, Problem, interpret, layouts, stored
+from tests.support.problems import CANARY, Matrix, Problem, check_products, interpret, layouts, stored
 
 INTEL = TARGETS["intel"]
 COLUMNS = GemmSpec(a_order="col", b_order="col", c_order="col")
@@ -173,8 +173,7 @@ def test_other_types(name: str, dtype: DType, rng: np.random.Generator) -> None:
     spec = replace(COLUMNS, dtype=dtype, conj_a=True)
     target = TARGETS[TRANSPOSED[name]]
     assert is_transposed(spec, short(name), target)
-    problem = Problem.of(rng, spec, 21, 35, 18, 1.0, 0.5)
-    problem.check(interpret(driver.lower_program(spec, short(name), target), spec, problem))
+    check_products(driver.lower_program(spec, short(name), target), spec, rng, (21, 35, 18), factors=(1.0, 0.5))
 
 
 @pytest.mark.parametrize("name", ["L3_SIMD_16x2_4x8", "mma_4x8_16x8", "mbarrier_8x8_2x16_atomic8"])

@@ -14,7 +14,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Matrix, Problem, interpret
+from tests.support.problems import Matrix, Problem, check_products, interpret
 
 ALPHA, BETA = -2 + 0.5j, 3 - 1j
 SMALL = defaults("slm", (4, 4), (4, 4), 4).but(
@@ -37,8 +37,7 @@ SCHEDULES: dict[str, Schedule] = {
 def test_ways_to_memory(name: str, dtype: DType, target: str, rng: np.random.Generator) -> None:
     spec = GemmSpec(dtype=dtype, conj_a=True)
     program = driver.lower_program(spec, SCHEDULES[name], TARGETS[target])
-    problem = Problem.of(rng, spec, 21, 18, 19, ALPHA, BETA)
-    problem.check(interpret(program, spec, problem))
+    check_products(program, spec, rng, (21, 18, 19), factors=(ALPHA, BETA))
 
 
 @pytest.mark.parametrize("conj", [(False, False), (True, False), (False, True), (True, True)], ids=str)
@@ -65,8 +64,9 @@ def test_asynchronous_copies_and_batched_rings(rng: np.random.Generator) -> None
         a, b = (replace(Operand("local", width), transposed=x, async_copy=True) for x in (True, False))
         ring = {"stages": 6, "mbarrier": 2} if target == "sm_90" else {"stages": 3}
         schedule = defaults("slm", (4, 4), (4, 8), 4).but(a=a, b=b, **ring)
-        problem = Problem.of(rng, spec, 17, 35, 23, ALPHA, BETA)
-        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS[target]), spec, problem))
+        check_products(
+            driver.lower_program(spec, schedule, TARGETS[target]), spec, rng, (17, 35, 23), factors=(ALPHA, BETA)
+        )
 
 
 @pytest.mark.parametrize("schedule", ["naive", "prefetch"])
@@ -83,6 +83,5 @@ def test_beta_of_zero_never_reads_c(schedule: str, folded: bool, rng: np.random.
 def test_a_beta_with_one_part_is_not_zero(rng: np.random.Generator) -> None:
     for beta in (1j, 1.0):
         spec = GemmSpec(dtype=C64)
-        problem = Problem.of(rng, spec, 5, 6, 7, 1.0, beta)
         program = driver.lower_program(spec, SCHEDULES["prefetch"], TARGETS["sm_80"])
-        problem.check(interpret(program, spec, problem))
+        check_products(program, spec, rng, (5, 6, 7), factors=(1.0, beta))

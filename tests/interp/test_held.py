@@ -23,7 +23,7 @@ from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 PAIR, ONE, SWAPPED = ((4, 8), (64, 4)), ((2, 8), (32, 4)), ((4, 2), (4, 32))
@@ -76,8 +76,7 @@ def test_a_step_of_one_instruction(shape: tuple[tuple[int, int], tuple[int, int]
     mine, order = ("b", "row") if schedule.operands_swapped else ("a", "col")
     for changes in ({}, {f"{mine}_dtype": I8, f"{mine}_order": order}):
         spec = replace(spec, **changes)  # type: ignore[arg-type]
-        problem = Problem.of(rng, spec, 70, 67, 72, -2, 3)
-        problem.check(interpret(driver.lower(spec, schedule, SM_90A), spec, problem, 8))
+        check_products(driver.lower(spec, schedule, SM_90A), spec, rng, (70, 67, 72), pad=8)
         assert "wgmma_m64n" in driver.emit(spec, schedule, "cuda", SM_90A).text
 
 
@@ -167,8 +166,7 @@ SPEC = GemmSpec(dtype=BF16, c_dtype=F32, a_order="col", ld_multiple=8)
 
 
 def run(kernel: Kernel, k: int = 320) -> None:
-    problem = Problem.of(np.random.default_rng(2), SPEC, 64, 32, k, 1.0, 0.0)
-    problem.check(interpret(kernel, SPEC, problem, 8))
+    check_products(kernel, SPEC, np.random.default_rng(2), (64, 32, k), factors=(1.0, 0.0), pad=8)
 
 
 def broken(rewrite: Callable[[Stmt], Body]) -> Kernel:

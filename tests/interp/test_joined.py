@@ -20,7 +20,8 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.epilogues import Finished
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -35,9 +36,7 @@ def joined(swapped: bool = False, **changes: object) -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
-    for m, n, k in sizes:
-        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, 8))
+    check_products(program, spec, rng, *sizes, pad=8)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -72,17 +71,8 @@ def test_functions_on_elements(order: Order, swapped: bool, rng: np.random.Gener
     """Of C's own rows and columns, by vectors and singly where C ends."""
     steps = ("bias", "row_scale", "expr: acc + 3 * row + col", "residual")
     spec = replace(SPEC, c_order=order, c_dtype=F32, epilogue=steps)
-    m, n = 18, 67
-    problem = Problem.of(rng, spec, m, n, 100, 1.0, 2.0)
-    bias, scale = (rng.standard_normal(x).astype(np.float32) for x in (n, m))
-    residual = rng.standard_normal((m, n)).astype(np.float32)
-    lines = np.ascontiguousarray(residual if order == "row" else residual.T)
-    given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
-    found = interpret(driver.lower(spec, joined(swapped), SM_90A), spec, problem, 8, given)
-    rows, cols = np.indices((m, n))
-    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
-    expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
-    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3)
+    finished = Finished.random(rng, spec, 18, 67, 100, 1.0, 2.0)
+    finished.check(finished.interpret(driver.lower_program(spec, joined(swapped), SM_90A), 8))
 
 
 def test_factors_that_are_folded(rng: np.random.Generator) -> None:
@@ -90,8 +80,7 @@ def test_factors_that_are_folded(rng: np.random.Generator) -> None:
     spec = replace(SPEC, k=150, beta=1.0)
     kernel = driver.lower(spec, joined(), SM_90A)
     for alpha in (0.0, 2.0):
-        problem = Problem.of(rng, spec, 20, 70, 150, alpha, 1.0)
-        problem.check(interpret(kernel, spec, problem, 8))
+        check_products(kernel, spec, rng, (20, 70, 150), factors=(alpha, 1.0), pad=8)
 
 
 # --- one thing wrong ------------------------------------------------------------------------------
@@ -165,5 +154,4 @@ def test_sums_of_steps_and_of_parts(method: str, rng: np.random.Generator) -> No
     """K in parts, whose products of TF32 are added up step by step: both have sums of their own."""
     spec = GemmSpec(ld_multiple=4, b_order="col")
     schedule = defaults(method).but(split_k=2)
-    problem = Problem.of(rng, spec, 9, 70, 150, 1.0, 0.5)
-    problem.check(interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 4))
+    check_products(driver.lower_program(spec, schedule, SM_90A), spec, rng, (9, 70, 150), factors=(1.0, 0.5), pad=4)

@@ -24,7 +24,7 @@ from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 TARGET = TARGETS["xe_hpc"]
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
@@ -44,9 +44,7 @@ def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: n
     """Lines a multiple of 16 bytes apart: checked loads, and what is left of K element by element."""
     spec = GemmSpec(dtype=dtype, c_dtype=result, ld_multiple=16)
     program = driver.lower_program(spec, schedule, TARGET)
-    for size in SIZES:
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad=0))
+    check_products(program, spec, rng, *SIZES, pad=0)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=IDS)
@@ -58,8 +56,7 @@ def test_any_pitch(dtype: DType, order: Order, schedule: Schedule, rng: np.rando
     program = driver.lower_program(spec, schedule, TARGET)
     for size in SIZES:
         for pad in (0, 5):
-            problem = Problem.of(rng, spec, *size, 1.0, 0.0)
-            problem.check(interpret(program, spec, problem, pad))
+            check_products(program, spec, rng, size, factors=(1.0, 0.0), pad=pad)
 
 
 def test_what_lies_past_a_line_never_counts(rng: np.random.Generator) -> None:
@@ -79,8 +76,7 @@ def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
     spec = replace(SPEC, b_order=order)
     program = driver.lower_program(spec, SCHEDULES[1].but(split_k=3), TARGET)
     for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((9, 33, 33), 7), ((3, 3, 1), 0)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad))
+        check_products(program, spec, rng, size, pad=pad)
 
 
 @pytest.mark.parametrize("gap", [0, 4])
@@ -102,8 +98,7 @@ def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
 
 def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:
     spec = replace(SPEC, a_order="col", b_order="col", c_order="col", ld_multiple=8)
-    problem = Problem.of(rng, spec, 40, 70, 64, -2.0, 3.0)
-    problem.check(interpret(driver.lower_program(spec, SCHEDULES[1], TARGET), spec, problem, pad=0))
+    check_products(driver.lower_program(spec, SCHEDULES[1], TARGET), spec, rng, (40, 70, 64), pad=0)
 
 
 @pytest.mark.parametrize("epilogue", [("bias",), ("bias", "relu"), ("bias", "gelu")], ids="+".join)

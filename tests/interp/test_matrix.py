@@ -12,7 +12,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.problems import Problem, check_products, interpret, layouts
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -21,8 +21,7 @@ def test_any_size_and_layout(dtype: DType, result: DType | None, lanes: int, rng
     schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
     specs = list(layouts(GemmSpec(dtype=dtype, c_dtype=result)))
     for size, spec in zip([(33, 18, 19), (1, 1, 1), (16, 40, 33), (7, 3, 64)] * 2, specs, strict=True):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
+        check_products(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, rng, size)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -31,9 +30,13 @@ def test_several_instructions_along_k_in_a_step(dtype: DType, lanes: int, rng: n
     depth = 32 // dtype.size
     schedule = defaults("dpas", (24, 3), (1, lanes), 3 * depth, lanes).but(large_grf=True)
     spec = GemmSpec(dtype=dtype, a_order="col")
-    for size in ((25, 3 * lanes + 1, 3 * depth + 1), (24, 5, 2 * depth)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
+    check_products(
+        driver.lower_program(spec, schedule, TARGETS["intel"]),
+        spec,
+        rng,
+        (25, 3 * lanes + 1, 3 * depth + 1),
+        (24, 5, 2 * depth),
+    )
 
 
 def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:

@@ -15,7 +15,7 @@ from gemmgen.ir.dtypes import F16, F32
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.problems import Problem, check_products, interpret, layouts
 
 NAMES = {"naive": "portable", "lds_8x8_16x16_k8": "portable", "async_4x4_8x16": "sm_90", "tile_8x8": "sm_80"}
 
@@ -57,8 +57,7 @@ def test_what_is_packed_is_copied_by_vectors_however_the_others_lines_lie(rng: n
     text = driver.emit(spec, schedule, "cuda", TARGETS["sm_90"]).text
     assert "load_a(2);" in text and "load_b" not in text and "cp_async_16(&" in re.sub(r"\(\s+&", "(&", text)
     program = driver.lower_program(spec, schedule, TARGETS["sm_90"])
-    problem = Problem.of(rng, spec, 9, 11, 70, 1.0, 0.0)
-    problem.check(interpret(program, spec, problem, 3))
+    check_products(program, spec, rng, (9, 11, 70), factors=(1.0, 0.0))
     ring = driver.emit(GemmSpec(), candidates.load("mbarrier_8x16_16x16_packed_a").schedule, "cuda").text
     assert "a_packed_k_by1" not in ring and "b_k_by1" in ring
 

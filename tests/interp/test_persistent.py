@@ -21,7 +21,7 @@ from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk, walk_exp
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
@@ -74,8 +74,7 @@ def test_sums_and_roles(changes: dict[str, object], resident: int, rng: np.rando
 
 
 def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
-    problem = Problem.of(rng, SPEC, 130, 70, 0, 2.0, 0.5)
-    problem.check(interpret(driver.lower(SPEC, staying(), SM_90A), SPEC, problem, 8))
+    check_products(driver.lower(SPEC, staying(), SM_90A), SPEC, rng, (130, 70, 0), factors=(2.0, 0.5), pad=8)
 
 
 def test_alpha_of_zero_reads_nothing_where_k_is_no_argument(rng: np.random.Generator) -> None:

@@ -15,7 +15,8 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret, layouts
+from tests.support.epilogues import Finished
+from tests.support.problems import Problem, check_products, interpret, layouts
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -29,9 +30,7 @@ def small(**changes: object) -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
-    for m, n, k in sizes:
-        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, 8))
+    check_products(program, spec, rng, *sizes, pad=8)
 
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
@@ -108,17 +107,8 @@ def test_functions_on_elements(order: Order, split: int, rng: np.random.Generato
     spec = replace(
         SPEC, c_order=order, c_dtype=F32, epilogue=("bias", "row_scale", "expr: acc + 3 * row + col", "residual")
     )
-    m, n = 19, 67
-    problem = Problem.of(rng, spec, m, n, 64, 1.0, 2.0)
-    bias, scale = (rng.standard_normal(x).astype(np.float32) for x in (n, m))
-    residual = rng.standard_normal((m, n)).astype(np.float32)
-    lines = np.ascontiguousarray(residual if order == "row" else residual.T)
-    given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
-    found = interpret(driver.lower_program(spec, small(split_k=split), SM_90A), spec, problem, 8, given)
-    rows, cols = np.indices((m, n))
-    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
-    expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
-    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3)
+    finished = Finished.random(rng, spec, 19, 67, 64, 1.0, 2.0)
+    finished.check(finished.interpret(driver.lower_program(spec, small(split_k=split), SM_90A), 8))
 
 
 def test_names_are_those_of_c() -> None:

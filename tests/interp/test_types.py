@@ -13,7 +13,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 #: What C can be, for each type of A and B.
 PAIRS: list[tuple[DType, DType]] = [
@@ -40,9 +40,7 @@ def spec_of(types: tuple[DType, DType]) -> GemmSpec:
 def test_ways_to_memory(name: str, types: tuple[DType, DType], rng: np.random.Generator) -> None:
     spec = spec_of(types)
     program = driver.lower_program(spec, SCHEDULES[name], TARGETS["intel"])
-    for size in ((33, 18, 19), (1, 1, 1)):
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem))
+    check_products(program, spec, rng, (33, 18, 19), (1, 1, 1))
 
 
 @pytest.mark.parametrize("target", ["intel", "sm_80"])
@@ -51,16 +49,14 @@ def test_vectors_of_c_and_parts_of_k(target: str, types: tuple[DType, DType], rn
     spec = spec_of(types)
     schedule = presets.load("smem_8x8_double").schedule.but(name=None, c_width=4, split_k=2)
     program = driver.lower_program(spec, schedule, TARGETS[target])
-    problem = Problem.of(rng, spec, 37, 44, 29, 2.0, -1.0)
-    problem.check(interpret(program, spec, problem))
+    check_products(program, spec, rng, (37, 44, 29), factors=(2.0, -1.0))
 
 
 def test_asynchronous_copies(types: tuple[DType, DType], rng: np.random.Generator) -> None:
     """They move 4, 8 or 16 bytes: lines of small elements must be promised to begin where those may."""
     spec = replace(spec_of(types), a_order="col", ld_multiple=4)
     schedule = presets.load("async_8x8_16x16").schedule.but(stages=2)
-    problem = Problem.of(rng, spec, 41, 37, 35, 1.0, 0.0)
-    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["sm_90"]), spec, problem, pad=3))
+    check_products(driver.lower_program(spec, schedule, TARGETS["sm_90"]), spec, rng, (41, 37, 35), factors=(1.0, 0.0))
 
 
 def test_beta_of_zero_never_reads_c(types: tuple[DType, DType], rng: np.random.Generator) -> None:

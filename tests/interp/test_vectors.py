@@ -24,7 +24,7 @@ from gemmgen.ir.walk import evaluate, map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 from tests.support.refusals import Made, made
 
 CPU = TARGETS["cpu"]
@@ -83,16 +83,14 @@ def test_sizes_that_are_known_need_no_guards(form: str, rng: np.random.Generator
     text = driver.emit(spec, FORMS[form], "opencl", CPU).text
     assert not re.search(r"k0\)? < 24|col0.* [<?] 48", re.sub(r"for \(.*\)", "", text)), text
     for alpha in (0.0, 1.5):
-        problem = Problem.of(rng, spec, 12, 48, 24, alpha, -0.5)
-        problem.check(interpret(driver.lower_program(spec, FORMS[form], CPU), spec, problem))
+        check_products(driver.lower_program(spec, FORMS[form], CPU), spec, rng, (12, 48, 24), factors=(alpha, -0.5))
 
 
 @pytest.mark.parametrize("form", ["in place", "copied", "in place, K in parts"])
 def test_float64_and_sizes_that_are_known(form: str, rng: np.random.Generator) -> None:
     for spec, size in product((GemmSpec(dtype=F64), GemmSpec(m=6, n=16, k=8), GemmSpec(multiple_of=(3, 8, 1))), SIZES):
         size = (6, 16, 8) if spec.m or spec.multiple_of != (1, 1, 1) else size
-        problem = Problem.of(rng, spec, *size, 1.5, -0.5)
-        problem.check(interpret(driver.lower_program(spec, FORMS[form], CPU), spec, problem))
+        check_products(driver.lower_program(spec, FORMS[form], CPU), spec, rng, size, factors=(1.5, -0.5))
 
 
 def test_whole_tiles_ask_nothing_of_sizes() -> None:
@@ -238,8 +236,7 @@ def test_each_row_of_c_is_asked_for_once_and_only_those_that_are_there(rng: np.r
     """The interpreter looks at each address: 4 rows are one and a third tiles, 13 columns no whole number of them."""
     for spec, split in product((GemmSpec(), GemmSpec(a_order="col"), GemmSpec(dtype=F64, beta=0.0)), (1, 2)):
         program = driver.lower_program(spec, PREFETCHED.but(split_k=split), CPU)
-        problem = Problem.of(rng, spec, 4, 13, 300, 1.5, 0.0 if spec.beta == 0 else -0.5)
-        problem.check(interpret(program, spec, problem))
+        check_products(program, spec, rng, (4, 13, 300), factors=(1.5, 0.0 if spec.beta == 0 else -0.5))
         asked = [s for s in walk(program.kernels[0].body) if isinstance(s, Prefetch)]
         assert [s.buffer.name for s in asked] == ["c" if split == 1 else "workspace"]
 
@@ -284,8 +281,7 @@ def test_parts_of_k_that_are_known_are_not_cut_by_iterations(rng: np.random.Gene
     """K of 20 in three parts: 7, 7 and 6 steps, though 20 is five times four."""
     written_out = COPIED.but(kc=8, block_k=4, split_k=3)
     for spec in (GemmSpec(k=20), GemmSpec(multiple_of=(1, 1, 4))):
-        problem = Problem.of(rng, spec, 7, 21, 20, 1.5, -0.5)
-        problem.check(interpret(driver.lower_program(spec, written_out, CPU), spec, problem))
+        check_products(driver.lower_program(spec, written_out, CPU), spec, rng, (7, 21, 20), factors=(1.5, -0.5))
 
 
 def test_what_is_asked_for_ahead_lies_in_the_copy() -> None:

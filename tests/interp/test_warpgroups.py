@@ -21,7 +21,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Matrix, Problem, interpret, layouts
+from tests.support.problems import Matrix, Problem, check_products, interpret, layouts
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
@@ -38,8 +38,7 @@ def small(**changes: object) -> Schedule:
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, sizes: object = SIZES) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
     for m, n, k in sizes:  # type: ignore[attr-defined]
-        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, 8))
+        check_products(program, spec, rng, (m, n, k), pad=8)
 
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
@@ -112,14 +111,14 @@ def test_integers_are_exact_and_whole_tiles_ask_nothing(rng: np.random.Generator
 def test_parts_of_a_folded_k(alpha: float, rng: np.random.Generator) -> None:
     """Of which one has nothing, and all may have: kernels ask for alpha themselves. Found by `gemmgen fuzz`."""
     spec = replace(SPEC, k=70)
-    problem = Problem.of(rng, spec, 20, 24, 70, alpha, 0.5)
-    problem.check(interpret(driver.lower_program(spec, small(split_k=3), SM_90A), spec, problem, 8))
+    check_products(
+        driver.lower_program(spec, small(split_k=3), SM_90A), spec, rng, (20, 24, 70), factors=(alpha, 0.5), pad=8
+    )
 
 
 def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
     program = driver.lower_program(SPEC, small(), SM_90A)
-    problem = Problem.of(rng, SPEC, 20, 24, 0, 2.0, 0.5)
-    problem.check(interpret(program, SPEC, problem, 8))
+    check_products(program, SPEC, rng, (20, 24, 0), factors=(2.0, 0.5), pad=8)
 
 
 @pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warpgroups])
@@ -161,8 +160,7 @@ def without(gone: Callable[[Stmt], bool]) -> Kernel:
 
 def run(kernel: Kernel) -> None:
     """Seven steps of K in three slots: each slot is used again."""
-    problem = Problem.of(np.random.default_rng(2), SPEC, 128, 64, 448, 1.0, 0.0)
-    problem.check(interpret(kernel, SPEC, problem, 8))
+    check_products(kernel, SPEC, np.random.default_rng(2), (128, 64, 448), factors=(1.0, 0.0), pad=8)
 
 
 def expect(kernel: Kernel, kind: FaultKind, detail: str) -> None:

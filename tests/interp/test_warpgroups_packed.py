@@ -17,7 +17,7 @@ from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
 #: Lines of an odd number of elements, nothing promised.
@@ -36,8 +36,7 @@ def packed(method: str, which: str, transposed: str = "") -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator) -> None:
     program = driver.lower_program(spec, schedule, SM_90A)
-    problem = Problem.of(rng, spec, 65, 71, 201, -2.0, 3.0)
-    problem.check(interpret(program, spec, problem, 3))
+    check_products(program, spec, rng, (65, 71, 201))
 
 
 @pytest.mark.parametrize("transposed", ["", "a", "b"])
@@ -67,8 +66,7 @@ def test_float32_of_any_order(rng: np.random.Generator) -> None:
 def test_a_prologue_is_applied_where_it_is_packed(rng: np.random.Generator) -> None:
     spec = replace(SPEC, prologue_b="b * 3 - 1")
     program = driver.lower_program(spec, packed("wgmma", "ab"), SM_90A)
-    problem = Problem.of(rng, spec, 65, 70, 130, 1.0, 0.0)
-    problem.check(interpret(program, spec, problem, 3))
+    check_products(program, spec, rng, (65, 70, 130), factors=(1.0, 0.0))
 
 
 @pytest.mark.parametrize(("parts", "packed"), [(1, True), (3, True), (3, False)])

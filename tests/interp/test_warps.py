@@ -23,7 +23,7 @@ from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Method, Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import Matrix, Problem, interpret, layouts
+from tests.support.problems import Matrix, Problem, check_products, interpret, layouts
 
 COARSE = ("mma_tf32", "mma_3xtf32")
 SM_80 = TARGETS["sm_80"]
@@ -40,9 +40,7 @@ def small(stages: int = 3, **changes: object) -> Schedule:
 
 def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, pad: int) -> None:
     program = driver.lower_program(spec, schedule, SM_80)
-    for size in SIZES:
-        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
-        problem.check(interpret(program, spec, problem, pad))
+    check_products(program, spec, rng, *SIZES, pad=pad)
 
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
@@ -81,8 +79,7 @@ def test_operands_are_copied_as_wide_as_their_own_lines_allow(
     """Lines of A are as long as K, those of B as N, which need not be multiples of the same vectors."""
     spec = GemmSpec(dtype=dtype)
     program = driver.lower_program(spec, defaults(method, (2, 2), (16, 8)).but(stages=3), SM_80)
-    problem = Problem.of(rng, spec, 18, n, k, 1.0, 0.0)
-    problem.check(interpret(program, spec, problem, 0))
+    check_products(program, spec, rng, (18, n, k), factors=(1.0, 0.0), pad=0)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +114,7 @@ def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator)
 
 def test_promises_leave_no_guards(rng: np.random.Generator) -> None:
     spec = replace(SPEC, multiple_of=(32, 32, 32), ld_multiple=8)
-    problem = Problem.of(rng, spec, 64, 32, 96, 1.0, 0.0)
-    problem.check(interpret(driver.lower_program(spec, small(), SM_80), spec, problem, 8))
+    check_products(driver.lower_program(spec, small(), SM_80), spec, rng, (64, 32, 96), factors=(1.0, 0.0), pad=8)
 
 
 def in_tf32(matrix: Matrix) -> Matrix:
@@ -286,6 +282,12 @@ def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int],
 )
 def test_what_is_not_refused_is_right(request: tuple[GemmSpec, Schedule, tuple[int, int, int], int], seed: int) -> None:
     spec, schedule, (m, n, k), pad = request
-    problem = Problem.of(np.random.default_rng(seed), spec, m, n, k, 1.5, 0.25)
-    problem.check(interpret(driver.lower_program(spec, schedule, SM_80), spec, problem, pad))
+    check_products(
+        driver.lower_program(spec, schedule, SM_80),
+        spec,
+        np.random.default_rng(seed),
+        (m, n, k),
+        factors=(1.5, 0.25),
+        pad=pad,
+    )
     driver.emit(spec, schedule, "cuda", SM_80)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES
 from tests.support import sycl
+from tests.support.tools import nvcc
 
 NAIVE = presets.load("naive").schedule
 
@@ -114,13 +113,9 @@ def test_abs_has_no_sign(device: DeviceInfo, dtype: DType) -> None:
     check(Case(GemmSpec(dtype=dtype, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), target=OF_DEVICE), place)
 
 
-def test_names_of_two_words_convert_nothing(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_names_of_two_words_convert_nothing(tmp_path: Path) -> None:
     """`long long(row)` is not C++."""
-    file = tmp_path / "whole.cu"
-    file.write_text(driver.emit(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, "cuda").text)
-    flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
-    result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    nvcc(driver.emit(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, "cuda").text, "sm_90", tmp_path)
 
 
 @sycl.needs_device

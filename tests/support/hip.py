@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from gemmgen.tools import find
 from tests.support import skips
+from tests.support.tools import ran
 
 #: Target -> what the emulator calls it.
 EMULATED = {"gfx1100": "rdna3", "gfx942": "cdna"}
@@ -120,5 +120,4 @@ _FORMS = {"int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 
 
 def _run(command: list[str], given: str | None = None, environment: dict[str, str] | None = None) -> None:
-    result = subprocess.run(command, input=given, capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
+    ran(command, given, env=environment)

@@ -165,6 +165,20 @@ def interpret(
     return result if spec.c_order == "row" else result.T
 
 
+def check_products(
+    kernel: Kernel | Program,
+    spec: GemmSpec,
+    rng: np.random.Generator,
+    *sizes: tuple[int, int, int],
+    factors: tuple[complex, complex] = (-2.0, 3.0),
+    pad: int = 3,
+) -> None:
+    """Products of these sizes by the interpreter, each within its bound."""
+    for size in sizes:
+        problem = Problem.of(rng, spec, *size, *factors)
+        problem.check(interpret(kernel, spec, problem, pad))
+
+
 @lru_cache(maxsize=256)
 def lowered(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """A program that is run on many sizes, from test to test."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from gemmgen.runtime.sycl_library import helper, library
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
-from tests.support.tools import tool
+from tests.support.tools import ran, tool
 
 FORMS = ("header", "kernel", "main")
 #: Of the files that are kept.
@@ -137,6 +136,5 @@ def host_check(file: Path, *options: str) -> None:
 
 def run(command: Sequence[str]) -> str:
     """What a command that must succeed prints."""
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = ran(command)
     return result.stdout

@@ -14,6 +14,7 @@ from gemmgen.cli import application
 from gemmgen.errors import UserError
 from gemmgen.options import build_schedule, schedule_to_toml
 from tests.support.cli import COMMAND, printed, refused
+from tests.support.tools import ran
 
 # --- emit -----------------------------------------------------------------------------------------
 
@@ -249,8 +250,7 @@ def test_rings_need_a_device_that_has_them() -> None:
 
 def test_a_terminal_without_box_characters() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    result = subprocess.run([*COMMAND, "explain"], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
+    ran([*COMMAND, "explain"], env=environment)
 
 
 def test_explain() -> None:
@@ -329,8 +329,7 @@ except SystemExit as end:
     assert not end.code
 print("imported:", *(name for name in {heavy!r} if name in sys.modules))
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran([sys.executable, "-c", script])
     assert result.stdout.splitlines()[-1].split() == ["imported:"]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.tools import ran
 
 WITHOUT = """
 import sys
@@ -19,8 +20,7 @@ def test_files_are_collected_without_pyopencl(root: Path) -> None:
     files = [str(root / "tests" / "device" / name) for name in (*MIXED, "test_batches.py", "test_types.py")]
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--collect-only", "-q", "-rs"]
     command = [sys.executable, "-c", WITHOUT, *options, *files]
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = ran(command, cwd=root)
     for name in MIXED:
         assert f"{name}::test_cuda" in result.stdout or f"{name}::test_lists_on_a_gpu" in result.stdout
     for name in ("test_batches.py", "test_types.py"):

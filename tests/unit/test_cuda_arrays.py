@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from gemmgen.runtime.cuda_build import ERROR_LINE, WORDS, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
+from tests.support.tools import ran
 
 H200 = CudaDeviceInfo(0, "H200", (9, 0), 132, 232448, 1024, 1 << 37)
 
@@ -201,8 +201,7 @@ for name in shipped.__all__[:1]:
     getattr(shipped, name)
 assert not {"cupy", "torch", "pyopencl"} & set(sys.modules)
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran([sys.executable, "-c", script])
 
 
 def test_blocks_of_fewer_threads_than_a_warp_are_not_shipped() -> None:

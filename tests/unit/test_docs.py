@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import textwrap
-from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import typer.main
 from gemmgen import driver, presets
 from gemmgen.cli import application
 from tests.support.docs import PAGES, ROOT, blocks, page_name
+from tests.support.tools import ran, tool
 
 #: But for those that stand for several, `machines/TARGET.toml`.
 FILE = re.compile(r"[a-z0-9_./-]+\.(?:py|toml|md|sh|yml)")
@@ -71,7 +71,7 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-def test_the_readmes_cpp_runs_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_readmes_cpp_runs_as_printed(tmp_path: Path) -> None:
     """Its five lines stand in the whole program of docs/cpp.md, which multiplies on a CPU."""
     runtime = pytest.importorskip("gemmgen.runtime.icd")
     library = runtime.intel_cpu_library()
@@ -84,14 +84,14 @@ def test_the_readmes_cpp_runs_as_printed(needs_tool: Callable[[str], str], tmp_p
     (tmp_path / "gemm.cpp").write_text(program)
     kernel = (ROOT / "generated" / "opencl" / "smem_8x8.cl").read_text()
     (tmp_path / "smem_8x8.cl").write_text(kernel)
-    build = [needs_tool("g++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "gemm.cpp", "-o", "gemm", f"-l:{loader}"]
+    build = [tool("g++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "gemm.cpp", "-o", "gemm", f"-l:{loader}"]
     subprocess.run(build, cwd=tmp_path, check=True)
     environment = {**os.environ, "OCL_ICD_VENDORS": str(library)}
     result = subprocess.run([tmp_path / "gemm"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.stdout == "100 100\n", result.stderr
 
 
-def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_cuda_is_called_as_printed(tmp_path: Path) -> None:
     """Its declarations are those of the files, and with them the callers compile."""
     text = "\n".join(blocks("cpp.md", "cuda"))
     emitted = "".join(path.read_text() for path in (ROOT / "generated" / "cuda").glob("*.cu"))
@@ -99,12 +99,11 @@ def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: P
     assert len(declared) == 2 and all(declaration in emitted for declaration in declared)
     file = tmp_path / "caller.cpp"
     file.write_text(text)
-    command = [needs_tool("nvcc"), "-x", "c++", "-std=c++17", "-Xcompiler", ",".join(WARNINGS), "-c", str(file)]
-    result = subprocess.run([*command, "-o", str(tmp_path / "caller.o")], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    command = [tool("nvcc"), "-x", "c++", "-std=c++17", "-Xcompiler", ",".join(WARNINGS), "-c", str(file)]
+    ran([*command, "-o", str(tmp_path / "caller.o")])
 
 
-def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_opencl_is_called_as_printed(tmp_path: Path) -> None:
     """With as many arguments as the kernel has, and its launch."""
     by_header, text = blocks("cpp.md", "c")
     kernel = (ROOT / "generated" / "opencl" / "smem_8x8.cl").read_text()
@@ -122,9 +121,8 @@ def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path:
     file = tmp_path / "caller.c"
     for caller in (text, by_header):
         file.write_text(caller)
-        command = [needs_tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
-        result = subprocess.run([*command, "-fsyntax-only", str(file)], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
+        command = [tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
+        ran([*command, "-fsyntax-only", str(file)])
 
 
 def test_the_gallery_counts_lines() -> None:

@@ -5,7 +5,7 @@ ignored, nothing is an error of ours, and head comments say what the kernels hol
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
 
@@ -13,16 +13,17 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.fuzz.fields import VALUES, documented, told
 from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
-from gemmgen.schedule import Flat, Schedule, Value
+from gemmgen.schedule import KEYS, Flat, Schedule, Value
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support import heads
 
 BACKENDS = ("opencl", "cuda", "sycl")
+#: Of each field, what is tried.
+VALUES = {key: field.tries for key, field in KEYS.items()}
 #: Of all presets on all backends, how many each value is tried on, drawn anew for each value and always alike; and
 #: how many pairs.
 SAMPLE, PAIRS = 6, 400
@@ -45,6 +46,39 @@ REMEDIES = (
 )
 
 Place = tuple[str, str]
+
+
+def told(source: Source) -> tuple[object, ...]:
+    """All that is delivered but the head comment."""
+    lines = source.text.splitlines()
+    begin = next(number for number, line in enumerate(lines) if not line.startswith("//"))
+    options = source.build_options, source.gpu_options, source.requires, source.workspaces, source.alignment
+    return tuple(lines[begin:]), source.entry_points, *options
+
+
+def documented(schedule: Schedule, changes: Mapping[str, Value], target: Target) -> bool:
+    """Whether the fields' documentation says that all of these changes may mean nothing: of a schedule as it is after
+    them.
+    """
+    return all(_documented(schedule, key, target) for key in changes)
+
+
+def _documented(s: Schedule, key: str, target: Target) -> bool:
+    field = key.rpartition(".")[2]
+    match field:
+        case "thread_vector":
+            return 1 in s.group
+        case "width":
+            return "unaligned_vectors" not in target.features or s.by_blocks
+        case "block_read":
+            return "block_read" not in target.features
+        case "min_blocks":
+            return not target.multiprocessor_register_bytes
+        case "c_width":
+            return s.epilogue_stages > 0 or "unaligned_vectors" not in target.features
+        case "epilogue_stages":
+            return s.epilogue_stages > 0
+    return False
 
 
 @cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from gemmgen.export.blas import (
 from gemmgen.spec import GemmSpec
 from tests.support.blas import source
 from tests.support.cli import gemmgen, printed, refused
+from tests.support.tools import ran, tool
 
 
 def test_source_needs_no_compiler_and_is_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,12 +45,11 @@ def test_every_line_fits_and_every_kernel_is_used() -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_compiles_without_warnings(compiler: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_compiles_without_warnings(compiler: str, tmp_path: Path) -> None:
     strict = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-Wno-overlength-strings")
     (tmp_path / "blas.c").write_text(source())
-    command = [needs_tool(compiler), *strict, "-fsyntax-only", str(tmp_path / "blas.c")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    command = [tool(compiler), *strict, "-fsyntax-only", str(tmp_path / "blas.c")]
+    ran(command)
 
 
 def test_says_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

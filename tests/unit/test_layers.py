@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.backends import BACKENDS
+from tests.support.tools import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gemmgen"
@@ -141,5 +141,4 @@ assert not needless, needless
 """
     for arguments in (["--help"], ["emit", "--backend", "opencl", "--tile", "32x2", "-o", str(tmp_path / "kernel.cl")]):
         command = [sys.executable, "-c", script, *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert result.returncode == 0, result.stderr
+        ran(command, cwd=ROOT)

@@ -13,23 +13,24 @@ from gemmgen.build import MAINLOOPS, build, mainloop_of
 from gemmgen.ir.stmt import CooperativeCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.schedule import Operand
+from gemmgen.schedule import Operand, flat
 
 
-def test_every_mainloop_serves_a_preset() -> None:
-    assert {mainloop_of(presets.load(name).schedule) for name in presets.names()} == MAINLOOPS.keys()
+def test_every_mainloop_is_built_and_serves_a_preset() -> None:
+    assert {member.__name__ for member in flat.MAINLOOPS} == MAINLOOPS.keys()
+    assert {mainloop_of(presets.load(name).schedule) for name in presets.names()} == MAINLOOPS.keys() - {"Mfma"}
 
 
 @pytest.mark.parametrize(
     ("preset", "mainloop"),
     [
-        ("naive", "direct"),
-        ("smem_8x8", "shared_memory"),
-        ("L3_SIMD_8x4_8x8", "sub_group"),
-        ("mma_8x16_16x16", "warp_mma"),
-        ("wgmma_128x256_s4", "warpgroup_mma"),
-        ("dpas_32x2_1x8", "dpas"),
-        ("cpu_6x64", "cpu_panel"),
+        ("naive", "Direct"),
+        ("smem_8x8", "SharedMemory"),
+        ("L3_SIMD_8x4_8x8", "SubGroup"),
+        ("mma_8x16_16x16", "WarpMma"),
+        ("wgmma_128x256_s4", "WarpgroupMma"),
+        ("dpas_32x2_1x8", "Dpas"),
+        ("cpu_6x64", "CpuPanel"),
     ],
 )
 def test_mainloop_of_a_preset(preset: str, mainloop: str) -> None:
@@ -39,7 +40,7 @@ def test_mainloop_of_a_preset(preset: str, mainloop: str) -> None:
 def test_sub_groups_may_stage_b_in_shared_memory() -> None:
     preset = candidates.load("block_read_32x2_4x8")
     staged = preset.schedule.but(b=Operand("local", width=4), name=None)
-    assert mainloop_of(staged) == "sub_group"
+    assert mainloop_of(staged) == "SubGroup"
     assert not driver.refusals(preset.spec, staged, "opencl", TARGETS["intel"])
     kernel = build(preset.spec, staged, TARGETS["intel"]).main
     assert next(stmt.dst.buffer.name for stmt in walk(kernel.body) if isinstance(stmt, CooperativeCopy)) == "b_shared"

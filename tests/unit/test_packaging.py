@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.resources
 import os
 import re
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 import gemmgen
+from tests.support.tools import ran
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,7 @@ def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An unpacked wheel of the working tree."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    ran(command, cwd=root)
     (archive,) = folder.glob("*.whl")
     with zipfile.ZipFile(archive) as content:
         names = content.namelist()
@@ -63,8 +62,7 @@ main()
 """
     command = [sys.executable, "-P", "-c", script, str(wheel), "emit", "--backend", "opencl", "--tile", "32x2"]
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = ran(command, cwd=tmp_path, env=environment)
     assert "__kernel" in result.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from gemmgen.runtime.ptxas import Usage
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support.cli import printed, refused
+from tests.support.tools import tool
 
 #: 1,024 threads a block leave a thread 64 registers at most, and it has 64 elements of C.
 SPILLING = ["--backend", "cuda", "--method", "slm", "--tile", "8x8", "--group", "32x32"]
@@ -55,8 +55,8 @@ def test_logs() -> None:
     assert ptxas.parse("nothing") == ()
 
 
-def test_nvcc(needs_tool: Callable[[str], str]) -> None:
-    needs_tool("nvcc")
+def test_nvcc() -> None:
+    tool("nvcc")
     ptxas.refuse_spills(naive(), "sm_90")
     with pytest.raises(
         ScheduleError, match=rf"^{SPILLING_NAME} spills [\d,]+ B by stores .* 32 registers.*smaller tile"
@@ -108,8 +108,8 @@ def test_a_broken_nvcc(script: str, part: str, monkeypatch: pytest.MonkeyPatch, 
     assert part in str(error.value) and str(nvcc) in str(error.value)
 
 
-def test_emit(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    needs_tool("nvcc")
+def test_emit(tmp_path: Path) -> None:
+    tool("nvcc")
     good = "--backend", "cuda", "--preset", "smem_8x8"
     assert printed("emit", *good, "--strict") == printed("emit", *good)
     assert "spills" in refused("emit", *SPILLING, "--strict", "-o", tmp_path / "x.cu")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from tests.support.browser import problems_of_pages
 from tests.support.docs import ROOT
+from tests.support.tools import ran, tool
 
 CONFIGURATION = ROOT / "docs" / "site" / "mkdocs.yml"
 #: What a page loads by itself; a plain link loads nothing.
@@ -27,8 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("MkDocs is not installed: pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(CONFIGURATION), "-d", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert result.returncode == 0, result.stderr[-3000:]
+    ran(command, cwd=ROOT)
     return folder
 
 
@@ -55,21 +53,21 @@ def test_what_the_build_writes(site: Path) -> None:
     assert "tile_8x8 to smem_8x8" in step and "a_shared" in step
 
 
-def test_faults_of_a_page_are_seen(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_faults_of_a_page_are_seen(tmp_path: Path) -> None:
     faults = (
         '<img src="no.png"><script src="no.js"></script><script>console.error("said"); throw Error("thrown")</script>'
     )
     (tmp_path / "right.html").write_text("<html><head></head><body><h1>right</h1></body></html>")
     (tmp_path / "wrong.html").write_text(f"<html><head></head><body>{faults}</body></html>")
-    browser = shutil.which("chromium") or needs_tool("chromium-headless-shell")
+    browser = shutil.which("chromium") or tool("chromium-headless-shell")
     found = problems_of_pages(browser, tmp_path, ["right.html", "wrong.html"], tmp_path / "profile", 60)
     assert all(problem.startswith("/wrong.html: ") for problem in found)
     for part in ("missing: ", "broken image", "said", "thrown"):
         assert any(part in problem for problem in found), part
 
 
-def test_every_page_opens_in_a_browser(site: Path, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or needs_tool("chromium-headless-shell")
+def test_every_page_opens_in_a_browser(site: Path, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or tool("chromium-headless-shell")
     pages = sorted(str(page.relative_to(site)) for page in site.rglob("*.html"))
     assert len(pages) > 100
     assert problems_of_pages(browser, site, pages, tmp_path, 600) == []

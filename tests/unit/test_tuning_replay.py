@@ -15,9 +15,9 @@ from gemmgen import GemmSpec
 from gemmgen.ir.target import CPU_PRIVATE_BYTES, TARGETS
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.tuning.records import Line, Measurement, Records, Store, parse
-from gemmgen.tuning.replay import Replay
 from gemmgen.tuning.space import spaces
 from gemmgen.tuning.study import STRATEGIES, Place, Product, Progress, Search, Strategy, open_storage
+from tests.support.replay import Replay
 
 pytest.importorskip("optuna")
 TABLE = Path(__file__).resolve().parents[1] / "support" / "tuning_table.jsonl"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -30,7 +29,7 @@ from gemmgen.simulator.warpgroups import places
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
 from tests.support.refusals import Made, made
-from tests.support.tools import tool
+from tests.support.tools import nvcc, tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -176,18 +175,18 @@ ORDERS = [replace(SPEC, a_order=a, b_order=b, dtype=t) for a, b, t in product(EI
 
 
 @pytest.mark.parametrize("spec", ORDERS[3::4], ids=lambda s: f"{s.a_order}-{s.b_order}-{s.dtype}")
-def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_nvcc_takes_every_order(spec: GemmSpec, tmp_path: Path) -> None:
     """Without warnings, among them that instructions had to wait for each other (C7510), and without spills."""
     # K is folded, so that there is no name to ask whether there are any elements.
-    report = compiled(emitted(spec=replace(spec, k=200)), needs_tool("nvcc"), tmp_path)
+    report = nvcc(emitted(spec=replace(spec, k=200)).text, "sm_90a", tmp_path)
     assert "0 bytes spill stores" in report
 
 
 @pytest.mark.parametrize("name", ["wgmma_128x256_s4", "wgmma_64x64_s8", "wgmma_tf32_128x256_s4"])
-def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_instructions_of_the_main_loop(name: str, tmp_path: Path) -> None:
     """Four matrix instructions between one wait for copies and one for instructions; nothing else multiplies."""
     preset = candidates.load(name)
-    compiled(emitted(preset.schedule, preset.spec), needs_tool("nvcc"), tmp_path)
+    nvcc(emitted(preset.schedule, preset.spec).text, "sm_90a", tmp_path)
     command = [tool("nvdisasm"), "-c", "kernel.cubin"]
     listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     cols = preset.schedule.block_tile[1]
@@ -203,25 +202,6 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     handed_over = [line for line in lines[at[0] : at[-1]] if "R2UR" in line]
     assert not handed_over, "descriptors are worked out once for a warp, not by each of its lanes"
     assert listing.count("USETMAXREG") == (2 if preset.schedule.setmaxnreg[0] else 0)
-
-
-def compiled(source: Source, nvcc: str, folder: Path) -> str:
-    """What ptxas says."""
-    (folder / "kernel.cu").write_text(source.text)
-    flags = [
-        "-std=c++17",
-        "-O3",
-        "-gencode",
-        "arch=compute_90a,code=sm_90a",
-        "-Werror",
-        "all-warnings",
-        "-Xptxas",
-        "-v",
-    ]
-    command = [nvcc, *flags, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cubin", "kernel.cu", "-o", "kernel.cubin"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return result.stderr
 
 
 def test_a_call_makes_maps_where_there_is_something_to_copy() -> None:

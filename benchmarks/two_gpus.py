@@ -128,7 +128,10 @@ def products(size: int) -> dict[str, object]:
     hub = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
     for count in (1, 2):
         made = {
-            f"gpu {i}": {"cls": distributed.Nanny, "options": {"nthreads": 1, "env": {VISIBLE: gpus[i]}}}
+            f"gpu {i}": {
+                "cls": distributed.Nanny,
+                "options": {"nthreads": 1, "memory_limit": 0, "env": {VISIBLE: gpus[i]}},
+            }
             for i in range(count)
         }
         cluster = distributed.SpecCluster(workers=made, scheduler=hub, silence_logs=40)

@@ -88,7 +88,8 @@ def _workers_of_gpus(local: int, gpus: Sequence[str]) -> tuple[dict[str, dict[st
     compilers = [f"compiler {i}" for i in range(max(0, min(spare, COMPILERS * local)))]
     made: dict[str, dict[str, object]] = {}
     for number, name in enumerate([*(f"device {i}" for i in range(local)), *compilers]):
-        own = {"nthreads": 1, "env": {VISIBLE: gpus[number % len(gpus)]}}
+        # As much memory as there is: a large product's check would pass a share of it.
+        own = {"nthreads": 1, "memory_limit": 0, "env": {VISIBLE: gpus[number % len(gpus)]}}
         made[name] = {"cls": Nanny, "options": own if name in compilers else {**own, "resources": {RESOURCE: 1}}}
     return made, compilers
 

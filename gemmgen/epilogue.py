@@ -69,22 +69,24 @@ class Operand:
     Attributes:
         axes: the sizes that it has: `n`, an element for each column of C; `m`, one for each row; `mn`, one for each
             element; `k`, one for each column of A or row of B; `g`, one for each group of neighbours along K and each
-            row of A or column of B, group by group; ``, a single one.
+            row of A or column of B, group by group; `t`, one for each tile of as many rows as columns, tiles beside one
+            another across K first; ``, a single one.
         letter: what its leading dimension `ld<letter>` and its `stride_<letter>` go by, of a matrix.
         of: the matrix whose elements go through the formula: C, of whose type it is then; A or B, and it is of the
             type of sums.
-        group: neighbours along K that share an element.
+        group: neighbours along K that share an element; of tiles, their rows and columns.
     """
 
-    axes: Literal["n", "m", "mn", "k", "g", ""]
+    axes: Literal["n", "m", "mn", "k", "g", "t", ""]
     letter: str = ""
     of: Literal["a", "b", "c"] = "c"
     group: int = 1
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, ...]:
         """Its shape for a product of these sizes."""
-        if self.axes == "g":
-            return (-(-k // self.group) * (m if self.of == "a" else n),)
+        if self.axes in ("g", "t"):
+            lines = m if self.of == "a" else n
+            return (-(-k // self.group) * (lines if self.axes == "g" else -(-lines // self.group)),)
         sizes = {"m": m, "n": n, "k": k}
         return tuple(sizes[axis] for axis in self.axes) or (1,)
 
@@ -94,18 +96,21 @@ class Operand:
         if self.axes == "g":
             along_k, lines = ("columns", "row") if self.of == "a" else ("rows", "column")
             return f"each group of {self.group} {along_k}, and each {lines}, of {self.of.upper()}"
+        if self.axes == "t":
+            return f"each tile of {self.group}x{self.group} of {self.of.upper()}"
         along_rows = {"a": "m", "b": "k", "c": "m"}[self.of]
         words = {"": "all", "mn": "each element", along_rows: "each row"}
         return f"{words.get(self.axes, 'each column')} of {self.of.upper()}"
 
 
-#: Neighbours along K that may share a scale.
-GROUPS = (32, 64, 128)
+#: Neighbours along K that may share a scale; rows and columns of tiles that do.
+GROUPS, TILE = (32, 64, 128), 128
 
 
 def _of_groups(matrix: Literal["a", "b"]) -> dict[str, Operand]:
     names = ((f"{matrix}_{kind}_{group}", group) for kind in ("scale", "shift") for group in GROUPS)
-    return {name: Operand("g", of=matrix, group=group) for name, group in names}
+    of_lines = {name: Operand("g", of=matrix, group=group) for name, group in names}
+    return of_lines | {f"{matrix}_scale_{TILE}x{TILE}": Operand("t", of=matrix, group=TILE)}
 
 
 #: In the order in which they follow C as a kernel's arguments: first those of prologues (`gemmgen.prologue`).

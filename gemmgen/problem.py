@@ -284,9 +284,23 @@ class Problem:
         """An array of the type of sums; one of a single element has that at 0."""
         operand, one = OPERANDS[name], Const(1)
         lines = self.m if operand.of == "a" else self.n
-        groups = ceil_div(self.k, operand.group) * lines
-        extent = {"m": self.m, "n": self.n, "k": self.k, "g": groups, "": one}[operand.axes]
+        groups = ceil_div(self.k, operand.group)
+        tiles = groups * ceil_div(lines, operand.group)
+        extents = {"m": self.m, "n": self.n, "k": self.k, "g": groups * lines, "t": tiles, "": one}
+        extent = extents[operand.axes]
         return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
+
+    def element_of(self, name: str, k: Expr, line: Expr) -> Load:
+        """What such an array holds for an element of A or B: for its place along K, and its row or column."""
+        operand, lines = OPERANDS[name], self.m if OPERANDS[name].of == "a" else self.n
+        group, tile = k // operand.group, line // operand.group
+        places: dict[str, Expr] = {
+            "": Const(0),
+            "k": k,
+            "g": group * lines + line,
+            "t": group * ceil_div(lines, operand.group) + tile,
+        }
+        return Load(self._prologue_operand(name), (places.get(operand.axes, line),))
 
     def is_made_in_registers(self, name: str) -> bool:
         """Whether an operand that asynchronous copies would bring goes through registers, which a prologue asks for."""
@@ -308,11 +322,7 @@ class Problem:
             **places_by_type(sums, **{"row" if name == "a" else "col": ELEMENT_LINE}, k=ELEMENT_K),
         }
         for taken in sorted(prologue.names & OPERANDS.keys()):
-            operand, lines = OPERANDS[taken], self.m if name == "a" else self.n
-            group = ELEMENT_K // operand.group * lines + ELEMENT_LINE
-            places: dict[str, Expr] = {"": Const(0), "k": ELEMENT_K, "g": group}
-            place = places.get(operand.axes, ELEMENT_LINE)
-            values[Var(taken, sums)] = Load(self._prologue_operand(taken), (place,))
+            values[Var(taken, sums)] = self.element_of(taken, ELEMENT_K, ELEMENT_LINE)
         value = map_expr(prologue.value, substitute(values))
         return Step(f"{name}_made", convert(convert(value, self.spec.dtype), sums) if in_registers else value)
 

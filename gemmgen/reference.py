@@ -46,7 +46,7 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
     rows, cols = product.value.shape[-2:]
     known = {"row": np.arange(rows, dtype=np.float64)[:, None], "col": np.arange(cols, dtype=np.float64)[None, :]}
     known |= {} if c is None else {"c": c}
-    known |= {name: spread(name, array) for name, array in operands.items()}
+    known |= {name: spread(name, array) for name, array in operands.items() if OPERANDS[name].of == "c"}
     exact = {name: Bounded(array, np.zeros_like(array)) for name, array in known.items()}
     reader = _Reader.of(spec)
     with np.errstate(all="ignore"):
@@ -57,13 +57,14 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
 
 
 def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str, Doubles]) -> Bounded:
-    """A (`a`) or B (`b`) after its prologue, rounded to the type that it is multiplied in.
+    """A (`a`) or B (`b`) after its prologue, rounded to the type that it is multiplied in; times what sums are scaled
+    by, if they are.
 
     Args:
         stored: what the matrix holds.
         operands: the prologue's, by name.
     """
-    prologue = spec.prologue(name)
+    prologue = spec.formula_of(name)
     if prologue is None:
         return Bounded(stored, np.zeros(stored.shape))
     rows, cols = (np.arange(extent, dtype=np.float64) for extent in stored.shape[-2:])
@@ -73,7 +74,7 @@ def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str
     with np.errstate(all="ignore"):
         made = _Reader.of(spec).expr(prologue.value, exact)
         value, error = np.broadcast_to(made.value, stored.shape), np.broadcast_to(made.error, stored.shape)
-        if spec.dtype != spec.accumulator:
+        if spec.dtype != spec.accumulator and spec.sum_scale(name) is None:
             error = error + 0.5**spec.dtype.digits * (np.abs(value) + error) + LEAST.get(spec.dtype, 0.0)
     return Bounded(value, error)
 
@@ -101,6 +102,11 @@ def spread(name: str, array: Doubles, shape: tuple[int, ...] = ()) -> Doubles:
         k, lines = shape[-2:][:: -1 if operand.of == "a" else 1]
         by_k = np.repeat(array.reshape(-1, lines), operand.group, axis=0)[:k]
         return by_k.T if operand.of == "a" else by_k
+    if operand.axes == "t":
+        k, lines = shape[-2:][:: -1 if operand.of == "a" else 1]
+        tiles = array.reshape(-(-k // operand.group), -1)
+        each = np.repeat(np.repeat(tiles, operand.group, axis=0), operand.group, axis=1)[:k, :lines]
+        return each.T if operand.of == "a" else each
     return array[:, None] if operand.each.startswith("each row") else array
 
 

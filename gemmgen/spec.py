@@ -14,6 +14,7 @@ from gemmgen.ir.dtypes import (
     BF16,
     F16,
     F32,
+    FLOAT8,
     MATRIX_DTYPES,
     RESULTS,
     STORED,
@@ -22,6 +23,7 @@ from gemmgen.ir.dtypes import (
     accumulator,
     type_name,
 )
+from gemmgen.ir.expr import Bin, Var
 from gemmgen.prologue import of_transpose, prologue
 from gemmgen.records import Kind, field_problems, is_whole
 
@@ -91,7 +93,8 @@ class GemmSpec:
         epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
         prologue_a, prologue_b: what each element of A, and of B, is made into before it is multiplied, a formula of
-            `gemmgen.prologue`: `b * b_scale`. What it makes is of `dtype`.
+            `gemmgen.prologue`: `b * b_scale`. What it makes is of `dtype`. Of 8-bit floats scales of groups along K or
+            of tiles, `a * a_scale_128`, are applied to the sums of a group instead (`sum_scale`).
         emulate: whether float16 and bfloat16 are kept in integers, and converted by their bits, in languages that have
             types for them which a device or a compiler may lack (SYCL); in others it means nothing.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
@@ -191,7 +194,7 @@ class GemmSpec:
             object.__setattr__(self, "ld_multiple", *units)
         object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
         for name in "ab":
-            if (made := self.prologue(name)) is not None:
+            if (made := self.formula_of(name)) is not None:
                 object.__setattr__(self, f"prologue_{name}", made.text)
 
     def _name_types(self) -> list[str]:
@@ -261,7 +264,7 @@ class GemmSpec:
                 )
             else:
                 try:
-                    self.prologue(name)
+                    self.formula_of(name)
                 except SpecError as error:
                     problems += error.problems
         return problems
@@ -342,10 +345,25 @@ class GemmSpec:
     def _prologue_text(self, name: str) -> str | None:
         return {"a": self.prologue_a, "b": self.prologue_b}[name]
 
-    def prologue(self, name: str) -> Applied | None:
-        """What the elements of A (`a`) or B (`b`) are made into before they are multiplied; None for nothing else."""
+    def formula_of(self, name: str) -> Applied | None:
+        """The formula for the elements of A (`a`) or B (`b`)."""
         text = self._prologue_text(name)
         return None if text is None else prologue(name, text, self.accumulator)
+
+    def sum_scale(self, name: str) -> str | None:
+        """The scales that sums of a group along K are multiplied by, in place of A's (`a`) or B's (`b`) elements: of
+        8-bit floats, whose products with a scale would be rounded to 8 bits.
+        """
+        made = self.formula_of(name) if self.dtype in FLOAT8 else None
+        match None if made is None else made.value:
+            case Bin("*", Var(one), Var(other)):
+                scales = {one, other} - {name}
+                return next((x for x in scales if len(scales) == 1 and OPERANDS[x].axes in ("g", "t")), None)
+        return None
+
+    def prologue(self, name: str) -> Applied | None:
+        """What the elements of A (`a`) or B (`b`) are made into before they are multiplied; None for nothing else."""
+        return None if self.sum_scale(name) is not None else self.formula_of(name)
 
     def made(self, name: str) -> DType:
         """What A (`a`) or B (`b`) is of after its prologue; without one, what it is stored in."""
@@ -423,7 +441,7 @@ class GemmSpec:
     @property
     def operands(self) -> tuple[str, ...]:
         """What prologues and the epilogue take besides A, B and C, in the order of the kernel's arguments."""
-        formulas = [*self.functions, *(made for name in "ab" if self.alpha != 0 and (made := self.prologue(name)))]
+        formulas = [*self.functions, *(made for name in "ab" if self.alpha != 0 and (made := self.formula_of(name)))]
         return tuple(name for name in OPERANDS if any(name in formula.names for formula in formulas))
 
     def operand(self, name: str) -> DType:

@@ -88,7 +88,8 @@ class Extra:
             return []
         formulas = (*self._formulas.functions, self._formulas.prologue("a"))
         counts = any(formula is not None and "row" in formula.names for formula in formulas)
-        return [name for name in self.operands if "m" in OPERANDS[name].axes] + ["row"] * counts
+        by_rows = (name for name in self.operands if "m" in (o := OPERANDS[name]).axes or (o.of == "a" and o.group > 1))
+        return [*by_rows, *["row"] * counts]
 
     def of_arrays(self, a: Operand, b: Operand, transposed: tuple[bool, bool]) -> Self:
         """The same for arrays of a call: unsigned bytes that a prologue reads are pairs where there are half as many of

@@ -106,7 +106,11 @@ def _formulas(spec: GemmSpec) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
     read = "ab" if spec.alpha != 0 else ""
-    made = [f"{x.upper()}: {f.formula}" for x in read if (f := spec.prologue(x)) is not None]
+    made = [
+        f"{x.upper()}: {f.formula}{', applied to the sums of a group along K' if spec.sum_scale(x) else ''}"
+        for x in read
+        if (f := spec.formula_of(x)) is not None
+    ]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
     step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
     each = [

@@ -101,21 +101,3 @@ def as_they_are(spec: GemmSpec, s: Schedule, but: Collection[str] = ()) -> Itera
     for name, operand in (("a", s.a), ("b", s.b)):
         if name not in but and (stored := spec.read(name, operand.prepacked or s.atom == "dpas")) != spec.dtype:
             yield f"{name}_dtype {stored}, but atom {s.atom} takes A and B as they are: use atom fma, or leave it out"
-
-
-def prologue_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
-    """Where elements are nowhere at hand before they are multiplied."""
-    for name, operand in (("a", s.a), ("b", s.b)):
-        if spec.prologue(name) is None or operand.prepacked:
-            continue
-        if operand.async_copy and not (s.by_warps and s.atom == "mma"):
-            yield (
-                f"prologue_{name}, but {name}.async_copy fills local memory past the registers: set {name}.prepacked, "
-                "so "
-                f"that a kernel before applies it, or use a schedule without async_copy"
-            )
-        elif operand.block_read or operand.shuffle:
-            before = (
-                "" if operand.memory == "image" else f"set {name}.prepacked, so that a kernel before applies it, or "
-            )
-            yield f"prologue_{name} is applied by single work-items, not in block reads: {before}use --method slm"

@@ -188,12 +188,24 @@ def step_sums_of(acc: Registers) -> Registers:
     return replace(acc, buffer=replace(acc.buffer, name="step_sums"))
 
 
-def add_step(acc: Registers) -> Body:
-    """Adds a part to the accumulators, each register to its own, and begins the next with zeros."""
-    part = step_sums_of(acc)
-    added = _each(acc, lambda total, place: Bin("+", total, Load(part.buffer, place)))
+def add_step(acc: Registers, scale: Expr | None = None) -> Body:
+    """Adds a part to the accumulators, each register to its own, and begins the next with zeros.
+
+    Args:
+        scale: what a row's part is multiplied by.
+    """
+    part, dtype = step_sums_of(acc), acc.buffer.dtype
+
+    def with_part(total: Expr, place: tuple[Expr, ...]) -> Expr:
+        step = Load(part.buffer, place)
+        return Bin("+", total, step) if scale is None else Call("fma", (step, scale, total), dtype)
+
+    added = _each(acc, with_part)
+    said = (
+        "The step's sum is added in float32, which rounds" if scale is None else "The step's sum is scaled, and added"
+    )
     return (
-        Comment("The step's sum is added in float32, which rounds."),
+        Comment(f"{said}."),
         *added,
         Fill(part, number(0, part.buffer.dtype)),
     )

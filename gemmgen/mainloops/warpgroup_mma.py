@@ -277,6 +277,30 @@ class WarpgroupMma:
         line = "column of B" if self.problem.swapped else "row of A"
         return (Comment(f"What the prologue takes of a {line} stays the same along K."), *out) if out else ()
 
+    # --- scales of sums ---------------------------------------------------------------------------
+
+    @property
+    def _scaled(self) -> tuple[str, ...]:
+        """The operands whose elements are scaled as sums of a group along K."""
+        return tuple(name for name in "ab" if self.problem.spec.sum_scale(name) is not None)
+
+    def _add_scaled(self) -> Body:
+        """Adds a step's sums, times the scales of its group, which are read while instructions are under way."""
+        problem, rows, own = self.problem, self.threads.rows, Var("i")
+        dtype, out = problem.sums, list[Stmt]()
+        scale: Expr | None = None
+        if (of_b := problem.spec.sum_scale("b")) is not None:
+            scale = Var("b_scale", dtype)
+            out.append(Let(scale, problem.element_of(of_b, K0, COL0)))
+        if (of_a := problem.spec.sum_scale("a")) is not None:
+            buffer = Buffer("scales", dtype, Space.PRIVATE, Layout.packed(rows.values))
+            row = minimum(position_in_c(ROW, ROW0, rows) + rows.step(own), problem.m - 1)
+            value: Expr = problem.element_of(of_a, K0, row)
+            value = value if scale is None else value * scale
+            out += [Alloc(buffer), *loop(own, rows.values, (Store(buffer, (own,), value),))]
+            scale = Load(buffer, (own,))
+        return (*out, *add_step(self.acc, scale))
+
     @property
     def _k_stop(self) -> Expr:
         return K_LAST if self.problem.asks_alpha else self.scheduler.k_end
@@ -292,8 +316,8 @@ class WarpgroupMma:
         pipe, zero, sums = self.pipe, number(0, self.problem.sums), self.acc
         fresh: Body = ()
         added: Body = ()
-        if self.instruction.terms > 1:
-            sums, added = step_sums_of(self.acc), add_step(self.acc)
+        if self.instruction.terms > 1 or self._scaled:
+            sums, added = step_sums_of(self.acc), self._add_scaled() if self._scaled else add_step(self.acc)
             fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
             PipeOp("acquire", pipe),
@@ -392,6 +416,8 @@ class WarpgroupMma:
     def _limits(self) -> tuple[Limit, ...]:
         """Of the depth of a step: lines along K that are narrow swizzle differently, and TMA tiles end across K."""
         depth, limits = self.schedule.block_k, list[Limit]()
+        if self._scaled:
+            limits.append(Limit(depth, depth, depth, "scales of sums hold for as many along K"))
         for name in "ab":
             if self.problem.is_transposed(name) != (name == "b"):
                 limits.append(Limit(depth, None, MOST_LINES, "TMA tiles have no longer sides"))
@@ -401,7 +427,8 @@ class WarpgroupMma:
 
     def _parameters(self) -> tuple[Buffer | Var, ...]:
         problem, epilogue = self.problem, self.epilogue
-        made = problem.prologue_parameters({"a"} - {*problem.packed}) if self.instruction.held else ()
+        held = {"a"} - {*problem.packed} if self.instruction.held else set[str]()
+        made = problem.prologue_parameters(held | {*self._scaled})
         order: list[Buffer | Expr] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.matrix("a"), self.matrix("b"))
         if epilogue.whole:

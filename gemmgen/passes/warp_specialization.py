@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, compare, select
 from gemmgen.ir.kernel import end_of_search
 from gemmgen.ir.stmt import (
     Alloc,
@@ -228,7 +228,9 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         return (replace(loop, body=(*begin, MultiplyGroup("wait", 0), arrive)), whole)
     if parts.after:  # which uses the sums of the step
         arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
-        return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)
+        # What does not, such as loads of scales, is done while they are computed.
+        first = next(i for i, stmt in enumerate(parts.after) if _names(stmt, _sums(parts)))
+        return (replace(loop, body=(*begin, *parts.after[:first], whole, arrive, *parts.after[first:])),)
     waited: Body = (*full, *by_parts) if by_parts else begin
     body: Body = (
         *waited,
@@ -288,6 +290,11 @@ def _across(b: Tile, first: Expr, depth: int) -> Tile:
     """Part of B's rows."""
     *before, slow, fast = b.origin
     return replace(b, origin=(*before, *((slow, fast + first) if b.transposed else (slow + first, fast))), rows=depth)
+
+
+def _names(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether a statement is about a buffer, or says something of the next one."""
+    return isinstance(stmt, Comment) or any(isinstance(x, Load) and x.buffer == buffer for x in used_in((stmt,)))
 
 
 def _sums(parts: Parts) -> Buffer:

@@ -407,7 +407,14 @@ def _vector(
     holder, axis = {"n": (b, -1), "m": (a, -2)}.get(axes, (None, 0))
     depth = depth_of(spec, a, b)
     wanted = depth if axes == "k" else None if axes else 1
-    if axes == "g" and is_array(a) and is_array(b) and len(a.shape) > 1 and len(b.shape) > 1 and depth is not None:
+    if (
+        axes in ("g", "t")
+        and is_array(a)
+        and is_array(b)
+        and len(a.shape) > 1
+        and len(b.shape) > 1
+        and depth is not None
+    ):
         (wanted,) = OPERANDS[name].extents(a.shape[-2], b.shape[-1], depth)
     if is_array(holder) and len(holder.shape) > 1:
         wanted = holder.shape[axis]

@@ -10,6 +10,7 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
+from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import BF16, F32, I8
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
@@ -45,6 +46,20 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("schedule", [STAGED, PACKED.but(split_k=2)], ids=["staged", "packed"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
     check(compiled(BOTH, schedule, device), BOTH, rng)
+
+
+@needs_device
+def test_tiles(rng: np.random.Generator) -> None:
+    """Weights in int8 with a scale for each 128x128, read as they are."""
+    a, b = rng.standard_normal((5, 300), np.float32), rng.integers(-128, 128, (300, 200)).astype(np.int8)
+    scales = rng.standard_normal((3, 2), np.float32)
+    result = gemmgen.gemm(a, b, prologue_b="b * b_scale_128x128", b_scale_128x128=scales.ravel())
+    each = np.repeat(np.repeat(scales, 128, axis=0), 128, axis=1)[:300, :200]
+    assert np.allclose(result, a.astype(np.float64) @ (b * each.astype(np.float64)), rtol=1e-4, atol=1e-2)
+    with pytest.raises(
+        SpecError, match="b_scale_128x128 has 5 elements, not 6: pass one for each tile of 128x128 of b"
+    ):
+        gemmgen.gemm(a, b, prologue_b="b * b_scale_128x128", b_scale_128x128=scales.ravel()[:5])
 
 
 @sycl.needs_device

@@ -20,7 +20,9 @@ LANGUAGES = {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"}
 #: Where work-items compute on vectors, which CUDA has none of.
 VECTORS = {"bias_gelu_vectors"}
 #: By matrix instructions of CUDA.
-WARPS = {"int8_weights_by_warps"}
+WARPS = {"int8_weights_by_warps", "scales_by_blocks"}
+#: Those of Hopper.
+WARPGROUPS = {"scales_by_blocks"}
 NOT_IN = {"cuda": VECTORS, "opencl": WARPS, "sycl": WARPS}
 
 
@@ -41,7 +43,10 @@ def test_clang_takes_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - VECTORS))
 def test_nvcc_takes_it(name: str, tmp_path: Path) -> None:
-    assert "0 bytes spill stores" in nvcc(FOLDER / f"{name}.cu", "sm_80", tmp_path)
+    arch = "sm_90a" if name in WARPGROUPS else "sm_80"
+    report = nvcc(FOLDER / f"{name}.cu", arch, tmp_path)
+    assert "0 bytes spill stores" in report
+    assert "C75" not in report, "no instruction waits for another"
 
 
 def test_gcc_takes_the_types(tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ def test_groups_along_k(way: str, group: int, rng: np.random.Generator) -> None:
     check(replace(spec, b_order="col", a_order="col"), WAYS[way], rng, (5, 7, 20))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_tiles(way: str, rng: np.random.Generator) -> None:
+    """A scale for each 128x128 of both matrices: sizes that end within a tile."""
+    spec = GemmSpec(prologue_a="a * a_scale_128x128", prologue_b="b * b_scale_128x128", epilogue=("bias",))
+    check(spec, WAYS[way], rng, (9, 131, 150))
+    check(replace(spec, b_order="col", a_order="col"), WAYS[way], rng, (130, 7, 20))
+
+
 def test_groups_of_int8_are_exact(rng: np.random.Generator) -> None:
     """Scales that are powers of two round nothing: the interpreter has NumPy's bits."""
     m, n, k = 5, 12, 70

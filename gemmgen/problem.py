@@ -282,18 +282,29 @@ class Problem:
 
     def _prologue_operand(self, name: str) -> Buffer:
         """An array of the type of sums; one of a single element has that at 0."""
-        operand, one = OPERANDS[name], Const(1)
-        lines = self.m if operand.of == "a" else self.n
+        operand, lines = OPERANDS[name], self._lines_of(name)
         groups = ceil_div(self.k, operand.group)
         tiles = groups * ceil_div(lines, operand.group)
-        extents = {"m": self.m, "n": self.n, "k": self.k, "g": groups * lines, "t": tiles, "": one}
-        extent = extents[operand.axes]
+        extents = {"m": self.m, "n": self.n, "k": self.k, "g": groups * lines, "t": tiles, "": Const(1)}
+        extent = extents[operand.axes] * (GROUP_COUNT if self._is_of_group(name) else 1)
         return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
+
+    def _lines_of(self, name: str) -> Expr:
+        """Rows of A, of all groups, or columns of B."""
+        if OPERANDS[name].of == "b":
+            return self.n
+        return Var("m") if self.spec.grouped else self.m
+
+    def _is_of_group(self, name: str) -> bool:
+        """Whether such an array is there for each group of a grouped product, one behind the other."""
+        return self.spec.grouped is not None and OPERANDS[name].of == "b"
 
     def element_of(self, name: str, k: Expr, line: Expr) -> Load:
         """What such an array holds for an element of A or B: for its place along K, and its row or column."""
-        operand, lines = OPERANDS[name], self.m if OPERANDS[name].of == "a" else self.n
+        operand, lines = OPERANDS[name], self._lines_of(name)
         group, tile = k // operand.group, line // operand.group
+        if self._is_of_group(name):
+            group = GROUP * ceil_div(self.k, operand.group) + group
         places: dict[str, Expr] = {
             "": Const(0),
             "k": k,

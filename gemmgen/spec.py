@@ -227,8 +227,6 @@ class GemmSpec:
             problems.append(f"{axis} is said to be a multiple of {unit}, but a group's share need not be: say 1")
         if self.alpha == 0:
             problems.append("alpha = 0 leaves nothing of the groups' products: scale C by itself, without grouped")
-        if self.prologue_a is not None or self.prologue_b is not None:
-            problems.append("a grouped product takes no prologues: apply them to A and B beforehand")
         problems += [
             f"{x}_dtype {self.element(x)} keeps two elements in a byte, which no group begins within: use int8"
             for x in "ab"
@@ -267,6 +265,12 @@ class GemmSpec:
                     self.formula_of(name)
                 except SpecError as error:
                     problems += error.problems
+                    continue
+                if self.grouped == "k" or (self.grouped and self.sum_scale(name) is None):
+                    problems.append(
+                        f"a grouped product takes no prologues but scales of sums, of rows of 8-bit floats: apply "
+                        f"prologue_{name} to {name.upper()} beforehand"
+                    )
         return problems
 
     def _type_problems(self) -> list[str]:

@@ -45,6 +45,8 @@ def grouped(
     *,
     alpha: complex = 1,
     beta: complex = 0,
+    prologue_a: str | None = None,
+    prologue_b: str | None = None,
     epilogue: str | Sequence[str] | None = None,
     dtype: object = None,
     out: AnyArray | None = None,
@@ -65,20 +67,25 @@ def grouped(
             arrays on a device the host reads nothing, so nothing is checked.
         c: [total rows, n], or for groups of K [groups, m, n]; scaled by beta, and overwritten if out is not given.
         alpha, beta: numbers.
+        prologue_a, prologue_b: of 8-bit floats, scales of sums: `"a * a_scale_128"` and `"b * b_scale_128x128"`.
         epilogue: functions applied to the result (docs/epilogues.md); each group has a `bias` of its own.
         dtype: the result's type, as for `gemmgen.gemm`.
         out: the array for the result. Its rows behind the last group stay as they are; a new one's are undefined.
         schedule: a `Schedule` or the name of a preset; None for the choice by the mean size of a group.
         backend, device: where to multiply NumPy's arrays, as for `gemmgen.gemm`.
         operands: the arrays that the epilogue names: `bias` [groups, n]; `residual` of c's shape; `row_bias` [total
-            rows], or for groups of K [groups, m].
+            rows], or for groups of K [groups, m]. And those of prologues: `a_scale_128` [ceil(k / 128) * total rows],
+            `b_scale_128x128` [groups, ceil(k / 128) * ceil(n / 128)].
 
     Returns: `out`, `c` or a new array of a's library.
 
     Raises: SpecError with every problem, ScheduleError, DeviceError.
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
-    how, named = ("grouped", then, dtype, schedule, backend, device, c is None), {OFFSETS: offsets, **operands}
+    how, named = (
+        ("grouped", prologue_a, prologue_b, then, dtype, schedule, backend, device, c is None),
+        {OFFSETS: offsets, **operands},
+    )
     into, may_be_kept = c if out is None else out, c is None or out is None or c is out
     if may_be_kept:
         done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)
@@ -86,7 +93,7 @@ def grouped(
             return cast("AnyArray", done)
     expect_operands("grouped", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    extra = Extra.of(then, (None, None), operands, (False, False))
+    extra = Extra.of(then, (prologue_a, prologue_b), operands, (False, False))
     given = {name: x for name, x in named.items() if x is not None}
     kept = Kept(how, (a, b, into), given) if may_be_kept else None
     request = _Request.of(library, (a, b, c, out), offsets, (alpha, beta), dtype, extra, kept)
@@ -98,7 +105,7 @@ class Shaped(Protocol):
     """What has dimensions: an operand or a tensor."""
 
     @property
-    def shape(self) -> Sequence[int]: ...
+    def shape(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +221,8 @@ class _Request(Request):
             c_order=orders[2],
             grouped=self.kind,
             epilogue=self.extra.epilogue,
+            prologue_a=self.extra.prologues[0],
+            prologue_b=self.extra.prologues[1],
         )
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         size = max(ALIGNMENT // spec.dtype.size, 1)

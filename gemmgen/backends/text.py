@@ -149,7 +149,8 @@ def _offsets(spec: GemmSpec) -> list[str]:
 
 def _of_groups(spec: GemmSpec, operand: Operand) -> str:
     """How often a group's arrays are there: once for each, where groups don't share out what it has elements for."""
-    return ", a line for each group" if spec.grouped and (spec.grouped == "k" or operand.axes == "n") else ""
+    own = spec.grouped == "k" or operand.axes == "n" or operand.of == "b"
+    return ", a line for each group" if spec.grouped and own else ""
 
 
 def about(spec: GemmSpec, program: Program) -> Notes:

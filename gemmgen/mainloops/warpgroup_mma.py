@@ -295,6 +295,7 @@ class WarpgroupMma:
         if (of_a := problem.spec.sum_scale("a")) is not None:
             buffer = Buffer("scales", dtype, Space.PRIVATE, Layout.packed(rows.values))
             row = minimum(position_in_c(ROW, ROW0, rows) + rows.step(own), problem.m - 1)
+            row = GROUP_BEGIN + row if problem.spec.grouped else row
             value: Expr = problem.element_of(of_a, K0, row)
             value = value if scale is None else value * scale
             out += [Alloc(buffer), *loop(own, rows.values, (Store(buffer, (own,), value),))]

@@ -195,7 +195,8 @@ def _operands(
     spec: GemmSpec, operands: Mapping[str, object], views: Mapping[str, View | None], count: int, problems: list[str]
 ) -> dict[str, tuple[ArrayLike, View]]:
     """The epilogue's arrays: those with an element a column have a line for each group, [groups, n]; with an element a
-    row, as many as C has rows, of groups of K [groups, m]; `residual` is as large as C.
+    row, as many as C has rows, of groups of K [groups, m]; `residual` is as large as C. Scales of sums: those of A for
+    all rows, those of B a line for each group.
     """
     for name, value in operands.items():
         if name not in spec.operands and value is not None:
@@ -205,8 +206,9 @@ def _operands(
     for name in spec.operands:
         value = operands.get(name)
         if value is None:
-            text = ", ".join(spec.epilogue)
-            problems.append(f"{name} is missing, which the epilogue {text} takes: pass {name}=")
+            asks = arrays.asking(name)
+            text = {"a": spec.prologue_a, "b": spec.prologue_b}.get(OPERANDS[name].of, ", ".join(spec.epilogue))
+            problems.append(f"{name} is missing, which the {asks} {text} takes: pass {name}=")
         elif is_array(value) and (view := _operand(spec, name, value, views, count, problems)) is not None:
             found[name] = value, view
     return found
@@ -220,9 +222,8 @@ def _operand(
     if a is None or b is None:
         return None
     axes, by_k = OPERANDS[name].axes, spec.grouped == "k"
-    extents = {"m": a.rows, "n": b.cols}
-    wanted = tuple(extents[axis] for axis in axes)
-    wanted = (count, *wanted) if by_k or axes == "n" else wanted
+    wanted = OPERANDS[name].extents(a.rows, b.cols, a.cols)
+    wanted = (count, *wanted) if by_k or axes == "n" or OPERANDS[name].of == "b" else wanted
     if tuple(value.shape) != wanted:
         problems.append(f"{name} has shape {shape(value)}, not {'x'.join(map(str, wanted))}: pass one of that shape")
         return None

@@ -19,7 +19,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Grouped, Order
-from tests.support.grouped import ENDS, OTHERS, Groups, interpret
+from tests.support.grouped import ENDS, OTHERS, TOTAL, Groups, interpret
 
 #: A plain loop, local memory, sub-groups, a ring of cp.async and of mbarriers, slices, lanes along K, vectors of a CPU.
 NAMES = {
@@ -92,6 +92,20 @@ def test_what_is_chosen_on_hopper(dtype: DType, b_order: Order, rng: np.random.G
     schedule = choose(spec, (10, 48, 64), TARGETS["sm_90a"], len(ENDS))
     assert schedule.by_warpgroups
     interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize("ends", [ENDS, OTHERS[0]], ids=["several", "one"])
+def test_scales_of_sums(ends: tuple[int, ...], rng: np.random.Generator) -> None:
+    """As DeepSeek-V3 has them: those of A for the rows of all groups, those of B for each group."""
+    made = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
+    spec = GemmSpec(grouped="rows", dtype=F8_E4M3, b_order="col", ld_multiple=16, **made)  # type: ignore[arg-type]
+    groups = Groups.of(rng, spec, ends, sizes=(144, 272), pad=16).with_operands(
+        a_scale_128=rng.standard_normal(3 * TOTAL, np.float32),
+        b_scale_128x128=rng.standard_normal((len(ends), 3 * 2), np.float32),
+    )
+    schedule = choose(spec, (10, 144, 272), TARGETS["sm_90a"], len(ends))
+    assert schedule.by_warpgroups
+    interpret(groups, schedule, TARGETS["sm_90a"])
 
 
 def test_what_tensor_maps_rule_out() -> None:

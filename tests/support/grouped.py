@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import Target
 from gemmgen.oracle import answer
@@ -97,7 +98,9 @@ class Groups:
             assert behind[0] == behind[1], "rows behind the last group were written to"
 
     def _own(self, name: str, array: Matrix, group: int, mine: slice) -> Matrix:
-        """What a group has of an epilogue's array."""
+        """What a group has of an epilogue's array, or of scales of sums."""
+        if OPERANDS[name].of == "a":
+            return np.ascontiguousarray(array.reshape(-1, self.a.shape[0])[:, mine]).reshape(-1)
         return array[mine] if self.spec.grouped == "rows" and name in ("residual", "row_bias") else array[group]
 
 

@@ -39,7 +39,7 @@ ROWS, K = GemmSpec(grouped="rows"), GemmSpec(grouped="k", a_order="col")
         ),
         ({"grouped": "rows", "batched": True}, "leave out batched or grouped"),
         ({"grouped": "rows", "alpha": 0.0}, "alpha = 0 leaves nothing of the groups' products"),
-        ({"grouped": "rows", "prologue_b": "b * b_scale"}, "takes no prologues but scales of sums, of rows of 8-bit floats: apply"),
+        ({"grouped": "rows", "prologue_b": "b * b_scale"}, "takes no prologues but scales of sums, of rows of"),
         ({"grouped": "rows", "b_dtype": "int4"}, "b_dtype int4 keeps two elements in a byte, which no group begins"),
         ({"grouped": "cols"}, "grouped = 'cols' is of type str: give rows or k, or None"),
     ],

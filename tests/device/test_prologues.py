@@ -55,7 +55,7 @@ def test_tiles(rng: np.random.Generator) -> None:
     scales = rng.standard_normal((3, 2), np.float32)
     result = gemmgen.gemm(a, b, prologue_b="b * b_scale_128x128", b_scale_128x128=scales.ravel())
     each = np.repeat(np.repeat(scales, 128, axis=0), 128, axis=1)[:300, :200]
-    assert np.allclose(result, a.astype(np.float64) @ (b * each.astype(np.float64)), rtol=1e-4, atol=1e-2)
+    assert np.allclose(np.asarray(result), a.astype(np.float64) @ (b * each.astype(np.float64)), rtol=1e-4, atol=1e-2)
     with pytest.raises(
         SpecError, match="b_scale_128x128 has 5 elements, not 6: pass one for each tile of 128x128 of b"
     ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import gemmgen
@@ -14,7 +16,7 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
 
 from torch import Tensor  # noqa: E402  (it must be there)
 
-SCALES = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
+SCALES: dict[str, Any] = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
 #: What instructions cut of a step's sum of 128 products, and what rounding to bfloat16 leaves.
 CUT, ROUNDED = 2.0**-11, 2.0**-8
 

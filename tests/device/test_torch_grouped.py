@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_a_loop_and_its_gradient(kind: str, dtype: object, where: str) -> None:
         torch.testing.assert_close(one, other, **close)
 
 
-CALLS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
+CALLS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     ("rows", {}, ()),
     ("k", {"alpha": 0.5}, ()),
     ("rows", {"alpha": 0.5, "beta": 2.0, "epilogue": ["bias", "gelu"]}, ("c", "bias")),
@@ -96,7 +97,7 @@ def tensors_of(kind: str, names: Sequence[str]) -> tuple[list[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize(("kind", "options", "names"), CALLS, ids=range(len(CALLS)))
-def test_derivatives(kind: str, options: Mapping[str, object], names: tuple[str, ...]) -> None:
+def test_derivatives(kind: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Of first and second order, by every tensor, against differences. Rows behind the last group give none."""
     tensors, ends = tensors_of(kind, names)
 
@@ -109,7 +110,7 @@ def test_derivatives(kind: str, options: Mapping[str, object], names: tuple[str,
 
 
 @pytest.mark.parametrize(("kind", "options", "names"), CALLS, ids=range(len(CALLS)))
-def test_torchs_check_of_operators(kind: str, options: Mapping[str, object], names: tuple[str, ...]) -> None:
+def test_torchs_check_of_operators(kind: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Schema, autograd, fake kernel, and both together as `torch.compile` uses them."""
     tensors, ends = tensors_of(kind, names)
     a, b, *others = tensors

@@ -12,8 +12,11 @@ from tests.device.naive import found as devices_found
 from tests.support.tensors import need_torch
 
 torch = need_torch()
-if not devices_found():
+#: Where tensors lie; all tests but the first are on the first of these.
+WHERE = (*(["cpu"] if devices_found() else []), *(["cuda"] if torch.cuda.is_available() else []))
+if not WHERE:
     pytest.skip('no OpenCL device here: pip install "gemmgen[cpu]"', allow_module_level=True)
+HERE = WHERE[0]
 
 from torch import Tensor  # noqa: E402  (it must be there)
 
@@ -26,15 +29,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 ENDS, TOTAL = (0, 5, 5, 6, 17, 17), 19
 GROUPS = len(ENDS)
 KINDS = ("rows", "k")
-WHERE = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
-def draw(*shape: int, dtype: object = None, where: str = "cpu") -> Tensor:
+def draw(*shape: int, dtype: object = None, where: str = HERE) -> Tensor:
     generator = torch.Generator().manual_seed(sum(shape) + len(shape))
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(where, dtype or torch.float64)
 
 
-def operands(kind: str, dtype: object = None, where: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+def operands(kind: str, dtype: object = None, where: str = HERE) -> tuple[Tensor, Tensor, Tensor]:
     """A, B and offsets; n is 4 and k 3, or of groups of K m is 3."""
     ends = torch.tensor(ENDS, dtype=torch.int32, device=where)
     a, b = ((TOTAL, 3), (GROUPS, 3, 4)) if kind == "rows" else ((3, TOTAL), (TOTAL, 4))
@@ -149,7 +151,7 @@ def test_it_is_compiled_in_one_graph() -> None:
 
 def test_autocast_and_other_types() -> None:
     a, b, ends = (x.to(torch.float32) if x.is_floating_point() else x for x in operands("rows"))
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(HERE, torch.bfloat16):
         assert ours.grouped(a, b, ends).dtype == torch.bfloat16
     assert ours.grouped(a, b, ends.to(torch.int64), dtype=torch.float64).dtype == torch.float64
     assert torch.ops.gemmgen.grouped(a.to("meta"), b.to("meta"), ends.to("meta")).shape == (TOTAL, 4)
@@ -161,7 +163,7 @@ def test_what_is_refused() -> None:
         "a has 1 dimensions and b 3": (a[0], b, ends),
         "the last of a must be the second-last of b": (a, b.mT, ends),
         "offsets end 2 groups, but b has 6 matrices": (a, b, ends[:2]),
-        "offsets is on meta, but a on cpu": (a, b, ends.to("meta")),
+        f"offsets is on meta, but a on {a.device}": (a, b, ends.to("meta")),
     }
     for message, call in cases.items():
         with pytest.raises(SpecError) as error:

@@ -61,7 +61,7 @@ class Knowledge:
     def with_let(self, var: Var, value: Expr) -> Knowledge:
         """The scope behind a name. A place that is loaded from memory is known by its name alone."""
         loads = [part for part in walk_expr(value) if isinstance(part, Load)]
-        if loads and all(load.buffer.uniform for load in loads):
+        if loads and all(load.buffer.places for load in loads):
             return self
         return replace(self, lets={**self.lets, var: value})
 

@@ -85,7 +85,7 @@ class Buffer:
         evict_first: whether TMA loads of it carry the L2 hint evict-first.
         multicast: groups of a cluster that each TMA load writes to, at the same place of each one's local memory.
         prepacked: whether it is a copy of A or B that one kernel lays out for another.
-        uniform: whether it holds places (sizes, indices), the same in all work-items of a group.
+        places: whether it holds places (sizes, indices), the same in all work-items of a group.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Buffer:
     evict_first: bool = False
     multicast: int = 1
     prepacked: bool = False
-    uniform: bool = False
+    places: bool = False
 
     @property
     def shape(self) -> tuple[Expr, ...]:

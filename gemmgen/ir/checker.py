@@ -75,7 +75,7 @@ class Scope:
                     return True
                 case Call(function, _, _) if function in _VARYING:
                     return True
-                case Load(buffer, _) if buffer.space is Space.PRIVATE and not buffer.uniform:
+                case Load(buffer, _) if buffer.space is Space.PRIVATE and not buffer.places:
                     return True
         return False
 

@@ -339,19 +339,19 @@ def _last(body: Body, kind: type[Stmt]) -> int:
     """Behind the last statement of a kind among those at the top that all work-items agree on."""
     found = 0
     for number, stmt in enumerate(body):
-        if not _is_uniform(stmt) and not isinstance(stmt, Comment):
+        if not _finds_places(stmt) and not isinstance(stmt, Comment):
             break
         found = number + 1 if isinstance(stmt, kind) else found
     return found
 
 
-def _is_uniform(stmt: Stmt) -> bool:
+def _finds_places(stmt: Stmt) -> bool:
     """Whether it does nothing but name what all work-items of a group agree on, wait for other kernels, or return."""
     match stmt:
         case Alloc(buffer) | Store(buffer, _, _):
-            return buffer.uniform
+            return buffer.places
         case For(body=body):
-            return all(map(_is_uniform, body))
+            return all(map(_finds_places, body))
         case If():
-            return all(map(_is_uniform, (*stmt.then, *stmt.orelse)))
+            return all(map(_finds_places, (*stmt.then, *stmt.orelse)))
     return isinstance(stmt, Let | Return | DependentLaunch)

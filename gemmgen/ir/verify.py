@@ -110,7 +110,7 @@ class _Verifier(Checker):
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
                 differs = scope.divergent or any(map(scope.varies, (*index, value)))
                 self._require(
-                    not (buffer.uniform and differs), f"{buffer.name} may differ between work-items of a group"
+                    not (buffer.places and differs), f"{buffer.name} may differ between work-items of a group"
                 )
             case VectorCopy():
                 self._move(stmt, scope)

@@ -165,7 +165,7 @@ def test_run_has_no_groups() -> None:
 
 
 def test_what_all_work_items_hold_alike_is_verified() -> None:
-    held = Buffer("held", I32, Space.PRIVATE, Layout.packed(), uniform=True)
+    held = Buffer("held", I32, Space.PRIVATE, Layout.packed(), places=True)
     own = Call("local_id", (Const(0),), I32)
     for value, right in ((Const(3), True), (own, False)):
         kernel = Kernel("x", (), (Alloc(held), Store(held, (), value)), (1, 8), (Const(1), Const(1)))

@@ -289,14 +289,16 @@ class WarpgroupMma:
         problem, rows, own = self.problem, self.threads.rows, Var("i")
         dtype, out = problem.sums, list[Stmt]()
         scale: Expr | None = None
+        # Groups of a cluster that add up parts go past K, for zeros.
+        k = minimum(K0, problem.k - 1) if self.schedule.cluster_reduction > 1 else K0
         if (of_b := problem.spec.sum_scale("b")) is not None:
             scale = Var("b_scale", dtype)
-            out.append(Let(scale, problem.element_of(of_b, K0, COL0)))
+            out.append(Let(scale, problem.element_of(of_b, k, COL0)))
         if (of_a := problem.spec.sum_scale("a")) is not None:
             buffer = Buffer("scales", dtype, Space.PRIVATE, Layout.packed(rows.values))
             row = minimum(position_in_c(ROW, ROW0, rows) + rows.step(own), problem.m - 1)
             row = GROUP_BEGIN + row if problem.spec.grouped else row
-            value: Expr = problem.element_of(of_a, K0, row)
+            value: Expr = problem.element_of(of_a, k, row)
             value = value if scale is None else value * scale
             out += [Alloc(buffer), *loop(own, rows.values, (Store(buffer, (own,), value),))]
             scale = Load(buffer, (own,))

@@ -43,6 +43,21 @@ def test_sums_are_scaled(dtype: DType, size: tuple[int, int, int], rng: np.rando
         check(spec, BLOCK, Finished.random(rng, spec, *size, alpha=0.5, beta=2.0))
 
 
+def test_persistent_blocks_in_order(rng: np.random.Generator) -> None:
+    """Steps go on from block to block; each block's sums begin with zeros."""
+    ordered = {"persistent": True, "ordered_epilogue": True, "epilogue_stages": 2}
+    schedule = BLOCK.but(group=(64, 4), producer_threads=128, setmaxnreg=(232, 40), **ordered)
+    program = driver.lower_program(SPEC, schedule, replace(TARGET, cores=2))
+    data = Finished.random(rng, SPEC, 260, 72, 300)
+    data.check(data.interpret(program, 16))
+
+
+@pytest.mark.parametrize("changes", [{}, {"cluster_reduction": 2}], ids=str)
+def test_k_in_parts(changes: dict[str, int], rng: np.random.Generator) -> None:
+    """With a cluster that adds them up, the last part goes past K."""
+    check(SPEC, BLOCK.but(split_k=2, epilogue_stages=0, **changes), Finished.random(rng, SPEC, 65, 72, 600))
+
+
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_one_of_both(which: str, rng: np.random.Generator) -> None:
     spec = replace(SPEC, **{f"prologue_{which}": None})  # type: ignore[arg-type]

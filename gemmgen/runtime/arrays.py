@@ -56,6 +56,19 @@ class Request:
     lists: Mapping[str, tuple[ArrayLike, ...]] = field(default_factory=dict)
     given: object = None
 
+    @property
+    def views(self) -> dict[str, View]:
+        """The layout of each array, the inputs first."""
+        name, _, view = self.output
+        return {**{x: known for x, (_, known) in self.inputs.items()}, name: view}
+
+    def numbers(self, views: Mapping[str, View]) -> dict[str, complex]:
+        """All arguments of kernels but arrays: sizes, factors, and the layouts that the kernels see."""
+        values: dict[str, complex] = {**self.sizes, **self.scalars}
+        for name, view in views.items():
+            values |= pitches(name, view)
+        return values
+
 
 def check_gemm(
     spec: GemmSpec,

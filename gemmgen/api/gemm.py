@@ -26,7 +26,7 @@ from gemmgen.api.gemm_problems import (
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import in_one_order, kernel_now, target_for
+from gemmgen.api.kernels import Wanted, in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
@@ -356,8 +356,8 @@ class _Request(Request):
         promise = promise_of(library, spec, calls)
         if self.invariant:
             schedule = in_one_order(backend, where, spec, schedule, shape, promise)
-        about = backend, where, spec, schedule, shape, products, promise
-        kernel, pending = kernel_now(*about, any_address, library.must_wait())
+        wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
+        kernel, pending = kernel_now(wanted, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
         self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.api.extras import Extra
-from gemmgen.api.kernels import kernel_for
+from gemmgen.api.kernels import Wanted, kernel_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Operand
 from gemmgen.backends import BACKENDS
@@ -171,7 +171,9 @@ class _Listed:
         """The list of results."""
         schedule = cast("Schedule | str | None", options.get("schedule"))
         count, any_address = len(self.matrices[2]), not self.aligned
-        kernel = kernel_for(self.backend, self.device, self.spec, schedule, self.size, count, 1, any_address)
+        kernel = kernel_for(
+            Wanted(self.backend, self.device, self.spec, schedule, self.size, count, any_address=any_address)
+        )
         operands = {name: value for name, value in options.items() if name in OPERANDS}
         alpha, beta = cast("complex", options.get("alpha", 1)), cast("complex", options.get("beta", 0))
         kernel(*self.matrices, alpha=alpha, beta=beta, **operands)

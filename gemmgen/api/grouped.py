@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import factor_problems, result_types
-from gemmgen.api.kernels import kernel_for, target_for
+from gemmgen.api.kernels import Wanted, kernel_for, target_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
@@ -227,7 +227,8 @@ class _Request(Request):
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         size = max(ALIGNMENT // spec.dtype.size, 1)
         promise = size if all(library.begins_lines(x, size) for x in (a, b, into)) else 1
-        kernel = kernel_for(backend, where, spec, schedule, self.mean, self.ends.shape[0], promise, any_address)
+        groups = self.ends.shape[0]
+        kernel = kernel_for(Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address))
         if self.ends.shape[0]:
             operands = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
             why = "chosen by the mean size of a group" if schedule is None else "its schedule was named"

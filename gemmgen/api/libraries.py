@@ -26,7 +26,7 @@ from gemmgen.runtime.cuda_arrays import (
     Installed,
     TorchTensor,
     as_matrix,
-    has_cupy,
+    memory_of,
 )
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, is_device_array, loaded
 from gemmgen.spec import Order
@@ -437,17 +437,7 @@ class Gpu(DeviceLibrary):
 
     def empty(self, shape: Shape, dtype: Dtype, like: Operand) -> Operand:
         where = cast(DeviceMatrix, like.array)
-        made: object
-        if where.maker == "torch" or not has_cupy():
-            import torch
-
-            made = torch.empty(shape, dtype=getattr(torch, dtype.name), device=torch.device("cuda", where.device))
-        else:
-            import cupy
-
-            with cupy.cuda.Device(where.device):
-                made = cupy.empty(shape, dtype)
-        matrix = cast(DeviceMatrix, as_matrix("out", made, Installed(), []))
+        matrix = memory_of(where.maker).empty(shape, dtype, where.device)
         return Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)
 
     def assign(self, target: Operand, source: Operand) -> None:

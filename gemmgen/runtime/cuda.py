@@ -182,7 +182,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         with on_device(device):
             if request.output[1] is None:
                 name, _, view = request.output
-                request = replace(request, output=(name, memory.empty(view, device), view))
+                request = replace(request, output=(name, memory.result(view, device), view))
             plan = self._planned(request, factors, operands)
             room, owner = memory.room(plan.rooms[-1], device) if plan.rooms[-1] else (0, None)
             addresses = [x.pointer for x in _ordered(request, operands)]
@@ -297,7 +297,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         memory, device = memory_of(first.maker), plan.device
         stream = stream_pointer(place.stream, _matrices(request), device)
         with on_device(device), memory.on_stream(stream, device):
-            made = memory.empty(view, device) if output is None else cast(DeviceMatrix, output)
+            made = memory.result(view, device) if output is None else cast(DeviceMatrix, output)
             request = replace(request, output=(name, made, view))
             lists = [memory.numbers(_places(request, x), device) for x in "abc" if self.source.spec.listed]
         addressed = [replace(first, pointer=pointer) for pointer, _ in lists]

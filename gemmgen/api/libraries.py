@@ -28,14 +28,13 @@ from gemmgen.runtime.cuda_arrays import (
     as_matrix,
     memory_of,
 )
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, is_device_array, loaded
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded
 from gemmgen.spec import Order
 
 if TYPE_CHECKING:
     from pyopencl.array import Array
 
 Dtype = np.dtype[np.generic]
-Numbers = npt.NDArray[np.generic]
 
 
 class Library(ABC):
@@ -443,7 +442,7 @@ class Gpu(DeviceLibrary):
     def assign(self, target: Operand, source: Operand) -> None:
         to, numbers = self._array(target), self._array(source)
         if cast(DeviceMatrix, target.array).maker == "torch":
-            cast("_Tensor", to).copy_(numbers)
+            cast(TorchTensor, to).copy_(numbers)
             return
         import cupy
 
@@ -507,12 +506,6 @@ class Gpu(DeviceLibrary):
         memory = cupy.cuda.UnownedMemory(matrix.pointer, size + operand.dtype.itemsize, matrix.array, matrix.device)
         begin = cupy.cuda.MemoryPointer(memory, 0)
         return cupy.ndarray(operand.shape, operand.dtype, begin, operand.strides)
-
-
-class _Tensor:
-    """The members of `torch.Tensor` that are used."""
-
-    def copy_(self, source: object) -> None: ...
 
 
 # --- the library of a call's arguments ------------------------------------------------------------

@@ -157,7 +157,7 @@ class Request(ABC):
                 work.kernel(*matrices, alpha=alpha, beta=beta, **work.operands)
             is_in_place = work.read[0].array is self.a.array and work.read[1].array is self.b.array
             if len(views) == 1 and is_in_place and self.shape and self._may_be_kept(work):
-                found = work.kernel.prepare({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
+                found = work.kernel.prepared({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
                 if found is not None:
                     call = found.of_product(self.outcome(work.into, [*work.operands.values()], work.is_mirrored))
                     call.about, call.provisional = work.choice, work.pending is not None

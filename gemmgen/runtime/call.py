@@ -13,7 +13,7 @@ from gemmgen.ir.walk import evaluate
 from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
-from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
+from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, kept, replay
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.grouped import check_grouped, checks_ends
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
@@ -256,41 +256,38 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """Whether a factor is given that the kernel may have folded into it, so that its value must be checked."""
         return self._is_folded and not (alpha is None and beta is None)
 
-    def prepare(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None:
-        """What calls like this one do, after all checks. None if such calls can't be prepared.
+    def prepared(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None:
+        """What an earlier call with these arrays was prepared as; None if such calls can't be prepared.
 
         Args:
             arrays: a, b, c and the operands, in the caller's order.
-
-        Raises: as a call.
         """
         a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        kernel, request = self._reaching(a, b, c, *factors, operands)
-        return kernel._guarded(request, factors, tuple(operands), None)
+        return kept(self._calls, None, (a, b, c), factors, operands)
 
-    def _guarded(
+    def _prepare(
         self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None
     ) -> PreparedCall | None:
-        """As `_prepared`; of groups on the host, each call checks where they end."""
-        call = self._prepared(request, factors, operands, queue)
+        """What calls like this one do; None if such calls can't be prepared. Of groups on the host, each call checks
+        where they end.
+
+        Args:
+            operands: the names of the arrays beside A, B and C, in the caller's order.
+            queue: the caller's; None if a small product may run in the calling thread.
+        """
+        if self.source.spec.listed or not all(view.span for view in request.views.values()):
+            return None
+        call = self._prepared(request, ["a", "b", "c", *operands], factors, queue)
         if call is not None and self.source.spec.grouped and not request.on_device:
             call.guard = checks_ends(self.source.spec, request)
         return call
 
     def _prepared(
-        self,
-        _request: Request,
-        _factors: Factors,
-        _operands: Sequence[str],
-        _queue: Queue | None,
-        /,
+        self, _request: Request, _names: Sequence[str], _factors: Factors, _queue: Queue | None, /
     ) -> PreparedCall | None:
-        """What calls like this one do. None if such calls can't be prepared.
-
-        Args:
-            operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
-            queue: the caller's; None if a small product may run in the calling thread.
+        """What calls like this one do, whose arrays of these names are read and written in place; None where they are
+        not.
         """
         return None
 
@@ -342,7 +339,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         if not self._refuses(*factors) and (known := again()) is not None:
             return cast("tuple[object, Event]", known)
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        call = kernel._guarded(request, factors, tuple(operands), queue)
+        call = kernel._prepare(request, factors, tuple(operands), queue)
         if call is not None:
             keep(self._calls, queue, (a, b, c), factors, operands, call)
             if (done := again()) is not None:

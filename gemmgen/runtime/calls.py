@@ -14,12 +14,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from gemmgen.runtime.views import View, stored_shape
+from gemmgen.runtime.views import Numbers, View, stored_shape
 
 #: Kinds of calls that a table holds.
 LIMIT = 4096
@@ -219,6 +218,21 @@ def replay(
         return None
 
 
+def kept(
+    table: Table,
+    how: Hashable,
+    arrays: tuple[object, object, object],
+    factors: Factors,
+    operands: Mapping[str, object],
+) -> PreparedCall | None:
+    """The prepared call of such arrays; None if there is none."""
+    key_of = KEYS.get(type(arrays[0]))
+    with suppress(RuntimeError, *MISFIT):
+        if key_of is not None and (found := key_of(how, *arrays, factors, operands)) is not None:
+            return cast("PreparedCall | None", table.get(found[0]))
+    return None
+
+
 def keep(
     table: Table,
     how: Hashable,
@@ -243,7 +257,6 @@ def keep(
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
-Numbers: TypeAlias = npt.NDArray[np.generic]
 #: The low bits of an address that decide about alignment.
 _LOW = 15
 

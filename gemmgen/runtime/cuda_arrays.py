@@ -34,7 +34,7 @@ DLPACK_CUDA = (2, 13)
 
 
 class CupyArray(Protocol):
-    """What is read of a `cupy.ndarray`."""
+    """The members of a `cupy.ndarray` that are used."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +59,7 @@ class TorchDevice(Protocol):
 
 
 class TorchTensor(Protocol):
-    """What is read of a `torch.Tensor`."""
+    """The members of a `torch.Tensor` that are used."""
 
     shape: Sequence[int]
     dtype: object
@@ -70,6 +70,8 @@ class TorchTensor(Protocol):
 
     def stride(self) -> tuple[int, ...]: ...
     def data_ptr(self) -> int: ...
+    def get_device(self) -> int: ...
+    def copy_(self, source: object) -> None: ...
     def element_size(self) -> int: ...
     def is_neg(self) -> bool: ...
     def is_conj(self) -> bool: ...

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TypeGuard, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime import arrays
@@ -20,6 +19,7 @@ from gemmgen.runtime.views import (
     LIMIT,
     ArrayLike,
     DeviceMatrix,
+    Numbers,
     View,
     is_array,
     new_array,
@@ -30,7 +30,6 @@ from gemmgen.runtime.views import (
 )
 from gemmgen.spec import GemmSpec
 
-Numbers = npt.NDArray[np.generic]
 #: The most problems of single matrices that are reported.
 MOST_TOLD = 4
 

@@ -109,11 +109,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             raise SpecError(problems)
 
     def _prepared(
-        self, request: Request, factors: Factors, operands: Sequence[str], queue: cl.CommandQueue | None
+        self, request: Request, names: Sequence[str], factors: Factors, queue: cl.CommandQueue | None, /
     ) -> AddressCall | BufferCall | None:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        if self.source.spec.listed or not may_prepare(self.source, request, queue):
+        if not may_prepare(self.source, request, queue):
             return None
         program = self._program(queue)
         with translated(queue.device):
@@ -121,7 +121,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
                 within = within_calls(queue.device)
             queue = within or queue
-            found, names = request.views, ["a", "b", "c", *operands]
+            found = request.views
             values = request.numbers(found)
             outcome, addressed = Outcome.of([found[name] for name in names]), () if request.on_device else names
             sizes = workspace_bytes(self.source, request.sizes, queue.device)

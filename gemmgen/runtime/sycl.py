@@ -9,7 +9,6 @@ from functools import partial
 from typing import Never, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import I64
@@ -24,11 +23,10 @@ from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_qu
 from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, View, new_array
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, View, new_array
 from gemmgen.runtime.waiting import Pace, leave, under_way
 from gemmgen.source import Source
 
-Numbers = npt.NDArray[np.generic]
 INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
 #: Sizes for which the duration of a launch is cached.
 PACES = 64
@@ -95,23 +93,16 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     # --- running ----------------------------------------------------------------------------------
 
-    def _prepared(
-        self, request: Request, factors: Factors, operands: Sequence[str], _queue: None, /
-    ) -> SyclCall | None:
-        found = request.views
-        views = [found[name] for name in ("a", "b", "c", *operands)]
-        if request.on_device or request.lists or self.source.spec.listed or not all(view.span for view in views):
+    def _prepared(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> SyclCall | None:
+        if request.on_device:
             return None
         queue = own_queue(self.device)
         if not (queue.info.system and _stands(request)):
             return None
         rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
-        names = ["a", "b", "c", *operands]
-        return SyclCall(
-            SyclLaunches(self.source, self._own_kernels(), queue, names, request.numbers(found), factors, rooms),
-            queue,
-            Outcome.of(views),
-        )
+        found, kernels = request.views, self._own_kernels()
+        launches = SyclLaunches(self.source, kernels, queue, names, request.numbers(found), factors, rooms)
+        return SyclCall(launches, queue, Outcome.of([found[name] for name in names]))
 
     def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
         return self._times(request, 1)[0], None

@@ -152,10 +152,10 @@ class PreparedCall(ABC):
             place: events to wait for (`call.Place`); None if there are none. Otherwise the result and its event are
                 returned.
         """
-        (a, b, c, operands), (at_a, at_b, at_c) = held, places
+        (at_a, at_b, at_c), c = places, held[2]
         if c is None:
-            c, at_c = self._new(a)
-            held = a, b, c, operands
+            c, at_c = self._new(held[0])
+            held = held[0], held[1], c, held[3]
         else:
             end = at_c + self._reach_c
             if (at_a < end and at_c < at_a + self._reach_a) or (at_b < end and at_c < at_b + self._reach_b):
@@ -164,7 +164,9 @@ class PreparedCall(ABC):
                 for begin, reach in zip(more, self._reaches, strict=True):
                     if begin < end and at_c < begin + reach:
                         return None
-        addresses = (at_b, at_a, at_c, *more) if self._mirrored else (at_a, at_b, at_c, *more)
+        if self._mirrored:
+            at_a, at_b = at_b, at_a
+        addresses = (at_a, at_b, at_c, *more) if more else (at_a, at_b, at_c)
         event = self._compute(addresses, factors, held, place)
         return c if place is None else (c, event)
 

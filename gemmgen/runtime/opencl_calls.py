@@ -22,10 +22,11 @@ import pyopencl as cl
 from gemmgen.runtime import opencl_arrays, opencl_driver
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place
-from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Numbers, Outcome, PreparedCall, kind_of, written
+from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Outcome, PreparedCall, kind_of, written
 from gemmgen.runtime.opencl_arrays import DeviceArray
 from gemmgen.runtime.opencl_build import kernels_of, ranges
 from gemmgen.runtime.opencl_driver import failure
+from gemmgen.runtime.views import Numbers
 from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
 from gemmgen.source import Source
 

@@ -294,7 +294,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def _looked_at(
         self,
         arrays: Mapping[str, object],
-        factors: tuple[complex | None, complex | None],
+        factors: Factors,
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
         """The result and the event of a call that is not prepared, with all checks. Raises: as a call."""
@@ -328,7 +328,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def _perform(
         self,
         arrays: Mapping[str, object],
-        factors: tuple[complex | None, complex | None],
+        factors: Factors,
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
         """Compute a product that is not prepared, and prepare it for the next call like it. Raises: as a call."""

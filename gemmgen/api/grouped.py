@@ -15,7 +15,7 @@ from gemmgen.api.gemm_problems import factor_problems, result_types
 from gemmgen.api.kernels import Wanted, kernel_for, target_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Call, Operand, text
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, spec_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
@@ -212,17 +212,12 @@ class _Request(Request):
         needs_lines = "unaligned_vectors" not in target.features
         a, b = self._ready("a", self.a, needs_lines), self._ready("b", self.b, needs_lines)
         into = self._result(needs_lines)
-        orders = [self._order(name, x, needs_lines) or "row" for name, x in zip("abc", (a, b, into), strict=True)]
-        spec = GemmSpec(
-            dtype=types.kernel,
-            c_dtype=types.sums,
-            a_order=orders[0],
-            b_order=orders[1],
-            c_order=orders[2],
-            grouped=self.kind,
-            epilogue=self.extra.epilogue,
-            prologue_a=self.extra.prologues[0],
-            prologue_b=self.extra.prologues[1],
+        first, second, third = (
+            self._order(name, x, needs_lines) or "row" for name, x in zip("abc", (a, b, into), strict=True)
+        )
+        orders: tuple[Order, Order, Order] = first, second, third
+        spec = spec_of(
+            (types.kernel, types.sums), orders, self.extra.epilogue, prologues=self.extra.prologues, grouped=self.kind
         )
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         size = max(ALIGNMENT // spec.dtype.size, 1)

@@ -82,10 +82,8 @@ def grouped(
     Raises: SpecError with every problem, ScheduleError, DeviceError.
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
-    how, named = (
-        ("grouped", prologue_a, prologue_b, then, dtype, schedule, backend, device, c is None),
-        {OFFSETS: offsets, **operands},
-    )
+    how = "grouped", prologue_a, prologue_b, then, dtype, schedule, backend, device, c is None
+    named = {OFFSETS: offsets, **operands}
     into, may_be_kept = c if out is None else out, c is None or out is None or c is out
     if may_be_kept:
         done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)

@@ -192,8 +192,8 @@ def _operand(
     spec: GemmSpec, views: Mapping[str, View | None], count: int, problems: list[str], name: str, value: ArrayLike
 ) -> View | None:
     """The view of an epilogue's array. One with an element a column has a line for each group, [groups, n]; one with an
-    element a row is as long as C has rows, of groups of K [groups, m]; `residual` is as large as C. Scales of sums: those
-    of A for all rows, those of B a line for each group.
+    element a row is as long as C has rows, of groups of K [groups, m]; `residual` is as large as C. Of scales of sums,
+    those of A are for all rows, those of B a line for each group.
     """
     a, b = views.get("a"), views.get("b")
     if a is None or b is None:

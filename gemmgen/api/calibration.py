@@ -18,7 +18,8 @@ import numpy as np
 import gemmgen
 from gemmgen.runtime import limits
 from gemmgen.runtime.cache import DiskCache, digest, once
-from gemmgen.runtime.calls import Factors, Held, HostCall, Numbers, Outcome, Places
+from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, Places
+from gemmgen.runtime.views import Numbers
 from gemmgen.spec import GemmSpec
 
 #: 0 leaves every product to a kernel.

@@ -6,7 +6,6 @@ import operator
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
@@ -26,10 +25,10 @@ from gemmgen.api.gemm_problems import (
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import in_one_order, kernel_now, target_for
+from gemmgen.api.kernels import Wanted, in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, spec_of
 from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
@@ -37,7 +36,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import HostCall, PreparedCall, replay
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
     from gemmgen.runtime.opencl_devices import DeviceLike
@@ -348,16 +347,17 @@ class _Request(Request):
                 (first.a, first.b, first.c), ("row", "col", "row"), (*self.extra.in_pairs, False), strict=True
             )
         )
-        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
-        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
+        extra, is_stack = self.extra, len(first.c.shape) == 3
+        beside = extra.epilogue, extra.conj, extra.prologues, stored, bool(extra.emulate)
+        spec = spec_of((types.kernel, types.sums), orders, *beside, batched=is_stack)
         any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         promise = promise_of(library, spec, calls)
         if self.invariant:
             schedule = in_one_order(backend, where, spec, schedule, shape, promise)
-        about = backend, where, spec, schedule, shape, products, promise
-        kernel, pending = kernel_now(*about, any_address, library.must_wait())
+        wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
+        kernel, pending = kernel_now(wanted, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
         self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))
@@ -475,25 +475,6 @@ def _why(schedule: Schedule | str | None, pending: Hashable | None) -> str:
     if pending is not None:
         return "it is there while the kernel of this size is compiled"
     return "chosen by sizes, types, addresses and device" if schedule is None else "its schedule was named"
-
-
-@lru_cache(1024)
-def _spec(
-    dtype: DType,
-    sums: DType,
-    orders: tuple[Order, Order, Order],
-    batched: bool,
-    epilogue: tuple[str, ...],
-    conj: tuple[bool, bool],
-    prologues: tuple[str | None, str | None],
-    stored: tuple[DType | None, DType | None],
-    emulate: bool,
-) -> GemmSpec:
-    a, b, c = orders
-    spec = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched, epilogue=epilogue)
-    (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
-    spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
-    return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
 
 
 def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.api.extras import Extra
-from gemmgen.api.kernels import kernel_for
+from gemmgen.api.kernels import Wanted, kernel_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Operand
+from gemmgen.api.request import spec_of
 from gemmgen.backends import BACKENDS
 from gemmgen.backends import backend as find_backend
 from gemmgen.epilogue import OPERANDS
@@ -171,7 +172,9 @@ class _Listed:
         """The list of results."""
         schedule = cast("Schedule | str | None", options.get("schedule"))
         count, any_address = len(self.matrices[2]), not self.aligned
-        kernel = kernel_for(self.backend, self.device, self.spec, schedule, self.size, count, 1, any_address)
+        kernel = kernel_for(
+            Wanted(self.backend, self.device, self.spec, schedule, self.size, count, any_address=any_address)
+        )
         operands = {name: value for name, value in options.items() if name in OPERANDS}
         alpha, beta = cast("complex", options.get("alpha", 1)), cast("complex", options.get("beta", 0))
         kernel(*self.matrices, alpha=alpha, beta=beta, **operands)
@@ -188,23 +191,12 @@ def _alike(each: Sequence[Operand | None]) -> bool:
 
 def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> GemmSpec | None:
     """The spec of a kernel that takes the matrices in place, or None."""
-    orders = a.order, b.order, c.order
     dtype = next((x for x in MATRIX_DTYPES.values() if numpy_dtype(x) == a.dtype == b.dtype), None)
     result = next((x for x in RESULTS[dtype] if numpy_dtype(x) == c.dtype), None) if dtype else None
-    if dtype is None or result is None or None in orders:
+    if dtype is None or result is None or a.order is None or b.order is None or c.order is None:
         return None
     then = options.get("epilogue") or ()
     epilogue = (then,) if isinstance(then, str) else tuple(cast("Sequence[str]", then))
-    return GemmSpec(
-        dtype=dtype,
-        c_dtype=result,
-        a_order=orders[0] or "row",
-        b_order=orders[1] or "row",
-        c_order=orders[2] or "row",
-        batched=True,
-        listed=True,
-        epilogue=epilogue,
-        conj_a=bool(options.get("conjugate_a")),
-        conj_b=bool(options.get("conjugate_b")),
-        emulate=bool(options.get("emulate")),
-    )
+    conj = bool(options.get("conjugate_a")), bool(options.get("conjugate_b"))
+    orders, emulate = (a.order, b.order, c.order), bool(options.get("emulate"))
+    return spec_of((dtype, result), orders, epilogue, conj, emulate=emulate, batched=True, listed=True)

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import factor_problems, result_types
-from gemmgen.api.kernels import kernel_for, target_for
+from gemmgen.api.kernels import Wanted, kernel_for, target_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Call, Operand, text
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, spec_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
@@ -82,10 +82,8 @@ def grouped(
     Raises: SpecError with every problem, ScheduleError, DeviceError.
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
-    how, named = (
-        ("grouped", prologue_a, prologue_b, then, dtype, schedule, backend, device, c is None),
-        {OFFSETS: offsets, **operands},
-    )
+    how = "grouped", prologue_a, prologue_b, then, dtype, schedule, backend, device, c is None
+    named = {OFFSETS: offsets, **operands}
     into, may_be_kept = c if out is None else out, c is None or out is None or c is out
     if may_be_kept:
         done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)
@@ -212,28 +210,29 @@ class _Request(Request):
         needs_lines = "unaligned_vectors" not in target.features
         a, b = self._ready("a", self.a, needs_lines), self._ready("b", self.b, needs_lines)
         into = self._result(needs_lines)
-        orders = [self._order(name, x, needs_lines) or "row" for name, x in zip("abc", (a, b, into), strict=True)]
-        spec = GemmSpec(
-            dtype=types.kernel,
-            c_dtype=types.sums,
-            a_order=orders[0],
-            b_order=orders[1],
-            c_order=orders[2],
-            grouped=self.kind,
-            epilogue=self.extra.epilogue,
-            prologue_a=self.extra.prologues[0],
-            prologue_b=self.extra.prologues[1],
+        first, second, third = (
+            self._order(name, x, needs_lines) or "row" for name, x in zip("abc", (a, b, into), strict=True)
+        )
+        orders: tuple[Order, Order, Order] = first, second, third
+        spec = spec_of(
+            (types.kernel, types.sums), orders, self.extra.epilogue, prologues=self.extra.prologues, grouped=self.kind
         )
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         size = max(ALIGNMENT // spec.dtype.size, 1)
         promise = size if all(library.begins_lines(x, size) for x in (a, b, into)) else 1
-        kernel = kernel_for(backend, where, spec, schedule, self.mean, self.ends.shape[0], promise, any_address)
+        groups = self.ends.shape[0]
+        kernel = kernel_for(Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address))
         if self.ends.shape[0]:
             operands = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
             why = "chosen by the mean size of a group" if schedule is None else "its schedule was named"
             choice = Choice(backend, kernel.source.name, why)
             self.launch(Work(kernel, spec, [Call(a, b, into)], operands, into, (a, b), choice))
         return self.finished(into)
+
+    def _may_be_kept(self, work: Work) -> bool:
+        # Prepared calls make copies by rows, and groups may need them by columns.
+        is_own = work.read[0].array is self.a.array and work.read[1].array is self.b.array
+        return is_own and Request._may_be_kept(self, work)
 
     @property
     def _ends(self) -> Operand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from gemmgen.api import aside, on_disk
 from gemmgen.api.compile import emitted, promised_specs, wider
@@ -34,7 +34,7 @@ class Kernel(Protocol):
     def __call__(
         self, a: object, b: object, c: object, *, alpha: complex, beta: complex, **operands: object
     ) -> object: ...
-    def prepare(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None: ...
+    def prepared(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +105,32 @@ asked: list[tuple[str, GemmSpec, Shape, int]] | None = None
 BEYOND_ITS_OWN, FEW, FEW_ON_GPUS = 8, 2**24, 2**34
 
 
-def kernel_for(
-    backend: str,
-    device: object,
-    spec: GemmSpec,
-    schedule: Schedule | str | None,
-    shape: Shape,
-    products: int = 1,
-    ld_multiple: LdMultiple = 1,
-    any_address: bool = False,
-) -> Kernel:
-    """The kernel of a spec and a schedule for a device. `gemmgen.choose` chooses if no schedule is named.
+class Wanted(NamedTuple):
+    """A kernel of a spec and a schedule for a device, and what for. If no schedule is named, `gemmgen.choose` chooses.
 
-    Args:
+    Attributes:
         products: the number of products of a batch.
         ld_multiple: leading dimensions are known to be multiples of this, or those of A, B and C. Only schedules that
             need this assumption get it, since other kernels check each call.
         any_address: whether the schedule must take matrices that begin at any address, if none is named.
-
-    Raises: ScheduleError, DeviceError with every problem.
     """
+
+    backend: str
+    device: object
+    spec: GemmSpec
+    schedule: Schedule | str | None
+    shape: Shape
+    products: int = 1
+    ld_multiple: LdMultiple = 1
+    any_address: bool = False
+
+
+def kernel_for(wanted: Wanted) -> Kernel:
+    """The kernel, compiled now if it is not there. Raises: ScheduleError, DeviceError with every problem."""
+    backend, device, spec, schedule, shape, products, ld_multiple, any_address = wanted
     device, is_chosen = _named(device), schedule is None
-    wanted = UNALIGNED_PRESET if is_chosen and any_address else schedule
-    named = None if wanted is None else _named_schedule(wanted)
+    name = UNALIGNED_PRESET if is_chosen and any_address else schedule
+    named = None if name is None else _named_schedule(name)
     if asked is not None and is_chosen and spec.grouped is None:
         asked.append((backend, spec, shape, products))
     kept = replace(spec, ld_multiple=ld_multiple)
@@ -160,17 +163,7 @@ def _takes_any_alignment(source: Source) -> bool:
     return source.spec.ld_multiple == 1 and source.alignment <= min(source.spec.element(x).size for x in "ab")
 
 
-def kernel_now(
-    backend: str,
-    device: object,
-    spec: GemmSpec,
-    schedule: Schedule | str | None,
-    shape: Shape,
-    products: int = 1,
-    ld_multiple: LdMultiple = 1,
-    any_address: bool = False,
-    must_wait: bool = False,
-) -> tuple[Kernel, Hashable | None]:
+def kernel_now(wanted: Wanted, must_wait: bool = False) -> tuple[Kernel, Hashable | None]:
     """As `kernel_for`, but without waiting, if no schedule is named: if the kernel is not there, another one of the
     same types and orders, while its own is compiled aside.
 
@@ -179,24 +172,24 @@ def kernel_now(
 
     Returns: the kernel; and, if it is another one, the key by which its own is compiled aside.
     """
-    about = backend, device, spec, schedule, shape, products, ld_multiple, any_address
+    backend, device, spec, schedule, shape, products, ld_multiple, any_address = wanted
     if schedule is not None or must_wait or not aside.is_on():
-        return kernel_for(*about), None
+        return kernel_for(wanted), None
     device, kept = _named(device), replace(spec, ld_multiple=ld_multiple)
     other = _other((backend, device), (kept, replace(spec, ld_multiple=1)), products * prod(shape), any_address)
     if other is None:
-        kernel = kernel_for(*about)
+        kernel = kernel_for(wanted)
         if not (any_address or _takes_any_alignment(kernel.source)):
             # Matrices of another alignment may come next.
-            free = backend, device, spec, None, shape, products, 1, True
-            aside.make((backend, device, spec, "any alignment"), lambda: kernel_for(*free))
+            free = wanted._replace(ld_multiple=1, any_address=True)
+            aside.make((backend, device, spec, "any alignment"), lambda: kernel_for(free))
         return kernel, None
     key = backend, device, kept, (*shape, products), _named_schedule(UNALIGNED_PRESET) if any_address else None
     found = _answers.known(key)
     known = None if found is None else _kernels.known((backend, device, found.source, found.variants))
     if known is not None:
         return known, None
-    aside.make(key, lambda: kernel_for(*about))
+    aside.make(key, lambda: kernel_for(wanted))
     return other, key
 
 
@@ -299,12 +292,12 @@ def _named_schedule(schedule: object) -> Schedule:
 def _made(place: Chosen, answer: Answer) -> Kernel:
     """The kernel of an answer, with its 64-bit variant, as `compile` makes it."""
     source, question = answer.source, answer.question
-    variants = None
+    variants = []
     if question.backend == "cuda":
         from gemmgen.runtime.variants import Variants
 
-        variants = Variants(source, answer.variants, question.source)
-    kernel = loaded(question.backend, source, place.device, variants)
+        variants = [Variants(source, answer.variants, question.source)]
+    kernel = loaded(question.backend, source, place.device, *variants)
     kernel.wider = once(lambda: wider(source.spec, question.choice()[0], question.backend, place.device, None))
     return cast(Kernel, kernel)
 

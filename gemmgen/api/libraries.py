@@ -26,16 +26,15 @@ from gemmgen.runtime.cuda_arrays import (
     Installed,
     TorchTensor,
     as_matrix,
-    has_cupy,
+    memory_of,
 )
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, is_device_array, loaded
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded
 from gemmgen.spec import Order
 
 if TYPE_CHECKING:
     from pyopencl.array import Array
 
 Dtype = np.dtype[np.generic]
-Numbers = npt.NDArray[np.generic]
 
 
 class Library(ABC):
@@ -437,23 +436,13 @@ class Gpu(DeviceLibrary):
 
     def empty(self, shape: Shape, dtype: Dtype, like: Operand) -> Operand:
         where = cast(DeviceMatrix, like.array)
-        made: object
-        if where.maker == "torch" or not has_cupy():
-            import torch
-
-            made = torch.empty(shape, dtype=getattr(torch, dtype.name), device=torch.device("cuda", where.device))
-        else:
-            import cupy
-
-            with cupy.cuda.Device(where.device):
-                made = cupy.empty(shape, dtype)
-        matrix = cast(DeviceMatrix, as_matrix("out", made, Installed(), []))
+        matrix = memory_of(where.maker).empty(shape, dtype, where.device)
         return Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)
 
     def assign(self, target: Operand, source: Operand) -> None:
         to, numbers = self._array(target), self._array(source)
         if cast(DeviceMatrix, target.array).maker == "torch":
-            cast("_Tensor", to).copy_(numbers)
+            cast(TorchTensor, to).copy_(numbers)
             return
         import cupy
 
@@ -517,12 +506,6 @@ class Gpu(DeviceLibrary):
         memory = cupy.cuda.UnownedMemory(matrix.pointer, size + operand.dtype.itemsize, matrix.array, matrix.device)
         begin = cupy.cuda.MemoryPointer(memory, 0)
         return cupy.ndarray(operand.shape, operand.dtype, begin, operand.strides)
-
-
-class _Tensor:
-    """The members of `torch.Tensor` that are used."""
-
-    def copy_(self, source: object) -> None: ...
 
 
 # --- the library of a call's arguments ------------------------------------------------------------

@@ -98,7 +98,7 @@ class Product:
         return (*self.batch, *(() if self.is_row else (self.m,)), *(() if self.is_column else (self.n,)))
 
 
-def text(shape: Shape) -> str:
+def text(shape: Sequence[int]) -> str:
     """A shape as text, for messages."""
     return "x".join(map(str, shape)) or "()"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -19,11 +20,12 @@ from gemmgen.api.libraries import DeviceLibrary, Dtype, Library
 from gemmgen.api.matmul import Call, Operand, Shape
 from gemmgen.api.promotion import Types
 from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.calls import Outcome, PreparedCall, Table, keep
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
@@ -157,7 +159,7 @@ class Request(ABC):
                 work.kernel(*matrices, alpha=alpha, beta=beta, **work.operands)
             is_in_place = work.read[0].array is self.a.array and work.read[1].array is self.b.array
             if len(views) == 1 and is_in_place and self.shape and self._may_be_kept(work):
-                found = work.kernel.prepare({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
+                found = work.kernel.prepared({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
                 if found is not None:
                     call = found.of_product(self.outcome(work.into, [*work.operands.values()], work.is_mirrored))
                     call.about, call.provisional = work.choice, work.pending is not None
@@ -262,3 +264,29 @@ def reach_of(operand: Operand) -> int:
     """The bytes from the first to the last element of an array whose strides are not negative."""
     steps = zip(operand.shape, operand.strides, strict=True)
     return sum((extent - 1) * step for extent, step in steps) + operand.dtype.itemsize
+
+
+@lru_cache(1024)
+def spec_of(
+    types: tuple[DType, DType],
+    orders: tuple[Order, Order, Order],
+    epilogue: tuple[str, ...],
+    conj: tuple[bool, bool] = (False, False),
+    prologues: tuple[str | None, str | None] = (None, None),
+    stored: tuple[DType | None, DType | None] = (None, None),
+    emulate: bool = False,
+    batched: bool = False,
+    listed: bool = False,
+    grouped: Grouped | None = None,
+) -> GemmSpec:
+    """The spec of a call's kernel.
+
+    Args:
+        types: of the elements and of C.
+        orders: of A, B and C.
+        stored: the types of A and B in memory, where a prologue reads others.
+    """
+    (a, b, c), (dtype, sums), (made_a, made_b), (a_dtype, b_dtype) = orders, types, prologues, stored
+    kind = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, epilogue=epilogue, batched=batched)
+    made = replace(kind, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
+    return replace(made, conj_a=conj[0], conj_b=conj[1], emulate=emulate, listed=listed, grouped=grouped)

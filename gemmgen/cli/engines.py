@@ -84,7 +84,7 @@ def _of_sycl(device: Device, spec: GemmSpec, schedule: Schedule) -> Once:
 
     def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
         out = poisoned(data, spec) if c is None else c
-        (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, iterations=1, **data.operands)
+        (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, queue=None, iterations=1, **data.operands)
         return out, round(seconds * 1e9)
 
     return once

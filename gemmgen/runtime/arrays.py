@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -56,6 +57,19 @@ class Request:
     lists: Mapping[str, tuple[ArrayLike, ...]] = field(default_factory=dict)
     given: object = None
 
+    @property
+    def views(self) -> dict[str, View]:
+        """The layout of each array, the inputs first."""
+        name, _, view = self.output
+        return {**{x: known for x, (_, known) in self.inputs.items()}, name: view}
+
+    def numbers(self, views: Mapping[str, View]) -> dict[str, complex]:
+        """All arguments of kernels but arrays: sizes, factors, and the layouts that the kernels see."""
+        values: dict[str, complex] = {**self.sizes, **self.scalars}
+        for name, view in views.items():
+            values |= pitches(name, view)
+        return values
+
 
 def check_gemm(
     spec: GemmSpec,
@@ -84,18 +98,16 @@ def check_gemm(
     """
     given = {"a": a, "b": b, **operands}
     problems = (kinds or check_kinds)({**given, "c": c})
-    alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
-    beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)
-    problems += missing_c(spec, beta_value) if c is None else []
+    factors = check_factors(spec, alpha, beta, c, problems)
     check_shapes(spec, a, b, c, problems)
     views = views_of(spec, a, b, c, problems)
-    others = check_operands(spec, operands, a, b, problems)
+    others = check_operands(spec, operands, problems, partial(operand_view, spec, a, b, problems))
     check_output("c", c, given, problems)
     problems += pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
-    return request_of(spec, matrices, views, others, (alpha_value, beta_value), span)
+    return request_of(spec, matrices, views, others, factors, span)
 
 
 def request_of(
@@ -128,12 +140,6 @@ def request_of(
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
     )
-
-
-def missing_c(spec: GemmSpec, beta: complex) -> list[str]:
-    """Why a c must be given, if it must."""
-    problems = [f"beta = {beta:g} adds to a c that was not given: pass c, or beta = 0"] if beta else []
-    return problems + (["the epilogue reads a c that was not given: pass c"] if spec.names_c else [])
 
 
 def _batch_count(*arrays: ArrayLike) -> int:
@@ -233,7 +239,22 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
     return problems
 
 
-def check_scalar(
+def check_factors(
+    spec: GemmSpec, alpha: object, beta: object, c: object, problems: list[str]
+) -> tuple[complex, complex]:
+    """alpha and beta in this call. A c that is read must be given."""
+    found = (
+        _check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
+        _check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
+    )
+    if c is None and found[1]:
+        problems.append(f"beta = {found[1]:g} adds to a c that was not given: pass c, or beta = 0")
+    if c is None and spec.names_c:
+        problems.append("the epilogue reads a c that was not given: pass c")
+    return found
+
+
+def _check_scalar(
     name: str, value: object, folded: complex | None, default: float, sums: DType, problems: list[str]
 ) -> complex:
     """The value of alpha or beta in this call; `sums` is the type of the sums that it scales."""
@@ -370,9 +391,16 @@ def asking(name: str) -> str:
 
 
 def check_operands(
-    spec: GemmSpec, operands: Mapping[str, object], a: object, b: object, problems: list[str]
+    spec: GemmSpec,
+    operands: Mapping[str, object],
+    problems: list[str],
+    view_of: Callable[[str, ArrayLike], View | None],
 ) -> dict[str, tuple[ArrayLike, View]]:
-    """Those operands that a kernel can take, with their views."""
+    """Those operands that a kernel can take, with their views.
+
+    Args:
+        view_of: the view of an array by its name; None, with a problem added, for one that the kernel can't take.
+    """
     for name, value in operands.items():
         if name not in spec.operands and value is not None:
             problems.append(f"{name} means nothing to a kernel whose {asking(name)} does not name it: leave it out")
@@ -382,24 +410,17 @@ def check_operands(
         if value is None:
             text = {"a": spec.prologue_a, "b": spec.prologue_b}.get(OPERANDS[name].of, ", ".join(spec.epilogue))
             problems.append(f"{name} is missing, which the {asking(name)} {text} takes: pass {name}=")
-        elif not is_array(value):
-            pass  # reported with the kinds of arrays
-        elif OPERANDS[name].axes == "mn":
-            _matrix(spec, name, value, a, b, problems, found)
-        else:
-            _vector(spec, name, value, a, b, problems, found)
+        elif is_array(value) and (view := view_of(name, value)) is not None:  # others are reported with the kinds
+            found[name] = value, view
     return found
 
 
-def _vector(
-    spec: GemmSpec,
-    name: str,
-    value: ArrayLike,
-    a: object,
-    b: object,
-    problems: list[str],
-    found: dict[str, tuple[ArrayLike, View]],
-) -> None:
+def operand_view(spec: GemmSpec, a: object, b: object, problems: list[str], name: str, value: ArrayLike) -> View | None:
+    """The view of an operand of a product, or of a batch."""
+    return (_matrix if OPERANDS[name].axes == "mn" else _vector)(spec, a, b, problems, name, value)
+
+
+def _vector(spec: GemmSpec, a: object, b: object, problems: list[str], name: str, value: ArrayLike) -> View | None:
     """A contiguous vector with an element for each row or column, or a number; the same for all products of a batch."""
     before = len(problems)
     axes = OPERANDS[name].axes
@@ -431,12 +452,8 @@ def _vector(
         problems.append(f"{name} has {value.shape[0]} elements, not {wanted}: pass one for {each.lower()}")
     elif value.strides[0] != value.dtype.itemsize and value.shape[0] > 1:
         problems.append(f"{name} has elements {value.strides[0]} bytes apart: pass a copy of it, without gaps")
-    if len(problems) > before:
-        return
     # As a matrix of one line, which is how it lies.
-    line = Line(value)
-    if (view := check_view(name, line, "row", spec.operand(name), problems)) is not None:
-        found[name] = value, view
+    return check_view(name, Line(value), "row", spec.operand(name), problems) if len(problems) == before else None
 
 
 class Line:
@@ -449,20 +466,12 @@ class Line:
         self.dtype: np.dtype[np.generic] = vector.dtype
 
 
-def _matrix(
-    spec: GemmSpec,
-    name: str,
-    value: ArrayLike,
-    a: object,
-    b: object,
-    problems: list[str],
-    found: dict[str, tuple[ArrayLike, View]],
-) -> None:
+def _matrix(spec: GemmSpec, a: object, b: object, problems: list[str], name: str, value: ArrayLike) -> View | None:
     """A matrix as large as C, and stored in its order; in a batch, one for each product or one for all."""
     ranks = (2, 3) if spec.batched else (2,)
     view = check_view(name, value, spec.c_order, spec.result, problems, "a GemmSpec with c_order", ranks)
     if view is None:
-        return
+        return None
     if is_array(a) and is_array(b) and min(len(a.shape), len(b.shape)) > 1:
         rows, cols = a.shape[-2], b.shape[-1]
         if (view.rows, view.cols) != (rows, cols):
@@ -470,4 +479,4 @@ def _matrix(
         products = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
         if view.count not in (None, 1, products):
             problems.append(f"{name} has {view.count} matrices for {products} products: pass as many, or one for all")
-    found[name] = value, view
+    return view

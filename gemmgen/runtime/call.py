@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.walk import evaluate
 from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
-from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, replay
+from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, kept, replay
+from gemmgen.runtime.device import Device
 from gemmgen.runtime.grouped import check_grouped, checks_ends
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
 from gemmgen.runtime.views import SpanError
@@ -76,12 +78,35 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     places: ClassVar[frozenset[str]]
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, device: object = None) -> None:  # noqa: ARG002  (of the classes below)
         self.source = source
         self._workspace_sizes = WorkspaceSizes(source)
         self._calls = Table()
         self._is_folded = source.spec.alpha is not None or source.spec.beta is not None
         self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
+
+    @classmethod
+    def from_source(cls, source: Source, device: Any = None) -> Self:
+        """Choose the device and build at once.
+
+        Args:
+            device: a device (OpenCL: or a context or a queue) of the backend's libraries; a number or part of a name
+                (`gemmgen devices`); None for one that has the required features, on CUDA for the arrays' GPU.
+
+        Raises: DeviceError, ScheduleError with every problem.
+        """
+        kernel = cls(source, device)
+        kernel.build()
+        return kernel
+
+    @property
+    @abstractmethod
+    def device(self) -> Device:
+        """The device for which it is built without arrays."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Compile now, so that later calls need not. Raises: DeviceError, ScheduleError."""
 
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
@@ -186,6 +211,31 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         result, _ = self._run(self._transposition(a, out), Place(queue, stream=stream))
         return cast("Matrix", result)
 
+    def time(
+        self,
+        a: object,
+        b: object = None,
+        c: object = None,
+        *,
+        alpha: complex | None = None,
+        beta: complex | None = None,
+        queue: Queue | None = None,
+        iterations: int = 10,
+        **operands: object,
+    ) -> list[float]:
+        """Run several times on the same arrays. Returns the device time of each run in seconds.
+
+        On CUDA a run is the replay of a graph, between two events. For careful measurements see `gemmgen bench`.
+
+        Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        self._expect_keywords("time", queue=queue is not None)
+        gemm = self.source.operation == "gemm"
+        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
+        return self._timed(request, (alpha, beta), tuple(operands), queue, iterations)
+
     def again(
         self,
         a: object,
@@ -206,48 +256,45 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """Whether a factor is given that the kernel may have folded into it, so that its value must be checked."""
         return self._is_folded and not (alpha is None and beta is None)
 
-    def prepare(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None:
-        """What calls like this one do, after all checks. None if such calls can't be prepared.
+    def prepared(self, arrays: Mapping[str, object], factors: Factors) -> PreparedCall | None:
+        """What an earlier call with these arrays was prepared as; None if such calls can't be prepared.
 
         Args:
             arrays: a, b, c and the operands, in the caller's order.
-
-        Raises: as a call.
         """
         a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        kernel, request = self._reaching(a, b, c, *factors, operands)
-        return kernel._guarded(request, factors, tuple(operands), None)
+        return kept(self._calls, None, (a, b, c), factors, operands)
 
-    def _guarded(
+    def _prepare(
         self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None
     ) -> PreparedCall | None:
-        """As `_prepared`; of groups on the host, each call checks where they end."""
-        call = self._prepared(request, factors, operands, queue)
+        """What calls like this one do; None if such calls can't be prepared. Of groups on the host, each call checks
+        where they end.
+
+        Args:
+            operands: the names of the arrays beside A, B and C, in the caller's order.
+            queue: the caller's; None if a small product may run in the calling thread.
+        """
+        if self.source.spec.listed or not all(view.span for view in request.views.values()):
+            return None
+        call = self._prepared(request, ["a", "b", "c", *operands], factors, queue)
         if call is not None and self.source.spec.grouped and not request.on_device:
             call.guard = checks_ends(self.source.spec, request)
         return call
 
     def _prepared(
-        self,
-        _request: Request,
-        _factors: Factors,
-        _operands: Sequence[str],
-        _queue: Queue | None,
-        /,
+        self, _request: Request, _names: Sequence[str], _factors: Factors, _queue: Queue | None, /
     ) -> PreparedCall | None:
-        """What calls like this one do. None if such calls can't be prepared.
-
-        Args:
-            operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
-            queue: the caller's; None if a small product may run in the calling thread.
+        """What calls like this one do, whose arrays of these names are read and written in place; None where they are
+        not.
         """
         return None
 
     def _looked_at(
         self,
         arrays: Mapping[str, object],
-        factors: tuple[complex | None, complex | None],
+        factors: Factors,
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
         """The result and the event of a call that is not prepared, with all checks. Raises: as a call."""
@@ -281,17 +328,27 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def _perform(
         self,
         arrays: Mapping[str, object],
-        factors: tuple[complex | None, complex | None],
+        factors: Factors,
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
-        """Compute a product that is not prepared. Raises: as a call."""
+        """Compute a product that is not prepared, and prepare it for the next call like it. Raises: as a call."""
+        a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        a, b, c = (arrays[name] for name in "abc")
+        queue = self._queue_of(place, a)
+        again = partial(replay, self._calls, queue, a, b, c, factors, operands, place=place)
+        if not self._refuses(*factors) and (known := again()) is not None:
+            return cast("tuple[object, Event]", known)
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        call = kernel._guarded(request, factors, tuple(operands), place.queue)
+        call = kernel._prepare(request, factors, tuple(operands), queue)
         if call is not None:
-            keep(self._calls, place.queue, (a, b, c), factors, operands, call)
+            keep(self._calls, queue, (a, b, c), factors, operands, call)
+            if (done := again()) is not None:
+                return cast("tuple[object, Event]", done)
         return kernel._run(request, place)
+
+    def _queue_of(self, place: Place[Queue, Before, Stream], _a: object, /) -> Queue | None:
+        """The queue that a prepared call belongs to; None for the kernel's own, or the arrays'."""
+        return place.queue
 
     def _reaching(
         self,
@@ -358,3 +415,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     @abstractmethod
     def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
         """Queue the work. Returns the result, and the event of its completion (None only if none is wanted)."""
+
+    @abstractmethod
+    def _timed(
+        self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None, iterations: int
+    ) -> list[float]:
+        """The device time of each run in seconds. Raises: as `time`."""

@@ -14,12 +14,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from gemmgen.runtime.views import View, stored_shape
+from gemmgen.runtime.views import Numbers, View, stored_shape
 
 #: Kinds of calls that a table holds.
 LIMIT = 4096
@@ -153,10 +152,10 @@ class PreparedCall(ABC):
             place: events to wait for (`call.Place`); None if there are none. Otherwise the result and its event are
                 returned.
         """
-        (a, b, c, operands), (at_a, at_b, at_c) = held, places
+        (at_a, at_b, at_c), c = places, held[2]
         if c is None:
-            c, at_c = self._new(a)
-            held = a, b, c, operands
+            c, at_c = self._new(held[0])
+            held = held[0], held[1], c, held[3]
         else:
             end = at_c + self._reach_c
             if (at_a < end and at_c < at_a + self._reach_a) or (at_b < end and at_c < at_b + self._reach_b):
@@ -165,7 +164,9 @@ class PreparedCall(ABC):
                 for begin, reach in zip(more, self._reaches, strict=True):
                     if begin < end and at_c < begin + reach:
                         return None
-        addresses = (at_b, at_a, at_c, *more) if self._mirrored else (at_a, at_b, at_c, *more)
+        if self._mirrored:
+            at_a, at_b = at_b, at_a
+        addresses = (at_a, at_b, at_c, *more) if more else (at_a, at_b, at_c)
         event = self._compute(addresses, factors, held, place)
         return c if place is None else (c, event)
 
@@ -219,6 +220,21 @@ def replay(
         return None
 
 
+def kept(
+    table: Table,
+    how: Hashable,
+    arrays: tuple[object, object, object],
+    factors: Factors,
+    operands: Mapping[str, object],
+) -> PreparedCall | None:
+    """The prepared call of such arrays; None if there is none."""
+    key_of = KEYS.get(type(arrays[0]))
+    with suppress(RuntimeError, *MISFIT):
+        if key_of is not None and (found := key_of(how, *arrays, factors, operands)) is not None:
+            return cast("PreparedCall | None", table.get(found[0]))
+    return None
+
+
 def keep(
     table: Table,
     how: Hashable,
@@ -243,7 +259,6 @@ def keep(
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
-Numbers: TypeAlias = npt.NDArray[np.generic]
 #: The low bits of an address that decide about alignment.
 _LOW = 15
 

@@ -33,9 +33,6 @@ from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
-#: Arrays of a kernel's own name; others are an epilogue's or a prologue's.
-_OWN = ("a", "b", "c", "out")
-
 
 class CudaKernel(CallableKernel[Event, Never, Never, object]):
     """A kernel that can be called with arrays on one GPU. Safe to call from several threads.
@@ -52,7 +49,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
     places = frozenset({"stream", "return_event"})
 
     def __init__(self, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> None:
-        super().__init__(source)
+        super().__init__(source, device)
         self._variants = variants
         self._asks_device = source.asks_device
         self._bound = device is not None
@@ -168,39 +165,27 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             event.record(stream)
             return event
 
-    def time(
+    def _timed(
         self,
-        a: object,
-        b: object,
-        c: object = None,
-        *,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        iterations: int = 10,
-        **operands: object,
+        request: Request,
+        factors: Factors,
+        operands: Sequence[str],
+        queue: None,  # noqa: ARG002
+        iterations: int,
     ) -> list[float]:
-        """Run several times on the same arrays. Returns the seconds between the events around each run.
-
-        c is computed `iterations` times. A run is the replay of a graph, which the host queues within microseconds.
-        For careful measurements see `gemmgen bench`.
-
-        Raises: SpecError, DeviceError, ScheduleError.
-        """
-        self._expect("gemm")
         if self.source.spec.listed:
             raise SpecError(
                 "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
                 "time a batch with a constant stride"
             )
-        request = self._request(a, b, c, alpha, beta, operands)
         device, memory = _device(request), memory_of(_matrices(request)[0].maker)
         with on_device(device):
             if request.output[1] is None:
                 name, _, view = request.output
-                request = replace(request, output=(name, memory.empty(view, device), view))
-            plan = self._planned(request, (alpha, beta), tuple(operands))
+                request = replace(request, output=(name, memory.result(view, device), view))
+            plan = self._planned(request, factors, operands)
             room, owner = memory.room(plan.rooms[-1], device) if plan.rooms[-1] else (0, None)
-            addresses = [x.pointer for x in _ordered(request, tuple(operands))]
+            addresses = [x.pointer for x in _ordered(request, operands)]
             addresses += [room + begin for begin in plan.rooms[:-1]]
             cuda_driver.synchronize()  # the arrays may still be on their way
             stream, seconds = Stream(), []
@@ -261,8 +246,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         if problems:
             raise SpecError(problems)
         rooms = [0]
-        # The transpose kernel calls its result b.
-        names = ["a", "b"] if request.output[0] == "out" else ["a", "b", "c", *operands]
+        names = _names(request, operands)
         names += [f"{name}_list" for name in "abc" if self.source.spec.listed]
         for workspace, elements in self._workspace_sizes.elements(request.sizes):
             names.append(workspace.name)
@@ -270,7 +254,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             rooms.append(rooms[-1] + -(-size // ROOM_ALIGNMENT) * ROOM_ALIGNMENT)
         values: dict[str, complex] = {**sizes, **request.scalars}
         launches = CudaLaunches(built, device, grids, names, values, factors)
-        views = {**{name: view for name, (_, view) in request.inputs.items()}, "c": view}
+        views = request.views
         reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *operands))
         return Plan(
             steps=(Step(launches, (0, 0, 0)),),
@@ -290,12 +274,12 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         place: Place[Never, Never, object],
     ) -> tuple[object, Event | None]:
         a, b, c = (arrays[name] for name in "abc")
-        operands = {name: x for name, x in arrays.items() if name not in _OWN}
+        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         reaching, request = self._reaching(a, b, c, *factors, operands)
         kernel = cast(CudaKernel, reaching)
         plan = kernel._planned(request, factors, tuple(operands))
         done = kernel._queued(request, plan, place, tuple(operands))
-        if not self.source.spec.listed and all(view.span for view in _views(request)):
+        if not self.source.spec.listed and all(view.span for view in request.views.values()):
             call = prepared(plan, [x for x in arrays.values() if x is not None])
             if call is not None:
                 keep(self._calls, None, (a, b, c), factors, operands, call)
@@ -313,7 +297,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         memory, device = memory_of(first.maker), plan.device
         stream = stream_pointer(place.stream, _matrices(request), device)
         with on_device(device), memory.on_stream(stream, device):
-            made = memory.empty(view, device) if output is None else cast(DeviceMatrix, output)
+            made = memory.result(view, device) if output is None else cast(DeviceMatrix, output)
             request = replace(request, output=(name, made, view))
             lists = [memory.numbers(_places(request, x), device) for x in "abc" if self.source.spec.listed]
         addressed = [replace(first, pointer=pointer) for pointer, _ in lists]
@@ -336,13 +320,12 @@ def _device(request: Request) -> int:
 def _ordered(request: Request, operands: Sequence[str]) -> list[DeviceMatrix]:
     """The arrays in the order in which a plan names them."""
     found = {**{name: matrix for name, (matrix, _) in request.inputs.items()}, request.output[0]: request.output[1]}
-    names = ["a", "out"] if request.output[0] == "out" else ["a", "b", "c", *operands]
-    return [cast(DeviceMatrix, found[name]) for name in names]
+    return [cast(DeviceMatrix, found[name]) for name in _names(request, operands)]
 
 
-def _views(request: Request) -> list[View]:
-    """The layouts of A, B, the other arrays and C."""
-    return [*(view for _, view in request.inputs.values()), request.output[2]]
+def _names(request: Request, operands: Sequence[str]) -> list[str]:
+    """The arrays by name, in the order of a plan. The transpose kernel calls its result b."""
+    return ["a", "b"] if request.output[0] == "b" else ["a", "b", "c", *operands]
 
 
 def _places(request: Request, name: str) -> Sequence[int]:
@@ -354,8 +337,7 @@ def _places(request: Request, name: str) -> Sequence[int]:
 
 def sizes_of(request: Request) -> dict[str, int]:
     """Every integer argument."""
-    name, _, output = request.output
-    views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
+    views = request.views
     pitches = {f"ld{letter(x)}": _leading_dimension(view) for x, view in views.items()}
     steps = {f"stride_{letter(x)}": view.stride for x, view in views.items() if view.count is not None}
     return {**request.sizes, **pitches, **steps}

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ DLPACK_CUDA = (2, 13)
 
 
 class CupyArray(Protocol):
-    """What is read of a `cupy.ndarray`."""
+    """The members of a `cupy.ndarray` that are used."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +59,7 @@ class TorchDevice(Protocol):
 
 
 class TorchTensor(Protocol):
-    """What is read of a `torch.Tensor`."""
+    """The members of a `torch.Tensor` that are used."""
 
     shape: Sequence[int]
     dtype: object
@@ -70,6 +70,8 @@ class TorchTensor(Protocol):
 
     def stride(self) -> tuple[int, ...]: ...
     def data_ptr(self) -> int: ...
+    def get_device(self) -> int: ...
+    def copy_(self, source: object) -> None: ...
     def element_size(self) -> int: ...
     def is_neg(self) -> bool: ...
     def is_conj(self) -> bool: ...
@@ -234,8 +236,17 @@ class Memory(ABC):
     """
 
     @abstractmethod
-    def empty(self, view: View, device: int) -> DeviceMatrix:
-        """A new matrix without gaps, or a batch. Raises: DeviceError if there is no memory."""
+    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
+        """A new array without gaps. Raises: DeviceError if there is no memory."""
+
+    @abstractmethod
+    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
+        """Another view of an array of this library, with the last two axes exchanged."""
+
+    def result(self, view: View, device: int) -> DeviceMatrix:
+        """A new matrix without gaps, or a batch. Raises: as `empty`."""
+        stored = self.empty(stored_shape(view), view.dtype, device)
+        return stored if view.order == "row" else self.transposed(stored)
 
     @abstractmethod
     def room(self, size: int, device: int) -> tuple[int, object]:
@@ -257,17 +268,20 @@ class Memory(ABC):
 class TorchMemory(Memory):
     """torch's caching allocator."""
 
-    def empty(self, view: View, device: int) -> DeviceMatrix:
+    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
         import torch
 
         with _torch_memory(device):
-            tensor = torch.empty(
-                stored_shape(view), dtype=getattr(torch, str(view.dtype)), device=torch.device("cuda", device)
-            )
-        tensor = tensor if view.order == "row" else tensor.mT
-        strides = tuple(int(step) * view.item for step in tensor.stride())
-        pointer = int(tensor.data_ptr())
-        return DeviceMatrix(tuple(tensor.shape), strides, view.dtype, pointer, device, "torch", False, tensor)
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype.name), device=torch.device("cuda", device))
+        return self._seen(tensor, dtype, device)
+
+    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
+        return self._seen(cast(Any, matrix.array).mT, matrix.dtype, matrix.device)
+
+    @staticmethod
+    def _seen(tensor: Any, dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
+        strides = tuple(int(step) * dtype.itemsize for step in tensor.stride())
+        return DeviceMatrix(tuple(tensor.shape), strides, dtype, int(tensor.data_ptr()), device, "torch", False, tensor)
 
     def room(self, size: int, device: int) -> tuple[int, object]:
         import torch
@@ -315,13 +329,16 @@ def _torch_memory(device: int) -> Iterator[None]:
 class CupyMemory(Memory):
     """CuPy's memory pool."""
 
-    def empty(self, view: View, device: int) -> DeviceMatrix:
+    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
         import cupy
 
         with _cupy_memory(device):
-            array = cupy.empty(stored_shape(view), view.dtype)
-        array = array if view.order == "row" else array.swapaxes(-1, -2)
-        return DeviceMatrix(array.shape, array.strides, array.dtype, array.data.ptr, device, "cupy", False, array)
+            array = cupy.empty(shape, dtype)
+        return _from_cupy(array, "cupy", array)
+
+    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
+        array = cast(Any, matrix.array).swapaxes(-1, -2)
+        return _from_cupy(array, "cupy", array)
 
     def room(self, size: int, device: int) -> tuple[int, object]:
         import cupy

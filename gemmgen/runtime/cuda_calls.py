@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.calls import MISFIT, Factors, Held, Key, Outcome, PreparedCall, kind_of
-from gemmgen.runtime.cuda_arrays import ALIGNMENT
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, CupyArray, CupyPointer, TorchTensor
 from gemmgen.runtime.cuda_launch import CudaLaunches
 
 #: The low bits of an address that decide about alignment.
@@ -139,22 +139,13 @@ def _lack_of(error: Exception) -> DeviceError:
 # --- torch ----------------------------------------------------------------------------------------
 
 
-class Tensor(Protocol):
-    """The members of a `torch.Tensor` that a key has, and that a guard asks for."""
-
-    shape: tuple[int, ...]
-    dtype: object
-    requires_grad: bool
-
-    def stride(self) -> tuple[int, ...]: ...
-    def data_ptr(self) -> int: ...
-    def get_device(self) -> int: ...
-    def is_neg(self) -> bool: ...
-    def is_conj(self) -> bool: ...
-
-
 def torch_key(
-    how: object, a: Tensor, b: Tensor, c: Tensor | None, factors: Factors, operands: Mapping[str, Tensor]
+    how: object,
+    a: TorchTensor,
+    b: TorchTensor,
+    c: TorchTensor | None,
+    factors: Factors,
+    operands: Mapping[str, TorchTensor],
 ) -> Key:
     """The key of a call (`KeyOf`).
 
@@ -186,7 +177,7 @@ class TorchCall(CudaCall):
 
     key_of = staticmethod(torch_key)
 
-    def __init__(self, plan: Plan, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, plan: Plan, tensors: Sequence[TorchTensor]) -> None:
         import torch
 
         super().__init__(plan)
@@ -213,7 +204,7 @@ class TorchCall(CudaCall):
             return lambda _: fast(shape, strides, dtype)
         return lambda like: like.new_empty(shape, dtype=dtype)
 
-    def _new(self, a: Tensor) -> tuple[Any, int]:
+    def _new(self, a: TorchTensor) -> tuple[Any, int]:
         try:
             c = self._make(a)
         except self._no_memory as error:
@@ -262,7 +253,7 @@ def _slow_stream(device: int) -> int:
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
-def _has_even_strides(tensor: Tensor) -> bool:
+def _has_even_strides(tensor: TorchTensor) -> bool:
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return all(step % 2 == 0 for extent, step in steps if extent > 1)
 
@@ -270,22 +261,8 @@ def _has_even_strides(tensor: Tensor) -> bool:
 # --- CuPy -----------------------------------------------------------------------------------------
 
 
-class _Pointer(Protocol):
-    ptr: int
-    device_id: int
-
-
-class CupyLike(Protocol):
-    """The members of a `cupy.ndarray` that a key has."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: object
-    data: _Pointer
-
-
 def cupy_key(
-    how: object, a: CupyLike, b: CupyLike, c: CupyLike | None, factors: Factors, operands: Mapping[str, CupyLike]
+    how: object, a: CupyArray, b: CupyArray, c: CupyArray | None, factors: Factors, operands: Mapping[str, CupyArray]
 ) -> Key:
     """The key of a call (`KeyOf`)."""
     place_a, place_b = a.data, b.data
@@ -319,8 +296,8 @@ class CupyCall(CudaCall):
         current = cupy.cuda.get_current_stream
         self._stream = lambda: int(current().ptr)
         #: Workspaces of captured calls, by the graph: CuPy's pool does not know that the graph still uses them.
-        self._captured: dict[int | None, _Pointer] = {}
-        self._rooms: dict[int, _Pointer] = {}
+        self._captured: dict[int | None, CupyPointer] = {}
+        self._rooms: dict[int, CupyPointer] = {}
         self._release = lambda room: self._rooms.pop(room, None)
 
     def _new(self, a: object) -> tuple[Any, int]:  # noqa: ARG002

@@ -78,7 +78,7 @@ def info_of(number: int) -> CudaDeviceInfo:
     )
 
 
-def pick(device: CudaDeviceLike = None) -> CudaDeviceInfo:
+def pick(device: CudaDeviceLike = None, _requires: frozenset[str] = frozenset()) -> CudaDeviceInfo:
     """One GPU.
 
     Args:

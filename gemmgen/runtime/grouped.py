@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -57,16 +58,12 @@ def check_grouped(
     beside = {name: x for name, x in operands.items() if name != OFFSETS}
     given = {"a": a, "b": b, **operands}
     problems = (kinds or arrays.check_kinds)({**given, "c": c})
-    factors = (
-        arrays.check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
-        arrays.check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
-    )
-    problems += arrays.missing_c(spec, factors[1]) if c is None else []
+    factors = arrays.check_factors(spec, alpha, beta, c, problems)
     arrays.check_extents(spec, a, b, c, problems)
     views = _views(spec, {"a": a, "b": b, "c": c}, problems)
     count = _groups("b" if spec.grouped == "rows" else "c", b if spec.grouped == "rows" else c, offsets, problems)
     ends = _ends(spec, offsets, views, problems)
-    others = _operands(spec, beside, views, count, problems)
+    others = arrays.check_operands(spec, beside, problems, partial(_operand, spec, views, count, problems))
     arrays.check_output("c", c, given, problems)
     problems += arrays.pitch_problems(views, spec)
     if problems:
@@ -191,33 +188,13 @@ def checks_ends(spec: GemmSpec, request: arrays.Request) -> Callable[[Held, bool
     return are_wrong
 
 
-def _operands(
-    spec: GemmSpec, operands: Mapping[str, object], views: Mapping[str, View | None], count: int, problems: list[str]
-) -> dict[str, tuple[ArrayLike, View]]:
-    """The epilogue's arrays: those with an element a column have a line for each group, [groups, n]; with an element a
-    row, as many as C has rows, of groups of K [groups, m]; `residual` is as large as C. Scales of sums: those of A for
-    all rows, those of B a line for each group.
-    """
-    for name, value in operands.items():
-        if name not in spec.operands and value is not None:
-            asks = arrays.asking(name)
-            problems.append(f"{name} means nothing to a kernel whose {asks} does not name it: leave it out")
-    found: dict[str, tuple[ArrayLike, View]] = {}
-    for name in spec.operands:
-        value = operands.get(name)
-        if value is None:
-            asks = arrays.asking(name)
-            text = {"a": spec.prologue_a, "b": spec.prologue_b}.get(OPERANDS[name].of, ", ".join(spec.epilogue))
-            problems.append(f"{name} is missing, which the {asks} {text} takes: pass {name}=")
-        elif is_array(value) and (view := _operand(spec, name, value, views, count, problems)) is not None:
-            found[name] = value, view
-    return found
-
-
 def _operand(
-    spec: GemmSpec, name: str, value: ArrayLike, views: Mapping[str, View | None], count: int, problems: list[str]
+    spec: GemmSpec, views: Mapping[str, View | None], count: int, problems: list[str], name: str, value: ArrayLike
 ) -> View | None:
-    """The view of one of them, if it is as large as it has to be."""
+    """The view of an epilogue's array. One with an element a column has a line for each group, [groups, n]; one with an
+    element a row is as long as C has rows, of groups of K [groups, m]; `residual` is as large as C. Of scales of sums,
+    those of A are for all rows, those of B a line for each group.
+    """
     a, b = views.get("a"), views.get("b")
     if a is None or b is None:
         return None

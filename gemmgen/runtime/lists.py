@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import TypeGuard, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime import arrays
-from gemmgen.runtime.arrays import check_operands
+from gemmgen.runtime.arrays import check_operands, operand_view
 from gemmgen.runtime.views import (
     LIMIT,
     ArrayLike,
     DeviceMatrix,
+    Numbers,
     View,
     is_array,
     new_array,
@@ -29,7 +30,6 @@ from gemmgen.runtime.views import (
 )
 from gemmgen.spec import GemmSpec
 
-Numbers = npt.NDArray[np.generic]
 #: The most problems of single matrices that are reported.
 MOST_TOLD = 4
 
@@ -84,11 +84,7 @@ def check_listed(
     given = {"a": a, "b": b, **({} if c is None else {"c": c})}
     problems = (kinds or arrays.check_kinds)({**labelled(given), **operands})
     problems += _missing(given)
-    factors = (
-        arrays.check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
-        arrays.check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
-    )
-    problems += arrays.missing_c(spec, factors[1]) if c is None else []
+    factors = arrays.check_factors(spec, alpha, beta, c, problems)
     lists = {name: _each(name, value, problems) for name, value in given.items()}
     count = _count(lists, problems)
     if not all(lists.values()):
@@ -98,7 +94,7 @@ def check_listed(
     arrays.check_shapes(one, *first, problems)
     views = arrays.views_of(one, *first, problems)
     stacks = [np.broadcast_to(np.zeros(()), (count, *x.shape)) for x in first[:2]]
-    others = check_operands(spec, operands, stacks[0], stacks[1], problems)
+    others = check_operands(spec, operands, problems, partial(operand_view, spec, stacks[0], stacks[1], problems))
     problems += _list_problems(lists, [array for array, _ in others.values()])
     problems += arrays.pitch_problems(views, spec)
     if problems:

@@ -11,10 +11,10 @@ import pyopencl as cl
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.runtime import opencl_driver
-from gemmgen.runtime.arrays import Request, pitches
+from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, Outcome, keep, replay
+from gemmgen.runtime.calls import Factors, Outcome
 from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage, common_queue
 from gemmgen.runtime.opencl_build import build, workspace_bytes
 from gemmgen.runtime.opencl_calls import (
@@ -28,6 +28,7 @@ from gemmgen.runtime.opencl_calls import (
 )
 from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
 from gemmgen.runtime.opencl_driver import translated
+from gemmgen.runtime.views import View
 from gemmgen.runtime.waiting import Pace, under_way
 from gemmgen.source import Source
 
@@ -44,27 +45,13 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     places = frozenset({"queue", "wait_for", "return_event"})
 
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
-        super().__init__(source)
+        super().__init__(source, device)
         self._own_queue = once(lambda: resolve(device, source.requires))
         self._built: Kept[tuple[cl.Context, cl.Device], opencl_driver.Program] = Kept(KEPT)
         self._scratch: Kept[cl.CommandQueue, Scratch]
         self._paces: Kept[tuple[int, ...], Pace]
         self._launches: Kept[tuple[object, ...], OpenCLLaunches]
         self.release()
-
-    @classmethod
-    def from_source(cls, source: Source, device: DeviceLike = None) -> CompiledKernel:
-        """Choose the device and build at once.
-
-        Args:
-            device: a device, context or queue of pyopencl; a number or part of a name (`gemmgen devices`);
-                None for one that has the required features.
-
-        Raises: DeviceError, ScheduleError with every problem.
-        """
-        kernel = cls(source, device)
-        kernel.build()
-        return kernel
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -85,26 +72,14 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """
         self._program(queue or self.queue)
 
-    def time(
+    def _timed(
         self,
-        a: object,
-        b: object = None,
-        c: object = None,
-        *,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        queue: cl.CommandQueue | None = None,
-        iterations: int = 10,
-        **operands: object,
+        request: Request,
+        factors: Factors,  # noqa: ARG002  (the request has them)
+        operands: Sequence[str],  # noqa: ARG002
+        queue: cl.CommandQueue | None,
+        iterations: int,
     ) -> list[float]:
-        """Run several times on the same arrays. Returns the device time of each run in seconds.
-
-        Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
-
-        Raises: SpecError, DeviceError, ScheduleError.
-        """
-        gemm = self.source.operation == "gemm"
-        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
@@ -134,11 +109,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             raise SpecError(problems)
 
     def _prepared(
-        self, request: Request, factors: Factors, operands: Sequence[str], queue: cl.CommandQueue | None
+        self, request: Request, names: Sequence[str], factors: Factors, queue: cl.CommandQueue | None, /
     ) -> AddressCall | BufferCall | None:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        if self.source.spec.listed or not may_prepare(self.source, request, queue):
+        if not may_prepare(self.source, request, queue):
             return None
         program = self._program(queue)
         with translated(queue.device):
@@ -146,11 +121,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
                 within = within_calls(queue.device)
             queue = within or queue
-            found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
-            names = ["a", "b", "c", *operands]
-            values: dict[str, complex] = {**request.sizes, **request.scalars}
-            for name, view in found.items():
-                values |= pitches(name, view)
+            found = request.views
+            values = request.numbers(found)
             outcome, addressed = Outcome.of([found[name] for name in names]), () if request.on_device else names
             sizes = workspace_bytes(self.source, request.sizes, queue.device)
             rooms = Rooms(queue.context, self._scratch.get(queue, Scratch), sizes) if sizes else None
@@ -159,29 +131,10 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
                 return BufferCall(launches, queue, outcome, rooms)
             return AddressCall(launches, queue, outcome, rooms, within is not None)
 
-    def _perform(
-        self,
-        arrays: Mapping[str, object],
-        factors: Factors,
-        place: Place[cl.CommandQueue, cl.Event, Never],
-    ) -> tuple[object, cl.Event | None]:
+    def _queue_of(self, place: Place[cl.CommandQueue, cl.Event, Never], a: object, /) -> cl.CommandQueue | None:
         # A call that waits for events names a queue, and so does not run in the calling thread.
-        queue = place.queue
-        if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
-            queue = self.queue
-        a, b, c, *_ = arrays.values()
-        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        again = partial(replay, self._calls, queue, a, b, c, factors, operands, place=place)
-        if not self._refuses(*factors) and (known := again()) is not None:
-            return cast("tuple[object, cl.Event]", known)
-        reaching, request = self._reaching(a, b, c, *factors, operands)
-        kernel = cast(CompiledKernel, reaching)
-        call = kernel._guarded(request, factors, tuple(operands), queue)
-        if call is not None:
-            keep(self._calls, queue, (a, b, c), factors, operands, call)
-            if (done := again()) is not None:
-                return cast("tuple[object, cl.Event]", done)
-        return kernel._run(request, place)
+        is_own = place.queue is None and place.wait_for and type(a) is np.ndarray
+        return self.queue if is_own else place.queue
 
     def release(self) -> None:
         """Free what is kept for later calls: prepared launches and workspaces."""
@@ -235,20 +188,18 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
         shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
         check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
-        values: dict[str, complex] = {**request.sizes, **request.scalars}
-        memory: dict[str, object] = {}
+        memory, seen = dict[str, object](), dict[str, View]()
         for name, (array, view) in request.inputs.items():
+            seen[name] = view
             if not view.span:
                 memory[name] = stage.unread(name in images)
-                values |= pitches(name, view)
             elif name in images:
-                memory[name], values[f"ld{name}"] = stage.image(array, view), view.ld
+                memory[name] = stage.image(array, view)
             else:
-                memory[name], placed = stage.input(array, view)
-                values |= pitches(name, placed)
+                memory[name], seen[name] = stage.input(array, view)
         name, output, view = request.output
-        result, memory[name], placed = stage.output(output, view, request.loads_output)
-        values |= pitches(name, placed)
+        result, memory[name], seen[name] = stage.output(output, view, request.loads_output)
+        values = request.numbers(seen)
         # OpenCL keeps buffers until the kernels have ended.
         flags = cl.mem_flags.READ_WRITE
         rooms = workspace_bytes(self.source, request.sizes, stage.device)

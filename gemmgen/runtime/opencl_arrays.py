@@ -23,13 +23,12 @@ from types import TracebackType
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime import opencl_driver
 from gemmgen.runtime.opencl_devices import IMAGE_PITCH_ALIGNMENT, raw_info, reaches_host_memory, type_of
-from gemmgen.runtime.views import View, new_array
+from gemmgen.runtime.views import Numbers, View, new_array
 from gemmgen.runtime.waiting import leave
 
 
@@ -141,7 +140,6 @@ def image_descriptor(view: View, pitch: int, buffer: cl.Buffer | None) -> cl.Ima
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
-Numbers = npt.NDArray[np.generic]
 #: How a device accesses NumPy arrays: by address, by buffers over their memory, or by copies.
 Way: TypeAlias = Literal["address", "buffer", "copy"]
 #: A kernel's argument for an array: a buffer, or its address.

@@ -22,10 +22,11 @@ import pyopencl as cl
 from gemmgen.runtime import opencl_arrays, opencl_driver
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place
-from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Numbers, Outcome, PreparedCall, kind_of, written
+from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Outcome, PreparedCall, kind_of, written
 from gemmgen.runtime.opencl_arrays import DeviceArray
 from gemmgen.runtime.opencl_build import kernels_of, ranges
 from gemmgen.runtime.opencl_driver import failure
+from gemmgen.runtime.views import Numbers
 from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
 from gemmgen.source import Source
 
@@ -222,9 +223,6 @@ _STATUS, _COMPLETE = cl.event_info.COMMAND_EXECUTION_STATUS, cl.command_executio
 
 def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> bool:
     """Whether only the arrays' addresses differ from call to call, and the queue executes in order."""
-    views = [view for _, view in request.inputs.values()] + [request.output[2]]
-    if not all(view.span for view in views):
-        return False
     if any(arg.kind == "image" for entry in source.entry_points for arg in entry.arguments):
         return False
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:

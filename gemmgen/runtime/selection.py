@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from gemmgen.errors import DeviceError, UserError
 from gemmgen.ir.target import Target
+from gemmgen.runtime import require_pyopencl
 from gemmgen.runtime.device import Device
 from gemmgen.source import Source
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
     Compiled: TypeAlias = CallableKernel[object, object, object, object]
 
-#: Backends whose kernels can be run.
-RUNNABLE = ("opencl", "cuda", "sycl")
+#: Backends whose kernels can be run -> the classes of these.
+KERNELS = {"opencl": "CompiledKernel", "cuda": "CudaKernel", "sycl": "SyclKernel"}
+RUNNABLE = tuple(KERNELS)
 #: The form of the sources that run from Python, where it is not the backend's first.
 FORMS = {"sycl": "kernel"}
 
@@ -42,45 +45,26 @@ def chosen(backend: str, device: object, requires: frozenset[str] = frozenset())
     """
     if backend not in RUNNABLE:
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
-    # Each backend has its own devices, and refuses those of others.
-    known = cast("None", device)
-    info: Device
     if backend == "opencl":
-        from gemmgen.runtime import require_pyopencl
-
         require_pyopencl()
-        from gemmgen.runtime import opencl_devices
-
-        queue = opencl_devices.resolve(known, requires)
-        return Chosen(queue, opencl_devices.target_of(queue.device))
-    if backend == "cuda":
-        from gemmgen.runtime import cuda_devices
-
-        info = cuda_devices.pick(known)
-    else:
-        from gemmgen.runtime import sycl_devices
-
-        info = sycl_devices.pick(known, requires)
+    devices = import_module(f"gemmgen.runtime.{backend}_devices")
+    if backend == "opencl":
+        queue = devices.resolve(device, requires)
+        return Chosen(queue, devices.target_of(queue.device))
+    info: Device = devices.pick(device, requires)
     return Chosen(info, info.target)
 
 
-def loaded(backend: str, source: Source, device: object, variants: Variants | None = None) -> Compiled:
-    """A source as a kernel on a device, built now. Raises: DeviceError, ScheduleError with every problem."""
-    made: object
-    known = cast("None", device)
-    if backend == "cuda":
-        from gemmgen.runtime.cuda import CudaKernel
+def loaded(backend: str, source: Source, device: object, *variants: Variants) -> Compiled:
+    """A source as a kernel on a device, built now.
 
-        made = CudaKernel.from_source(source, known, variants)
-    elif backend == "sycl":
-        from gemmgen.runtime.sycl import SyclKernel
+    Args:
+        variants: of a CUDA source.
 
-        made = SyclKernel.from_source(source, known)
-    else:
-        from gemmgen.runtime.opencl import CompiledKernel
-
-        made = CompiledKernel.from_source(source, known)
-    return cast("Compiled", made)
+    Raises: DeviceError, ScheduleError with every problem.
+    """
+    kernels = import_module(f"gemmgen.runtime.{backend}")
+    return cast("Compiled", getattr(kernels, KERNELS[backend]).from_source(source, device, *variants))
 
 
 def pick(

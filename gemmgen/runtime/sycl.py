@@ -9,12 +9,11 @@ from functools import partial
 from typing import Never, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.numeric import element_type
-from gemmgen.runtime.arrays import Request, pitches, value_of
+from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.build import Words, check_device
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
@@ -24,11 +23,10 @@ from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_qu
 from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, View, new_array
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, View, new_array
 from gemmgen.runtime.waiting import Pace, leave, under_way
 from gemmgen.source import Source
 
-Numbers = npt.NDArray[np.generic]
 INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
 #: Sizes for which the duration of a launch is cached.
 PACES = 64
@@ -58,24 +56,10 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
     places = frozenset()
 
     def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
-        super().__init__(source)
+        super().__init__(source, device)
         self._own_device = once(lambda: pick(device, source.requires))
         self._own_kernels = once(self._loaded)
         self._paces: Kept[tuple[int, ...], Pace] = Kept(PACES)
-
-    @classmethod
-    def from_source(cls, source: Source, device: SyclDeviceLike = None) -> SyclKernel:
-        """Choose the device and build at once.
-
-        Args:
-            device: a number or part of a name (`gemmgen devices`); None for SYCL's default if that has the required
-                features. `ONEAPI_DEVICE_SELECTOR` selects the visible devices.
-
-        Raises: DeviceError, ScheduleError with every problem.
-        """
-        kernel = cls(source, device)
-        kernel.build()
-        return kernel
 
     @property
     def device(self) -> SyclDeviceInfo:
@@ -94,51 +78,31 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         element = element_type(self.source.spec.dtype if dtype is None else dtype)
         return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
 
-    def time(
+    def _timed(
         self,
-        a: object,
-        b: object = None,
-        c: object = None,
-        *,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        iterations: int = 10,
-        **operands: object,
+        request: Request,
+        factors: Factors,  # noqa: ARG002  (the request has them)
+        operands: Sequence[str],  # noqa: ARG002
+        queue: None,  # noqa: ARG002
+        iterations: int,
     ) -> list[float]:
-        """Run several times on the same arrays. Returns the device time of each run in seconds.
-
-        Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
-
-        Raises: SpecError, DeviceError, ScheduleError.
-        """
-        gemm = self.source.operation == "gemm"
-        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
-        _, nanoseconds = self._times(request, iterations)
-        return [count * 1e-9 for count in nanoseconds]
+        return [count * 1e-9 for count in self._times(request, iterations)[1]]
 
     def _seen(self, arrays: Mapping[str, object], _output: str, problems: list[str], /) -> Mapping[str, object]:
         return as_matrices(arrays, problems)
 
     # --- running ----------------------------------------------------------------------------------
 
-    def _prepared(
-        self, request: Request, factors: Factors, operands: Sequence[str], _queue: None, /
-    ) -> SyclCall | None:
-        found = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
-        views = [found[name] for name in ("a", "b", "c", *operands)]
-        if request.on_device or request.lists or self.source.spec.listed or not all(view.span for view in views):
+    def _prepared(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> SyclCall | None:
+        if request.on_device:
             return None
         queue = own_queue(self.device)
         if not (queue.info.system and _stands(request)):
             return None
-        values, _ = _values(request, {name: (0, view) for name, view in found.items()})
         rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
-        names = ["a", "b", "c", *operands]
-        return SyclCall(
-            SyclLaunches(self.source, self._own_kernels(), queue, names, values, factors, rooms),
-            queue,
-            Outcome.of(views),
-        )
+        found, kernels = request.views, self._own_kernels()
+        launches = SyclLaunches(self.source, kernels, queue, names, request.numbers(found), factors, rooms)
+        return SyclCall(launches, queue, Outcome.of([found[name] for name in names]))
 
     def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
         return self._times(request, 1)[0], None
@@ -231,14 +195,9 @@ def _begin(array: ArrayLike) -> int:
 
 
 def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> Placed:
-    """Every argument, from the matrices' addresses and layouts. The transpose kernel calls its result b."""
-    values: dict[str, complex] = {**request.sizes, **request.scalars}
-    addresses = {}
-    for name, (address, view) in places.items():
-        known = "b" if name == "out" else name
-        values |= pitches(known, view)
-        addresses[known] = address
-    return values, addresses
+    """Every argument, from the matrices' addresses and layouts."""
+    numbers = request.numbers({name: view for name, (_, view) in places.items()})
+    return numbers, {name: address for name, (address, _) in places.items()}
 
 
 def _in_place(request: Request, queue: SyclQueue) -> tuple[Placed, object]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeGuard, cast
+from typing import Literal, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from gemmgen.ir.dtypes import FLOAT8, DType
 from gemmgen.ir.numeric import numpy_dtype, numpy_name
 from gemmgen.spec import Order
 
+#: NumPy's arrays of any type.
+Numbers: TypeAlias = npt.NDArray[np.generic]
 #: An array's library.
 Maker = Literal["cupy", "torch", "other"]
 #: Kernels index with 32-bit integers.

@@ -222,7 +222,9 @@ class _OpenCL:
 
     def seconds(self, count: int) -> list[float]:
         if not self._is_cpu:
-            return self._kernel.time(*self._arrays, alpha=None, beta=None, iterations=count, **self._operands)
+            return self._kernel.time(
+                *self._arrays, alpha=None, beta=None, queue=None, iterations=count, **self._operands
+            )
         times = []
         for _ in range(count):
             begin = time.perf_counter()
@@ -248,7 +250,7 @@ class _Sycl:
         return self._arrays[2]
 
     def seconds(self, count: int) -> list[float]:
-        return self._kernel.time(*self._arrays, alpha=None, beta=None, iterations=count, **self._operands)
+        return self._kernel.time(*self._arrays, alpha=None, beta=None, queue=None, iterations=count, **self._operands)
 
 
 def _cuda(job: Job, problem: Problem | None, built: str = "") -> Drawn:

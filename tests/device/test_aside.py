@@ -37,7 +37,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chosen(m: int, n: int, k: int) -> tuple[kernels.Kernel, bool]:
-    kernel, pending = kernels.kernel_now("opencl", None, GemmSpec(beta=0.0), None, (m, n, k))
+    kernel, pending = kernels.kernel_now(kernels.Wanted("opencl", None, GemmSpec(beta=0.0), None, (m, n, k)))
     return kernel, pending is None
 
 
@@ -62,16 +62,16 @@ def test_a_kernel_for_any_alignment_runs_meanwhile(monkeypatch: pytest.MonkeyPat
     """For matrices at any address, and for promised leading dimensions; the special one comes."""
     made: list[Callable[[], object]] = []
     monkeypatch.setattr(aside, "make", lambda _, job: made.append(job))
-    about = "opencl", None, GemmSpec(beta=0.0, epilogue=("relu",)), None, (64, 48, 32), 1
-    first, pending = kernels.kernel_now(*about)
+    about = kernels.Wanted("opencl", None, GemmSpec(beta=0.0, epilogue=("relu",)), None, (64, 48, 32))
+    first, pending = kernels.kernel_now(about)
     assert pending is None and not made, "OpenCL's kernels take any address, so that none is made for others"
-    for special in ((4, False), (1, True)):
-        other, pending = kernels.kernel_now(*about, *special)
+    for special in (about._replace(ld_multiple=4), about._replace(any_address=True)):
+        other, pending = kernels.kernel_now(special)
         assert other is first and pending is not None
         a, b = np.ones((64, 32), np.float32), np.ones((32, 48), np.float32)
         assert (np.asarray(other(a, b, None, alpha=1.0, beta=0.0)) == 32).all()
         own = made.pop()()
-        assert kernels.kernel_now(*about, *special) == (own, None)
+        assert kernels.kernel_now(special) == (own, None)
         assert (np.asarray(cast(kernels.Kernel, own)(a, b, None, alpha=1.0, beta=0.0)) == 32).all()
 
 

@@ -49,6 +49,17 @@ def test_cupy(kernel: CudaKernel, problem: Problem) -> None:
     assert len(kernel.time(a, b, iterations=3)) == 3
 
 
+def test_transpose(rng: np.random.Generator) -> None:
+    import cupy
+
+    kernel = CudaKernel(driver.emit_transpose(GemmSpec(), 16, "cuda"))
+    a = cupy.asarray(rng.random((48, 80), np.float32))
+    out = cupy.empty((80, 48), np.float32)
+    assert kernel.transpose(a, out) is out
+    assert (out == a.T).all() and (kernel.transpose(a) == a.T).all()
+    assert len(kernel.time(a, out, iterations=2)) == 2
+
+
 def test_torch(kernel: CudaKernel, problem: Problem) -> None:
     torch = pytest.importorskip("torch")
     a, b = torch.from_numpy(problem.a).cuda(), torch.from_numpy(problem.b).cuda()

@@ -274,6 +274,24 @@ def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Ge
 
 @on_gpu
 @pytest.mark.parametrize("kind", KINDS)
+def test_calls_on_a_gpu_are_prepared(kind: Grouped, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    a = torch.randn(1024, 256, device="cuda")
+    b = torch.randn(*((5, 256, 192) if kind == "rows" else (1024, 192)), device="cuda")
+    a, ends = a if kind == "rows" else a.T, (0, 1, 700, 700, 1000)
+    gemmgen.grouped(a, b, torch.tensor([200, 400, 600, 800, 1000], dtype=torch.int32, device="cuda"))
+    with monkeypatch.context() as patched:
+        patched.delattr("gemmgen.api.grouped._Request")
+        result = gemmgen.grouped(a, b, torch.tensor(ends, dtype=torch.int32, device="cuda"))
+    for group, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        left, right = (a[begin:end], b[group]) if kind == "rows" else (a[:, begin:end], b[begin:end])
+        new = result[begin:end] if kind == "rows" else result[group]
+        assert torch.allclose(new.double(), left.double() @ right.double(), atol=1e-3)
+
+
+@on_gpu
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_beside_torch(kind: Grouped, dtype: str, skewed: bool) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import gemmgen
 from gemmgen.api import gemm_lists
-from gemmgen.api.kernels import Kernel, kernel_for
+from gemmgen.api.kernels import Kernel, Wanted, kernel_for
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import C64
 from gemmgen.oracle import answer
@@ -268,9 +268,9 @@ def test_gemm_of_lists(backend: str, rng: np.random.Generator, monkeypatch: pyte
     pytest.importorskip("pyopencl")
     used: list[GemmSpec] = []
 
-    def kept(backend: str, device: object, spec: GemmSpec, *others: object) -> Kernel:
-        used.append(spec)
-        return kernel_for(backend, device, spec, *others)  # type: ignore[arg-type]
+    def kept(wanted: Wanted) -> Kernel:
+        used.append(wanted.spec)
+        return kernel_for(wanted)
 
     monkeypatch.setattr(gemm_lists, "kernel_for", kept)
     a, b, c = products(rng)

@@ -11,7 +11,7 @@ import pytest
 
 import gemmgen
 from gemmgen import driver
-from gemmgen.api.kernels import kernel_for
+from gemmgen.api.kernels import Wanted, kernel_for
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
@@ -162,7 +162,7 @@ def test_gemm_by_bits(device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     lists = gemmgen.gemm([a, 2 * a], b, backend="sycl", device=device.number, emulate=True)
     assert np.array_equal(np.asarray(lists), [a @ b, 2 * a @ b])
     place, spec = device.number, GemmSpec(dtype=F16, c_dtype=F16, emulate=True)
-    kernel: object = kernel_for("sycl", place, spec, None, (33, 17, 20))
+    kernel: object = kernel_for(Wanted("sycl", place, spec, None, (33, 17, 20)))
     assert isinstance(kernel, SyclKernel) and "float_to_half_bits" in kernel.source.text
     # In OpenCL C they are kept so anyway.
     assert np.array_equal(gemmgen.gemm(a, b, emulate=True), a @ b)

@@ -154,8 +154,9 @@ class Scheduler:
         part: Expr = PART if s.partial_sums > 1 else Const(0)
         end: Expr = minimum(extent, K_BEGIN + K_PART)
         if s.cluster_reduction > 1:
-            # Groups of a cluster go equally far, past K for zeros.
-            part, end = part * s.cluster_reduction + RANK, K_BEGIN + K_PART
+            part = part * s.cluster_reduction + RANK
+            # Groups of a cluster go equally far, past K for the zeros that copies fill in.
+            end = K_BEGIN + K_PART if s.by_warpgroups or s.asynchronous else end
         each = ceil_div(self.problem.k, s.split_k * depth) * depth
         return Let(K_PART, each), Let(K_BEGIN, part * K_PART), Let(K_END, end)
 

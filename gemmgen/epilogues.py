@@ -210,9 +210,7 @@ def staged(
     )
 
 
-def _added_across(
-    staging: Staging, acc: Registers, store: tuple[Comment, EpilogueStore], meet: Barrier
-) -> Body:
+def _added_across(staging: Staging, acc: Registers, store: tuple[Comment, EpilogueStore], meet: Barrier) -> Body:
     """Cluster reduction of split-K: each group adds up and stores a share of the lines.
 
     Args:

@@ -287,7 +287,17 @@ class Direct:
         """The sum over K: whole steps, and what is left of K after them."""
         step, exact = self.schedule.block_k, self.problem.exact_k
         has_rest = self.k_stop != self.scheduler.k_end
-        main = For(K0, self.scheduler.k_start, self.k_stop, step, self.step(K0), exact=exact or has_rest)
+        until = self.scheduler.copied_until
+        exact = exact and until is None
+        main = For(
+            K0,
+            self.scheduler.k_start,
+            self.k_stop,
+            step,
+            self.step(K0),
+            exact=exact or has_rest,
+            copied_until=until,
+        )
         say: Body = ()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""

@@ -210,6 +210,26 @@ def staged(
     )
 
 
+def _added_across(staging: Staging, acc: Registers, store: tuple[Comment, EpilogueStore], meet: Barrier) -> Body:
+    """Cluster reduction of split-K: each group adds up and stores a share of the lines.
+
+    Args:
+        meet: of the threads of a group that compute.
+    """
+    comment, update = store
+    joined, tile, together = staging.partial.distributed, update.dst, replace(meet, groups=staging.partial.distributed)
+    line = tile.origin[-2] + RANK * (staging.lines[0] // joined)
+    share = replace(update, dst=replace(tile, origin=(*tile.origin[:-2], line, tile.origin[-1])))
+    say = "Cluster reduction of split-K: each block adds up some lines of all parts of K."
+    # Whoever writes where tiles were has met the others for that.
+    begun: Body = (
+        Comment("All blocks of the cluster have begun, so that their shared memory exists."),
+        replace(together, part="wait"),
+    )
+    begun = () if staging.reuses else begun
+    return (*begun, *staged(staging, acc, say, RANK, (comment, share), together))
+
+
 # --- from registers -------------------------------------------------------------------------------
 
 
@@ -221,7 +241,7 @@ def tile_of_c(problem: Problem, rows: int, cols: int, row: Expr = ROW0, col: Exp
 
 def destination(problem: Problem) -> Buffer:
     """Where such a kernel leaves what it sums: partial sums of split-K, or C."""
-    in_parts = problem.schedule.split_k > 1 and not problem.schedule.atomic
+    in_parts = problem.schedule.partial_sums > 1 and not problem.schedule.atomic
     return problem.workspace(writable=True) if in_parts else problem.c
 
 
@@ -235,7 +255,7 @@ def store_from_registers(problem: Problem, acc: Registers) -> tuple[Comment, Epi
     if s.atomic:
         comment, beta = Comment("Split-K: add this part's partial sums to C."), zero
         vector = problem.adding_vector(s.c_width)
-    elif s.split_k > 1:
+    elif s.partial_sums > 1:
         tile = Tile(result, (PART, ROW0, COL0), *s.block_tile)
         comment, beta = Comment("Split-K: this part's partial sums."), zero
         vector = problem.vector(s.c_width, problem.sums)
@@ -254,6 +274,15 @@ def add_up_slices(problem: Problem, acc: Registers, in_tiles: bool, store: tuple
     where = " in place of the tiles" if reuses else ""
     say = f"Sliced-K: every slice writes its partial sums{where}; then they are added up."
     return staged(Staging(problem, partial, reuses), acc, say, SLICE, store, Barrier())
+
+
+def add_up_parts(problem: Problem, acc: Registers, store: tuple[Comment, EpilogueStore]) -> Body:
+    """Cluster reduction of split-K: the sums of all groups of a cluster, in place of their tiles."""
+    s, (rows, cols) = problem.schedule, problem.schedule.block_tile
+    joined = s.cluster_reduction
+    planes = Layout.packed(joined, joined, rows // joined, cols)
+    partial = Buffer("partial", problem.sums, Space.LOCAL, planes, distributed=joined)
+    return _added_across(Staging(problem, partial, True), acc, store, Barrier(role_items=s.group[0] * s.group[1]))
 
 
 def add_up_lanes(
@@ -362,27 +391,12 @@ class WarpgroupEpilogue:
             return (comment, replace(update, atom=atom, width=width, via=self.slots))
         meet = Barrier(role_items=s.group[0] * s.group[1])
         if s.cluster_reduction > 1:
-            return self._add_up_cluster(staging, acc, comment, update, meet)
+            return _added_across(staging, acc, (comment, update), meet)
         if s.c_width <= s.thread_vector[1]:
             return (comment, update)
         where = ", in place of the tiles" if staging.reuses else ""
         say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."
         return staged(staging, acc, say, Const(0), (comment, update), meet)
-
-    def _add_up_cluster(
-        self, staging: Staging, acc: Registers, comment: Comment, update: EpilogueStore, meet: Barrier
-    ) -> Body:
-        """Cluster reduction of split-K: each group adds up and stores a share of the lines."""
-        joined, tile = self.problem.schedule.cluster_reduction, update.dst
-        together = replace(meet, groups=joined)
-        line = tile.origin[-2] + RANK * (staging.lines[0] // joined)
-        share = replace(update, dst=replace(tile, origin=(*tile.origin[:-2], line, tile.origin[-1])))
-        say = "Cluster reduction of split-K: each block adds up some lines of all parts of K."
-        begun = (
-            Comment("All blocks of the cluster have begun, so that their shared memory exists."),
-            replace(together, part="wait"),
-        )
-        return (*begun, *staged(staging, acc, say, RANK, (comment, share), together))
 
     def operands(self) -> tuple[Buffer | Var, ...]:
         """What the functions take, as this kernel has it."""

@@ -143,6 +143,16 @@ class Scheduler:
         """Where it ends."""
         return K_END if self.in_parts else self.problem.k_extent
 
+    @property
+    def _goes_past_k(self) -> bool:
+        """Whether groups of a cluster go equally far, past K for the zeros that asynchronous copies fill in."""
+        return self._schedule.cluster_reduction > 1 and (self._schedule.by_warpgroups or self._schedule.asynchronous)
+
+    @property
+    def copied_until(self) -> Expr | None:
+        """Where K ends, if a group's part may go on."""
+        return self.problem.k_extent if self._goes_past_k else None
+
     def _part_of_k(self) -> Body:
         """Names for the bounds of a group's part."""
         s, extent, depth = self._schedule, self.problem.k_extent, self._schedule.round_depth
@@ -154,8 +164,8 @@ class Scheduler:
         part: Expr = PART if s.partial_sums > 1 else Const(0)
         end: Expr = minimum(extent, K_BEGIN + K_PART)
         if s.cluster_reduction > 1:
-            # Groups of a cluster go equally far, past K for zeros.
-            part, end = part * s.cluster_reduction + RANK, K_BEGIN + K_PART
+            part = part * s.cluster_reduction + RANK
+            end = K_BEGIN + K_PART if self._goes_past_k else end
         each = ceil_div(self.problem.k, s.split_k * depth) * depth
         return Let(K_PART, each), Let(K_BEGIN, part * K_PART), Let(K_END, end)
 

@@ -44,6 +44,7 @@ INSTRUCTIONS = {
     "mbarrier": "mbarrier.try_wait",
     "atomic_vectors": "red of vectors",
     "dependent_launch": "griddepcontrol",
+    "clusters": "clusters of blocks",
     "tensor_maps": "tensor maps (TMA)",
     "wgmma": "instructions of warpgroups (wgmma, setmaxnreg)",
 }

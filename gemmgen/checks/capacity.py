@@ -88,7 +88,8 @@ def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.made(x).size
     planes = s.sliced_k * s.lanes_along_k
-    partial = planes * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if planes > 1 else 0
+    staged = planes > 1 or s.cluster_reduction > 1
+    partial = planes * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if staged else 0
     both = max(total, partial) if "reused_local_memory" in target.features else total + partial
     return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
+from gemmgen.checks.schedulers import joined_problems
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.instructions import (
@@ -32,8 +33,6 @@ OTHERS = 24
 SUM_PAD = 8
 #: The same where sums are staged by columns.
 TURNED_PAD = 4
-#: Groups of a cluster that every device of its kind has room for.
-MOST_JOINED = 8
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -244,12 +243,6 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
 
 def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What each group of a cluster adds up of a block, and stores."""
-    if s.split_k % s.cluster_reduction or s.cluster_reduction > MOST_JOINED:
-        known = ", ".join(str(n) for n in range(1, MOST_JOINED + 1) if s.split_k % n == 0)
-        yield (
-            f"cluster_reduction = {s.cluster_reduction} of split_k = {s.split_k} parts is none of their divisors up to "
-            f"{MOST_JOINED}, the most groups of a cluster: use one of {known}"
-        )
     if s.cluster != (1, 1):
         yield (
             f"cluster_reduction = {s.cluster_reduction} makes clusters of parts of K, cluster others: leave one of "
@@ -260,20 +253,7 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             f"epilogue_stages = {s.epilogue_stages} stores C by TMA, but cluster_reduction = {s.cluster_reduction} "
             "adds up its lines: use epilogue_stages 0"
         )
-    lines, length = s.block_tile if spec.c_order == "row" or s.partial_sums > 1 else s.block_tile[::-1]
-    consumers, whose = (
-        s.group[0] * s.group[1],
-        f"{lines} lines of {length} for {s.cluster_reduction} groups of a cluster",
-    )
-    if s.c_width not in (1, 2, 4, 8):
-        yield f"c_width = {s.c_width}: use 1, 2, 4 or 8"
-    elif (
-        lines % s.cluster_reduction
-        or consumers * s.c_width % length
-        or lines * length % (consumers * s.c_width * s.cluster_reduction)
-    ):
-        runs = f"in runs of {s.c_width} to {consumers} work-items"
-        yield f"{whose}, {runs}, do not come out even: use another c_width or cluster_reduction"
+    yield from joined_problems(s, s.block_tile if spec.c_order == "row" or s.partial_sums > 1 else s.block_tile[::-1])
 
 
 def _tile_bytes(transposed: bool, outer: int, depth: int, size: int) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import changed
+from gemmgen.checks.schedulers import MOST_JOINED
 from gemmgen.choice import few_rows, prior
 from gemmgen.choice.designs import more, of_target, varies
 from gemmgen.choice.machine import Machine, machine_of
@@ -22,6 +23,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
 #: Parts of K that are weighed for all sizes of C, where the order of sums has to be the same for all.
@@ -98,7 +100,8 @@ class _Known:
     Attributes:
         plain: all of them, by the model's numbers.
         divides: those that can have K in parts.
-        joins: those whose parts a cluster may add up.
+        joins: those whose parts a cluster may add up by twos.
+        joins_all: those whose parts a cluster may add up, all of them.
         deals: those whose blocks can be dealt out by stream-K.
     """
 
@@ -106,6 +109,7 @@ class _Known:
     plain: prior.Designs
     divides: npt.NDArray[np.bool_]
     joins: npt.NDArray[np.bool_]
+    joins_all: npt.NDArray[np.bool_]
     deals: npt.NDArray[np.bool_]
 
 
@@ -118,8 +122,11 @@ def _known(spec: GemmSpec, target: Target, aligned: Shape, wider: bool) -> _Know
         return None
     divides = [varies(x) and not x.persistent and not x.serial_launch for x in found]
     joins = [x.by_warpgroups and x.block_tile[0] * x.block_tile[1] <= JOINED_BLOCK for x in found]
+    has_clusters = "clusters" in target.features
+    joins_all = [has_clusters and isinstance(x.mainloop, SharedMemory) and x.sliced_k == 1 for x in found]
     deals = [x.mbarrier > 0 and x.sliced_k == 1 for x in found]
-    return _Known(found, prior.designs(spec, found, aligned), *(np.array(x) for x in (divides, joins, deals)))
+    may = (np.array(x) for x in (divides, joins, joins_all, deals))
+    return _Known(found, prior.designs(spec, found, aligned), *may)
 
 
 def _in_order(
@@ -166,10 +173,13 @@ def _of_designs(
     width = np.where(joined > 1, 4, taken.width)
     taken = taken.but(parts=parts, joined=joined, dealt=dealt, staged=taken.staged * whole, width=width)
     costs = prior.microseconds(spec, taken, shape, machine, products)
+    # Of work-items no cluster has been measured: it costs what a second kernel does, and goes first.
+    first = np.where(known.joins_all[index] & (parts <= MOST_JOINED), parts, joined)
     for at in np.argsort(costs, kind="stable"):
-        schedule = _built(known.schedules[index[at]], int(parts[at]), bool(dealt[at]), int(joined[at]))
-        if schedule is not None:
-            yield float(costs[at]), schedule
+        for together in dict.fromkeys((int(first[at]), int(joined[at]))):
+            schedule = _built(known.schedules[index[at]], int(parts[at]), bool(dealt[at]), together)
+            if schedule is not None:
+                yield float(costs[at]), schedule
 
 
 @lru_cache(maxsize=8192)

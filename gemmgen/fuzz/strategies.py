@@ -149,6 +149,7 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
     stages = draw(st.integers(3, 5)) * mbarrier if mbarrier else draw(st.integers(1, 4))
     run = draw(st.sampled_from([tile, (1, 4), (1, 2), (tile[0], 2)]))
     split = draw(st.sampled_from([1, 1, 2, 3, 8]))
+    joined = draw(st.sampled_from([1, split])) if "clusters" in features and slices == 1 else 1
     return GemmSpec(), Schedule.of(
         tile=tile,
         group=group,
@@ -160,7 +161,8 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
         mbarrier=mbarrier,
         sliced_k=slices,
         split_k=split,
-        atomic=split > 1 and "atomic_add" in features and draw(st.booleans()),
+        cluster_reduction=joined,
+        atomic=split > joined and "atomic_add" in features and draw(st.booleans()),
         threadblock_swizzle=draw(st.sampled_from([0, 1, 2, 3])),
         prefetch=not asynchronous and draw(st.booleans()),
         register_stages=2 if across else draw(st.integers(1, 2)),

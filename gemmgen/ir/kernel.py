@@ -268,6 +268,7 @@ _FEATURES: dict[str, frozenset[type[Stmt]]] = {
 def uses_features(kernel: Kernel) -> frozenset[str]:
     """The features of a target that the kernel's instructions need."""
     needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    needs |= frozenset({"clusters"} if kernel.cluster > 1 else ())
     needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
     # A 2D block read says what it needs.
     kinds = {type(stmt) for stmt in walk(kernel.body) if not isinstance(stmt, Prefetch) or stmt.atom is None}

@@ -435,9 +435,11 @@ class For(Node):
         unroll_factor: rounds to unroll of a loop that is not unrolled as a whole; 0 leaves it to the compiler.
         vector: whether its rounds, which must not depend on one another, are the elements of vectors: each statement
             is one instruction for all of them.
+        copied_until: of a loop with a pipe, where what producers copy ends, if that may be before `stop`: past it they
+            fill in zeros.
     """
 
-    CHILDREN = ("start", "stop")
+    CHILDREN = ("start", "stop", "copied_until")
     BODIES = ("body",)
     BINDS = ("var",)
 
@@ -450,6 +452,12 @@ class For(Node):
     exact: bool = False
     unroll_factor: int = 0
     vector: bool = False
+    copied_until: Expr | None = None
+
+    @property
+    def copies_end(self) -> Expr:
+        """Up to where producers copy."""
+        return self.stop if self.copied_until is None else self.copied_until
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ FEATURES: dict[str, str] = {
     "atomic_add": "an element is added to global memory in one step",
     "atomic_vectors": "up to four neighbours are added to global memory in one step",
     "dependent_launch": "a kernel can start before the one before it ends (programmatic dependent launch)",
+    "clusters": "groups run together, and write to each other's local memory (thread block clusters)",
     "address_lists": "kernels take arrays of the addresses of matrices",
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
@@ -110,7 +111,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
+    *("clusters", "vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
     *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix", "leading_barriers"),
 }
 #: For kernels by block reads: a device is picked that has them.
@@ -140,7 +141,7 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
     if capability >= 89:
         features |= {"fp8"}
     if capability >= 90:
-        features |= {"mbarrier", "atomic_vectors", "dependent_launch", "tall_f64"}
+        features |= {"mbarrier", "atomic_vectors", "dependent_launch", "clusters", "tall_f64"}
     if capability == 90 and specific:
         features |= {"wgmma", "tensor_maps"}
     return Target(

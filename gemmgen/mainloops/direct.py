@@ -287,7 +287,17 @@ class Direct:
         """The sum over K: whole steps, and what is left of K after them."""
         step, exact = self.schedule.block_k, self.problem.exact_k
         has_rest = self.k_stop != self.scheduler.k_end
-        main = For(K0, self.scheduler.k_start, self.k_stop, step, self.step(K0), exact=exact or has_rest)
+        until = self.scheduler.copied_until
+        exact = exact and until is None
+        main = For(
+            K0,
+            self.scheduler.k_start,
+            self.k_stop,
+            step,
+            self.step(K0),
+            exact=exact or has_rest,
+            copied_until=until,
+        )
         say: Body = ()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""
@@ -369,6 +379,8 @@ class Direct:
         if self.schedule.sliced_k > 1:
             in_tiles = any(path.staged is not None for path in self.operands)
             return epilogues.add_up_slices(self.problem, results, in_tiles, store)
+        if self.schedule.cluster_reduction > 1:
+            return epilogues.add_up_parts(self.problem, results, store)
         comment, update = store
         return *self.exchanged(), comment, replace(update, atom=self.store_instruction(update))
 
@@ -417,6 +429,7 @@ class Direct:
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=problem.layers,
+            cluster=self.scheduler.clustered,
             multiples=self._multiples,
             limits=self.tiles.limits,
             large_registers=s.large_grf,
@@ -458,7 +471,7 @@ class Direct:
         order: list[Expr | Buffer] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.a.matrix, self.b.matrix)
         order += [problem.workspace(writable=True)] if s.stream_k else []
-        order += [] if s.split_k > 1 else [problem.beta]
+        order += [] if s.partial_sums > 1 else [problem.beta]
         order += problem.parameters_of(problem.c) if stores_c else [result]
         order += problem.prologue_parameters({"a", "b"} - {*problem.packed})
         order += epilogues.parameters(problem) if stores_c else ()

@@ -27,6 +27,7 @@ from gemmgen.ir.stmt import (
     EpilogueStore,
     Fill,
     For,
+    If,
     Let,
     Multiply,
     Registers,
@@ -39,12 +40,17 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
-from gemmgen.positions import BLOCK, COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
+from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
 from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
 
 CHUNKS, CHUNK, BEGIN = Var("chunks"), Var("chunk"), Var("begin")
+
+
+def _block_of(name: str) -> Var:
+    """Which tile of a step of K a group packs, of A or of B."""
+    return Var(f"{name}_block")
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Dpas:
 
     def kernels_before(self) -> tuple[Kernel, ...]:
         """What packs A and B."""
-        return self.pack("a"), self.pack("b")
+        return (self.pack(),)
 
     def workspaces(self) -> tuple[Workspace, ...]:
         """The memory between kernels."""
@@ -119,17 +125,57 @@ class Dpas:
 
     # --- packing ----------------------------------------------------------------------------------
 
-    def pack(self, name: str) -> Kernel:
-        """A group for each tile, a thread for each word and lane of an operand: places are sums, without a division."""
-        problem, to = self.problem, self.tiles_of(name, writable=True)
+    def pack(self) -> Kernel:
+        """A group for each tile, those of A before those of B; a thread for each word and lane of an operand: places
+        are sums, without a division.
+        """
+        problem, names, of_a = self.problem, "ab", Var("a_blocks")
+        body: Body = (
+            Let(of_a, self._blocks("a")),
+            Let(_block_of("a"), call("group_id", 1)),
+            Let(_block_of("b"), _block_of("a") - of_a),
+            Let(CHUNK, call("group_id", 0)),
+            Let(LOCAL_ROW, call("local_id", 1)),
+            Let(LOCAL_COL, call("local_id", 0)),
+            If(_block_of("a") < of_a, self._packed("a"), self._packed("b")),
+        )
+        targets = {name: self.tiles_of(name, writable=True) for name in names}
+        listed: list[Expr | Buffer] = [problem.m, problem.n, problem.k]
+        for name in names:
+            listed += [self._given(name), problem.pitch(name)]
+        listed += [*targets.values(), *problem.prologue_parameters(names)]
+        return Kernel(
+            name=f"{problem.name}_pack",
+            params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
+            body=body,
+            group=(DPAS_ROWS, self._lanes),
+            grid=(self._blocks("a") + self._blocks("b"), self.chunks),
+            nonnegative=tuple(
+                to.shape[0] - self._tile_begin(name) - self._tile_elements(name) for name, to in targets.items()
+            ),
+            assumptions=problem.assumptions(),
+        )
+
+    def _given(self, name: str) -> Buffer:
+        """A matrix as it is before."""
+        problem = self.problem
         contracted = "cols" if name == "a" else "rows"
         order = problem.spec.a_order if name == "a" else problem.spec.b_order
         extents = (problem.m, problem.k) if name == "a" else (problem.k, problem.n)
-        matrix = problem.matrix(name, *extents, order, contracted)
+        return problem.matrix(name, *extents, order, contracted)
+
+    def _tile_begin(self, name: str) -> Expr:
+        """Where a tile begins."""
+        return (_block_of(name) * self.chunks + CHUNK) * self._tile_elements(name)
+
+    def _packed(self, name: str) -> Body:
+        """What a group does of one matrix."""
+        problem, to = self.problem, self.tiles_of(name, writable=True)
+        order = problem.spec.a_order if name == "a" else problem.spec.b_order
         place = (ROW, COL) if order == "row" else (COL, ROW)
         where, inside = self._packed_place(name)
         value = Buffer("value", problem.spec.dtype, Space.PRIVATE, Layout.packed())
-        load = VectorCopy(value, (), matrix, place, SCALAR, 1)
+        load = VectorCopy(value, (), self._given(name), place, SCALAR, 1)
         step = problem.prologue(name)
         element: Body = (
             *(Let(at, expr) for at, expr in zip((ROW, COL), where, strict=True)),
@@ -138,28 +184,7 @@ class Dpas:
             Store(to, (BEGIN + inside,), Load(value, ())),
         )
         loops = loop(P, self.parts, loop(I, self._operands(name), loop(J, self._own(name), element)))
-        blocks, size = self._blocks(name), self._tile_elements(name)
-        begin = (BLOCK * self.chunks + CHUNK) * size
-        body: Body = (
-            Let(BLOCK, call("group_id", 1)),
-            Let(CHUNK, call("group_id", 0)),
-            Let(LOCAL_ROW, call("local_id", 1)),
-            Let(LOCAL_COL, call("local_id", 0)),
-            Let(BEGIN, begin),
-            *loops,
-        )
-        pitch = problem.pitch(name)
-        lines = problem.m if name == "a" else problem.n
-        listed = (lines, problem.k, matrix, pitch, to, *problem.prologue_parameters(name))
-        return Kernel(
-            name=f"{problem.name}_pack_{name}",
-            params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
-            body=body,
-            group=(DPAS_ROWS, self._lanes),
-            grid=(blocks, self.chunks),
-            nonnegative=(to.shape[0] - begin - size,),
-            assumptions=problem.assumptions(),
-        )
+        return (Let(BEGIN, self._tile_begin(name)), *loops)
 
     def _own(self, name: str) -> int:
         """Neighbours along K of an operand that a lane holds, of one of its words."""
@@ -172,7 +197,7 @@ class Dpas:
         """
         count, own, word, lane = self._operands(name), self._own(name), LOCAL_ROW, LOCAL_COL
         along = CHUNK * self._schedule.block_k + P * self._atom.depth
-        across = BLOCK * count + I
+        across = _block_of(name) * count + I
         # A lane's eight words, then the next lane's; or a word of each lane, then the next words.
         inside = lane * DPAS_ROWS + word if self._words(name) == I32 else word * self._lanes + lane
         inside = (P * count + I) * self._operand_elements(name) + inside * own + J

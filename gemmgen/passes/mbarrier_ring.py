@@ -163,10 +163,14 @@ class _Batches:
         if inner is None:
             consume = self._tiles(in_slot(self.parts.consume, self.pipe, self._slot(loop.var)))
             body: Body = (*following, self._mbarrier("wait", "full", BATCH), consume, release)
-            return (*ready, *prologue, replace(loop, var=BATCH, step=self.depth, body=body))
+            return (*ready, *prologue, self._rounds(body))
         first, consume, next_full = self._across(inner)
         body = (*following, *next_full, consume, release)
-        return (*ready, *prologue, *first, replace(loop, var=BATCH, step=self.depth, body=body))
+        return (*ready, *prologue, *first, self._rounds(body))
+
+    def _rounds(self, body: Body) -> For:
+        """The loop over batches."""
+        return replace(self.loop, var=BATCH, step=self.depth, body=body, copied_until=None)
 
     def _across(self, inner: For) -> tuple[Body, For, Body]:
         """What comes before the first round, the tiles of a round, and the wait for the batch after it.
@@ -209,7 +213,7 @@ class _Batches:
         tiles = For(TILE, Const(0), Const(pipe.batch), 1, copies, unroll=True, exact=True)
         if self.loop.exact:
             return (tiles, arrive)
-        return (*named, *whole_or_part((tiles,), begin + self.depth <= self.loop.stop), arrive)
+        return (*named, *whole_or_part((tiles,), begin + self.depth <= self.loop.copies_end), arrive)
 
     def _reached(self, position: Expr) -> Expr:
         """Whether the range has a batch there."""

@@ -120,12 +120,17 @@ def _lower_loop(stmt: Stmt) -> Body:
     if inner is None:
         work = _work(pipe, following, consume(slot))
         if not pipe.leads:
-            return (*prologue, *ready, replace(stmt, body=(*head, *work, *parts.after, *ready)))
-        return (*prologue, replace(stmt, body=(*head, *ready, *work, *parts.after)))
+            return (*prologue, *ready, _lowered(stmt, (*head, *work, *parts.after, *ready)))
+        return (*prologue, _lowered(stmt, (*head, *ready, *work, *parts.after)))
     across = Across.of(inner, consume, slot)
     first = (*ready, If(stmt.start < stmt.stop, across.fill_first(Const(0))))
     body = _round_across(stmt, pipe, ready, following, across)
-    return (*prologue, *first, replace(stmt, body=(*head, *body, *parts.after)))
+    return (*prologue, *first, _lowered(stmt, (*head, *body, *parts.after)))
+
+
+def _lowered(loop: For, body: Body) -> For:
+    """The loop without a pipe."""
+    return replace(loop, body=body, copied_until=None)
 
 
 def _work(pipe: Pipe, following: Body, consume: Body) -> Body:
@@ -170,7 +175,7 @@ def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr
     shifted = map_body_exprs(produce, substitute({loop.var: position}))
     fill = in_slot(shifted, pipe, slot)
     # Said so that guards inside follow from it: a whole step is there, not only its first element.
-    whole = position + loop.step <= loop.stop
+    whole = position + loop.step <= loop.copies_end
     either = whole_or_part(fill, whole)
     if not loop.exact:
         reached = If(position < loop.stop, either)

@@ -140,6 +140,26 @@ class OpenCLLaunches:
         self._frames.append(frame)
         return events
 
+    def last_event(
+        self, arguments: tuple[int, ...], factors: Factors = (None, None), wait_for: Sequence[cl.Event] = ()
+    ) -> cl.Event:
+        """As `launch`, after some events. Returns the event of the last kernel: the queue keeps the order of all.
+
+        Raises: as `launch`.
+        """
+        frame, event = self._taken(arguments, factors), ctypes.c_void_p()
+        waits: tuple[int, Any] = (0, None)
+        if wait_for:
+            waits = len(wait_for), (ctypes.c_void_p * len(wait_for))(*(x.int_ptr for x in wait_for))
+        last = frame.launches[-1]
+        for each in frame.launches:
+            told = ctypes.byref(event) if each is last else None
+            if code := self._enqueue(self._handle, each.kernel, 3, None, each.everywhere, each.group, *waits, told):
+                raise failure(code, "clEnqueueNDRangeKernel", self._queue.device)
+            waits = (0, None)
+        self._frames.append(frame)
+        return cl.Event.from_int_ptr(event.value or 0, retain=False)
+
     def _taken(self, arguments: tuple[int, ...], factors: Factors) -> _Frame:
         """A frame with these arguments."""
         try:
@@ -272,8 +292,12 @@ class AddressCall(HostCall):
         self._queue_launch, self._pace = launches.launch, Pace()
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> Any:
-        if place is None and self._is_within and self._rooms is None:
-            self._queue_launch(addresses, factors)
+        if place is None and self._is_within:
+            if self._rooms is None:
+                self._queue_launch(addresses, factors)
+            else:
+                with self._rooms.taken() as handles:
+                    self._queue_launch((*addresses, *handles), factors)
             return None
         wait_for = () if place is None else place.wait_for
         if is_main_thread():
@@ -306,11 +330,11 @@ def _queued(
     factors: Factors,
     wait_for: Sequence[cl.Event],
 ) -> cl.Event:
-    """Enqueue all kernels. Returns the event of the last."""
+    """Enqueue all kernels on a queue that keeps their order. Returns the event of the last."""
     if rooms is None:
-        return launches.events(addresses, factors, wait_for)[-1]
+        return launches.last_event(addresses, factors, wait_for)
     with rooms.taken() as handles:
-        return launches.events((*addresses, *handles), factors, wait_for)[-1]
+        return launches.last_event((*addresses, *handles), factors, wait_for)
 
 
 def _wait(handle: int, device: cl.Device) -> None:

@@ -20,7 +20,7 @@ from gemmgen.schedule.mainloop import (
     thread_atom_field,
 )
 from gemmgen.schedule.operand import Operand
-from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK, StreamK
+from gemmgen.schedule.schedulers import AtomicSplitK, ClusterSplitK, OneTile, Scheduler, SplitK, StreamK
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SharedMemory(Mainloop):
         serpentine, atom: as in `Direct`.
     """
 
-    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, StreamK)
+    schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, ClusterSplitK, StreamK)
 
     stages: int = stages_field(1, 1)
     mbarrier: int = mbarrier_field(0, 0)

@@ -406,6 +406,7 @@ def _shared_memory(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("lane_swizzle", (False, True), when=_is_arranged),
         Axis("stream_k", (False, True) if "mbarrier" in target.features else (False,)),
         *_parts_of_k(target),
+        Axis("cluster_reduction", (1, 2, 4, 8) if "clusters" in target.features else (1,), when=_is_split),
     )
 
 

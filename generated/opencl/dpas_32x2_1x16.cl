@@ -9,10 +9,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     dpas_32x2_1x16_pack_a: local size {16, 8}, global size {(k + 15) / 16 * 16, (m + 31) /
-//                32 * 8}
-//            dpas_32x2_1x16_pack_b: local size {16, 8}, global size {(k + 15) / 16 * 16, (n + 31) /
-//                32 * 8}
+// Launch     dpas_32x2_1x16_pack: local size {16, 8}, global size {(k + 15) / 16 * 16, ((m + 31) /
+//                32 + (n + 31) / 32) * 8}
 //            dpas_32x2_1x16: local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 31) / 32}
 // Needs      a_packed of (m + 31) / 32 * ((k + 15) / 16) * 512 elements
 //            b_packed of (n + 31) / 32 * ((k + 15) / 16) * 512 elements
@@ -101,42 +99,37 @@ static inline void multiply(float *acc, const short *a, const int *b)
 #endif
 
 __attribute__((reqd_work_group_size(16, 8, 1))) __kernel void
-dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restrict a, int lda,
-                      __global ushort *restrict a_packed)
+dpas_32x2_1x16_pack(int m, int n, int k, __global const ushort *restrict a, int lda,
+                    __global const ushort *restrict b, int ldb, __global ushort *restrict a_packed,
+                    __global ushort *restrict b_packed)
 {
-    const int block = (int)get_group_id(1);
+    const int a_blocks = (m + TM - 1) / TM;
+    const int a_block = (int)get_group_id(1);
+    const int b_block = a_block - a_blocks;
     const int chunk = (int)get_group_id(0);
     const int local_row = (int)get_local_id(1);
     const int local_col = (int)get_local_id(0);
-    const int begin = (block * ((k + BK - 1) / BK) + chunk) * BK * TM;
 
-    #pragma unroll
-    for (int i = 0; i < TM / 8; ++i) {
-        const int row = (block * (TM / 8) + i) * 8 + local_row;
-        const int col = chunk * BK + local_col;
-        const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
-        a_packed[begin + i * 128 + local_row * 16 + local_col] = value;
-    }
-}
-
-__attribute__((reqd_work_group_size(16, 8, 1))) __kernel void
-dpas_32x2_1x16_pack_b(int n, int k, __global const ushort *restrict b, int ldb,
-                      __global ushort *restrict b_packed)
-{
-    const int block = (int)get_group_id(1);
-    const int chunk = (int)get_group_id(0);
-    const int local_row = (int)get_local_id(1);
-    const int local_col = (int)get_local_id(0);
-    const int begin = (block * ((k + BK - 1) / BK) + chunk) * BK * TN * 16;
-
-    #pragma unroll
-    for (int i = 0; i < TN; ++i) {
+    if (a_block < a_blocks) {
+        const int begin = (a_block * ((k + BK - 1) / BK) + chunk) * BK * TM;
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            const int row = chunk * BK + local_row * 2 + j;
-            const int col = (block * TN + i) * 16 + local_col;
-            const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
-            b_packed[begin + i * 256 + (local_col * 8 + local_row) * 2 + j] = value;
+        for (int i = 0; i < TM / 8; ++i) {
+            const int row = (a_block * (TM / 8) + i) * 8 + local_row;
+            const int col = chunk * BK + local_col;
+            const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
+            a_packed[begin + i * 128 + local_row * 16 + local_col] = value;
+        }
+    } else {
+        const int begin = (b_block * ((k + BK - 1) / BK) + chunk) * BK * TN * 16;
+        #pragma unroll
+        for (int i = 0; i < TN; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const int row = chunk * BK + local_row * 2 + j;
+                const int col = (b_block * TN + i) * 16 + local_col;
+                const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
+                b_packed[begin + i * 256 + (local_col * 8 + local_row) * 2 + j] = value;
+            }
         }
     }
 }

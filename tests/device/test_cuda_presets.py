@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver, presets
+from gemmgen import candidates, driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
@@ -45,6 +45,23 @@ def test_boxes_of_b_as_it_is(gpu: CudaDeviceInfo, rng: np.random.Generator) -> N
     kernel = CudaKernel.from_source(source, gpu)
     cuda.check_aligned(kernel, rng, cuda.SIZES)
     cuda.check_repeats(kernel, rng, (513, 520, 304), 20)
+
+
+@pytest.mark.parametrize("packed", [(False, False), (True, True)], ids=["", "packed"])
+@pytest.mark.parametrize(
+    ("name", "parts"), [("async_8x4_8x16", 4), ("async_8x8_16x16", 8), ("mbarrier_8x16_16x16", 2), ("smem_8x8", 4)]
+)
+def test_clusters_add_up_parts(
+    name: str, parts: int, packed: candidates.Way, gpu: CudaDeviceInfo, rng: np.random.Generator
+) -> None:
+    schedule = candidates.varied(name, parts, packed, joined=parts)
+    source = driver.emit(GemmSpec(), schedule, "cuda", target_of(gpu))
+    assert len(source.entry_points) == 1 + any(packed)
+    kernel = CudaKernel.from_source(source, gpu)
+    cuda.check_ragged(kernel, rng, cuda.SIZES)
+    cuda.check_exact(kernel, rng)
+    cuda.check_repeats(kernel, rng, (513, 517, 301), 20)
+    cuda.check_two_streams(kernel, rng)
 
 
 @pytest.mark.parametrize("name", cuda.names())

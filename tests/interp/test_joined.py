@@ -20,6 +20,7 @@ from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.interp.test_broken_rings import PLAIN, RING
 from tests.support.epilogues import Finished
 from tests.support.problems import Problem, check_products, interpret
 
@@ -145,8 +146,76 @@ def test_refusals(changes: dict[str, object], said: str) -> None:
 
 
 def test_other_methods_have_none() -> None:
-    with pytest.raises(ScheduleError, match="cluster_reduction = 2 means nothing to mainloop SharedMemory"):
-        driver.lower(GemmSpec(), defaults("slm").but(split_k=2, cluster_reduction=2), TARGETS["sm_90"])
+    with pytest.raises(ScheduleError, match="cluster_reduction = 2 means nothing to mainloop Direct"):
+        driver.lower(GemmSpec(), defaults("naive").but(split_k=2, cluster_reduction=2), TARGETS["sm_90"])
+
+
+# --- work-items that multiply ---------------------------------------------------------------------
+
+SM_90 = TARGETS["sm_90"]
+TWO = {"split_k": 2, "cluster_reduction": 2}
+PACKED = {name: replace(getattr(PLAIN, name), prepacked=True, pad=0) for name in "ab"}
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        (RING, TWO),
+        (PLAIN, {"split_k": 4, "cluster_reduction": 4, "c_width": 1}),
+        (PLAIN, {"split_k": 4, "cluster_reduction": 2, "threadblock_swizzle": 2}),
+        (RING, {**TWO, **PACKED}),
+        (defaults("slm", (4, 4), (8, 8)), {**TWO, "c_width": 4}),
+    ],
+    ids=["ring", "single elements", "two clusters", "packed", "no asynchronous copies"],
+)
+def test_work_items(base: Schedule, changes: dict[str, object], order: Order, rng: np.random.Generator) -> None:
+    """Parts of K that end anywhere, and that are empty; C that ends within a block."""
+    schedule, spec = base.but(**changes), GemmSpec(c_order=order, epilogue=("bias",))
+    program = driver.lower_program(spec, schedule, SM_90)
+    assert len(program.kernels) == 1 + any(program.workspaces), "what packs, or what adds up clusters' sums"
+    for m, n, k in ((16, 32, 88), (33, 70, 41), (5, 7, 3), (20, 40, 0)):
+        problem = Problem.random(rng, m, n, k, 1.5, -0.5, spec)
+        found = interpret(program, spec, problem, 3, {"bias": (bias := rng.standard_normal(n).astype(np.float32))})
+        assert np.allclose(found, problem.a.astype(np.float64) @ problem.b * 1.5 - 0.5 * problem.c + bias, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("where", "detail"),
+    [(0, "may still be in use: no barrier"), (1, "reads what .* wrote")],
+    ids=["written too soon", "read too soon"],
+)
+def test_work_items_meet_twice(where: int, detail: str, rng: np.random.Generator) -> None:
+    kernel = driver.lower(GemmSpec(), PLAIN.but(**TWO), SM_90)
+    of_cluster = [s for s in walk(kernel.body) if isinstance(s, Barrier) and s.groups > 1]
+    assert len(of_cluster) == 2
+    seen = iter(range(2))
+
+    def rewrite(stmt: Stmt) -> Body:
+        if not isinstance(stmt, Barrier) or stmt.groups == 1 or next(seen) != where:
+            return (stmt,)
+        return (replace(stmt, groups=1),) if where else ()
+
+    broken = replace(kernel, body=map_body(kernel.body, rewrite))
+    verify(broken, SM_90)
+    problem = Problem.random(rng, 16, 32, 88)
+    problem.check(interpret(kernel, GemmSpec(), problem))
+    with pytest.raises(KernelFault, match=detail):
+        interpret(broken, GemmSpec(), problem)
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "said"),
+    [
+        ("sm_80", {}, "target 'sm_80' has no clusters"),
+        ("sm_90", {"split_k": 3}, "cluster_reduction = 2 of split_k = 3 parts"),
+        ("sm_90", {"block_k": 8, "sliced_k": 2}, "cluster_reduction = 2 and sliced_k = 2 both"),
+        ("sm_90", {"tile": (4, 12)}, "do not come out even"),
+    ],
+)
+def test_refusals_of_work_items(target: str, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ScheduleError, match=said):
+        driver.lower(GemmSpec(), PLAIN.but(mbarrier=0, **{**TWO, **changes}), TARGETS[target])
 
 
 @pytest.mark.parametrize("method", ["mma_3xtf32", "wgmma_3xtf32"])

@@ -75,7 +75,7 @@ def test_a_python_module_holds_one_kernel() -> None:
 
 def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
     source = driver.emit(SPEC, candidates.load("dpas_32x2_1x8").schedule)
-    assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["_pack_a", "_pack_b", ""]
+    assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["_pack", ""]
     assert {w.name: str(w.dtype) for w in source.workspaces} == {"a_packed": "float16", "b_packed": "float16"}
     software, hardware = "-DGEMMGEN_DPAS_SOFTWARE", "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
     assert source.options(True, True)[-1] == hardware

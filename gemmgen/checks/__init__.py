@@ -1,4 +1,4 @@
-"""What a target, and a product, have against a schedule: a module for each mainloop, and for what several share.
+"""What a target, and a product, have against a schedule: by families of mainloops, and what several of them share.
 
 What can't be at all `gemmgen.schedule` refuses already.
 """
@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gemmgen.checks.capacity import capacity_problems
 from gemmgen.checks.cpu_panel import vector_problems
-from gemmgen.checks.dp4a import dp4a_problems
+from gemmgen.checks.direct import dp4a_problems, gemv_problems
 from gemmgen.checks.dpas import block_2d_problems, matrix_problems
-from gemmgen.checks.gemv import gemv_problems
 from gemmgen.checks.joint_matrix import joint_matrix_problems
-from gemmgen.checks.mfma import mfma_problems
 from gemmgen.checks.tma_ring import tma_problems
-from gemmgen.checks.warp_mma import warp_problems
+from gemmgen.checks.warp_mma import mfma_problems, warp_problems
 from gemmgen.checks.warpgroup_mma import warpgroup_problems
 from gemmgen.checks.work_items import work_item_problems
 from gemmgen.ir.target import Target

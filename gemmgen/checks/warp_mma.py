@@ -1,4 +1,4 @@
-"""What a target, and a product, have against multiplying by warps."""
+"""What a target, and a product, have against multiplying by warps, or by AMD's wavefronts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from gemmgen.checks.types import as_they_are
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
     MATRIX_LINE_BYTES,
+    MFMA_INSTRUCTIONS,
     MMA_HIGH,
     MMA_INSTRUCTIONS,
     MMA_WIDE,
@@ -96,3 +97,17 @@ def _lines(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     for name, o in (("a", s.a), ("b", s.b)):
         if o.pad % atom.line:
             yield f"{name}.pad = {o.pad} moves lines off multiples of {MATRIX_LINE_BYTES} bytes: use {atom.line}"
+
+
+def mfma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is mfma, each with a remedy."""
+    atom = matrix_instruction("mfma", spec.dtype)
+    if atom is None:
+        known = ", ".join(str(x.dtype) for x in MFMA_INSTRUCTIONS)
+        yield f"atom mfma multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
+        return
+    if lacking := sorted(atom.needs - target.features):
+        yield f"atom mfma, but target {target.name!r} lacks {', '.join(lacking)}: use target gfx942, or atom fma"
+    yield from as_they_are(spec, s)
+    if s.block_k % atom.depth:
+        yield f"block_k = {s.block_k} is not made of steps of {atom.depth}: use block_k {atom.depth}"

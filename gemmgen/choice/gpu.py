@@ -6,9 +6,10 @@ K in parts is weighed by columns of numbers alone. Only what comes out fastest i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import merge
 
 import numpy as np
 import numpy.typing as npt
@@ -54,43 +55,39 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int, machine
 
 
 def ranked(
-    spec: GemmSpec, shape: Shape, target: Target, products: int = 1, machine: Machine | None = None, wider: bool = False
+    spec: GemmSpec,
+    shape: Shape,
+    target: Target,
+    products: int = 1,
+    machine: Machine | None = None,
+    wider: bool = False,
+    fixed: tuple[int, ...] = (),
 ) -> Iterator[Ranked]:
     """What can compute a product, the cheapest first, each with its microseconds.
 
     Args:
         wider: whether designs that nobody has measured are weighed as well.
+        fixed: the parts of K that are weighed; by itself those that fill the device.
     """
     machine = machine or machine_of(target)
-    found = [_in_order(spec, shape, target, products, machine, (), wider)]
+    found: list[Iterable[Ranked]] = [_in_order(spec, shape, target, products, machine, fixed, wider)]
     if spec.c_order == "col":
         # What takes no column-major C computes C^T by rows.
-        transposed = _in_order(spec.transposed(), (shape[1], shape[0], shape[2]), target, products, machine, (), wider)
+        by_rows = spec.transposed(), (shape[1], shape[0], shape[2])
+        transposed = _in_order(*by_rows, target, products, machine, fixed, wider)
         found.append(x for x in transposed if is_transposed(spec, x[1], target))
-    return _merged(found)
+    return merge(*found, key=_cost)
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
     """The schedules of every order of sums, the cheapest first, each with its microseconds. Parts of K are the same
     whatever the sizes of C.
     """
-    machine, (m, n, k) = machine_of(target), shape
-    found = [_in_order(spec, shape, target, 1, machine, PARTS_IN_ORDER)]
-    if spec.c_order == "col":
-        by_rows = _in_order(spec.transposed(), (n, m, k), target, 1, machine, PARTS_IN_ORDER)
-        found.append(x for x in by_rows if is_transposed(spec, x[1], target))
-    return _merged(found)
+    return ranked(spec, shape, target, fixed=PARTS_IN_ORDER)
 
 
-def _merged(found: Sequence[Iterator[Ranked]]) -> Iterator[Ranked]:
-    """Several lists as one, the cheapest first."""
-    heads = [next(each, None) for each in found]
-    while rest := [(head[0], i) for i, head in enumerate(heads) if head is not None]:
-        _, i = min(rest)
-        head = heads[i]
-        assert head is not None
-        yield head
-        heads[i] = next(found[i], None)
+def _cost(found: Ranked) -> float:
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +132,8 @@ def _in_order(
     target: Target,
     products: int,
     machine: Machine,
-    fixed: tuple[int, ...] = (),
-    wider: bool = False,
+    fixed: tuple[int, ...],
+    wider: bool,
 ) -> Iterator[Ranked]:
     """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
     # More than a vector's alignment lets no other design in: fewer classes of specs are looked through.
@@ -144,9 +141,8 @@ def _in_order(
     asked = replace(spec, ld_multiple=(a, b, c))
     few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
     loads = [*few, *_without_tiles(asked, target)]
-    rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=lambda x: x[0])
-    found = [iter(rest), _of_designs(asked, shape, target, products, machine, fixed, wider)]
-    for cost, schedule in _merged(found):
+    rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=_cost)
+    for cost, schedule in merge(rest, _of_designs(asked, shape, target, products, machine, fixed, wider), key=_cost):
         if reaches(schedule, shape, products) and not problems_as_asked(spec, schedule, target):
             yield cost, schedule
 

@@ -269,7 +269,7 @@ def _runner(place: Place, scheduler: str | None, local: int | None, device: int 
     if scheduler is not None or local is not None:
         from gemmgen.tuning.workers import DaskRunner
 
-        return DaskRunner(place.backend, scheduler, local, device)
+        return DaskRunner(place.backend, scheduler, local, device, on_gpus=place.backend == "cuda")
     return LocalRunner(is_alone="vectors" in place.target.features)
 
 

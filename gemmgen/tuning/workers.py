@@ -101,11 +101,19 @@ class DaskRunner:
         scheduler: its address; None starts a cluster on this machine.
         local: that cluster's workers, each with a process of its own.
         device: the number of the device that was asked for; None for any.
+        on_gpus: whether workers on this machine have a GPU of CUDA each.
 
     Raises: DeviceError, UserError.
     """
 
-    def __init__(self, backend: str, scheduler: str | None, local: int | None, device: int | None = None) -> None:
+    def __init__(
+        self,
+        backend: str,
+        scheduler: str | None,
+        local: int | None,
+        device: int | None = None,
+        on_gpus: bool = False,
+    ) -> None:
         try:
             import distributed
         except ImportError:
@@ -113,7 +121,7 @@ class DaskRunner:
         self._backend = backend
         self._cluster: distributed.SpecCluster | None = None
         self._compilers: list[str] = []
-        self._is_pinned = scheduler is None and backend == "cuda"
+        self._is_pinned = scheduler is None and on_gpus
         if self._is_pinned:
             workers, self._compilers = _workers_of_gpus(local or 1, _gpus(device))
             hub = {"cls": distributed.Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}

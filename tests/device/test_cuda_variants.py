@@ -48,7 +48,7 @@ def test_layouts(spec: GemmSpec, gpu: CudaDeviceInfo, rng: np.random.Generator) 
 def test_arrays_choose(rng: np.random.Generator) -> None:
     import cupy
 
-    def promise(*arrays: object) -> int:
+    def promise(*arrays: object) -> object:
         return kernel.source_for(*arrays).spec.ld_multiple
 
     kernel = gemmgen.compile(schedule="smem_8x8_double", backend="cuda")

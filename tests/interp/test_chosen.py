@@ -46,7 +46,7 @@ def test_it_is_right(
     assert schedule.method + (schedule.split_k > 1) * " split" + packed == how
     whole = not spec.accumulator.is_float
     problem = Problem.of(rng, spec, *shape, 2 if whole else -1.5, 1 if whole else 0.5)
-    found = interpret(driver.lower_program(spec, schedule, few), spec, problem, spec.ld_multiple)
+    found = interpret(driver.lower_program(spec, schedule, few), spec, problem, spec.ld_unit("a"))
     atom, matrices = (schedule.atom, spec.dtype), (problem.a, problem.b, problem.c)
     right = answer(
         spec, matrices, (problem.alpha, problem.beta), product_error=product_error(*atom), cut=cut_sums(*atom)

@@ -265,7 +265,7 @@ def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int],
         a=a,
         b=b,
     )
-    unit = spec.ld_multiple
+    unit = spec.ld_unit("a")
     size = draw(st.integers(1, 70)), draw(st.integers(1, 9)) * unit, draw(st.integers(1, 200))
     k = -(-size[2] // 32) * 32 if spec.multiple_of[2] > 1 or unit > 1 else size[2]
     m = -(-size[0] // unit) * unit

@@ -108,7 +108,7 @@ def test_what_has_no_twin() -> None:
 
 
 def test_the_twin_is_emitted_when_first_needed() -> None:
-    seen: list[int] = []
+    seen: list[object] = []
 
     preset = candidates.load("smem_8x8")
 

@@ -50,15 +50,18 @@ class Table(dict[Hashable, object]):
             self.pop(self._provisional.pop(), None)
 
 
-def kind_of(alpha: object, beta: object) -> Kind:
+#: alpha and beta as the caller passed them.
+Factors: TypeAlias = tuple[complex | None, complex | None]
+
+
+def kind_of(factors: Factors) -> Kind:
     """What of alpha and beta can change the preparation: their types, and whether they are zero."""
+    alpha, beta = factors
     if alpha is None and beta is None:
         return None
     return type(alpha), type(beta), alpha == 0, beta == 0
 
 
-#: alpha and beta as the caller passed them.
-Factors: TypeAlias = tuple[complex | None, complex | None]
 #: What a replay raises for factors that the kernels' type does not hold. The full checks then say it.
 MISFIT = (struct.error, OverflowError, TypeError, AttributeError)
 #: How alpha and beta are written, by type.
@@ -291,12 +294,12 @@ def numpy_key(
     at_a, at_b, at_c = address_of(a), address_of(b), 0
     if c is None:
         low: object = (at_a | at_b) & _LOW and (at_a & _LOW, at_b & _LOW)
-        key: tuple[object, ...] = (how, kind_of(*factors), left, right, low)
+        key: tuple[object, ...] = (how, kind_of(factors), left, right, low)
     else:
         into: tuple[object, ...] = (type(c), c.shape, c.strides, c.dtype, c.flags.writeable)
         at_c = address_of(c)
         low = (at_a | at_b | at_c) & _LOW and (at_a & _LOW, at_b & _LOW, at_c & _LOW)
-        key = (how, kind_of(*factors), left, right, low, into)
+        key = (how, kind_of(factors), left, right, low, into)
     if not operands:
         return key, (at_a, at_b, at_c), ()
     more = []

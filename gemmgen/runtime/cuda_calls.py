@@ -152,7 +152,7 @@ def torch_key(
     Raises: RuntimeError or AttributeError for tensors without memory: sparse ones, those of vmap, and others.
     """
     at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0
-    kind = kind_of(*factors)
+    kind = kind_of(factors)
     left = type(a), a.shape, a.stride(), a.dtype, a.get_device(), a.requires_grad
     right = type(b), b.shape, b.stride(), b.dtype, b.get_device(), b.requires_grad
     if c is None:
@@ -269,7 +269,7 @@ def cupy_key(
     at_a, at_b, at_c = place_a.ptr, place_b.ptr, 0
     left = type(a), a.shape, a.strides, a.dtype, place_a.device_id
     right = type(b), b.shape, b.strides, b.dtype, place_b.device_id
-    key: tuple[object, ...] = (how, kind_of(*factors), left, right, at_a & _LOW, at_b & _LOW)
+    key: tuple[object, ...] = (how, kind_of(factors), left, right, at_a & _LOW, at_b & _LOW)
     if c is not None:
         place_c = c.data
         at_c = place_c.ptr

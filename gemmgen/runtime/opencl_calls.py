@@ -356,7 +356,7 @@ def buffer_key(
     operands: Mapping[str, DeviceArray],
 ) -> Key | None:
     """The key of a call (`KeyOf`); None for parts of buffers. The places are handles of buffers."""
-    found: list[object] = [how, kind_of(*factors), c is None, *operands]
+    found: list[object] = [how, kind_of(factors), c is None, *operands]
     places: list[int] = []
     for x in (a, b, *(() if c is None else (c,)), *operands.values()):
         if type(x) is not type(a) or not _is_whole(x):

@@ -51,11 +51,11 @@ class Remedies:
 
 
 def others(value: int | tuple[int, int]) -> Iterator[int | tuple[int, int]]:
-    """Other values near one, the likeliest first."""
+    """Other values near one, the likeliest first; of tiles and groups the smaller ones, which fit into registers."""
     if isinstance(value, tuple):
         rows, cols = value
-        yield from ((rows * 2, cols), (rows, cols * 2))
         yield from ((rows // 2, cols),) if rows > 1 else ()
         yield from ((rows, cols // 2),) if cols > 1 else ()
+        yield from ((rows * 2, cols), (rows, cols * 2))
         return
     yield from (x for x in (value * 2, value // 2, value + 1, value - 1) if x not in (0, value))

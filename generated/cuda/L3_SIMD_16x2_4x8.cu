@@ -26,7 +26,7 @@ static_assert(BM == 64 && BN == 16,
               "gemmgen emit --preset L3_SIMD_16x2_4x8 --backend cuda --set tile=16x4");
 static_assert(THREADS_M == 4 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset L3_SIMD_16x2_4x8 --backend cuda --set group=8x8");
+              "gemmgen emit --preset L3_SIMD_16x2_4x8 --backend cuda --set group=2x8");
 
 } // namespace L3_SIMD_16x2_4x8_detail
 

@@ -26,7 +26,7 @@ static_assert(BM == 64 && BN == 32,
               "gemmgen emit --preset L3_SIMD_8x4_8x8 --backend cuda --set tile=8x8");
 static_assert(THREADS_M == 8 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset L3_SIMD_8x4_8x8 --backend cuda --set group=16x8");
+              "gemmgen emit --preset L3_SIMD_8x4_8x8 --backend cuda --set group=4x8");
 
 } // namespace L3_SIMD_8x4_8x8_detail
 

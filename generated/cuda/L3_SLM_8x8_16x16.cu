@@ -25,12 +25,12 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(BM == 128 && BN == 128,
               "BM and BN cannot change here: "
-              "gemmgen emit --preset L3_SLM_8x8_16x16 --backend cuda --set tile=16x8");
+              "gemmgen emit --preset L3_SLM_8x8_16x16 --backend cuda --set tile=8x4");
 static_assert(BK == 8, "BK cannot change here: "
                        "gemmgen emit --preset L3_SLM_8x8_16x16 --backend cuda --set block_k=16");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset L3_SLM_8x8_16x16 --backend cuda --set group=32x16");
+              "gemmgen emit --preset L3_SLM_8x8_16x16 --backend cuda --set group=8x16");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)

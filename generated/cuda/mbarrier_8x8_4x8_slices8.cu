@@ -53,7 +53,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4 && TN > 4,
               "TM and TN must exceed 4 here: "
-              "gemmgen emit --preset mbarrier_8x8_4x8_slices8 --backend cuda --set tile=16x8");
+              "gemmgen emit --preset mbarrier_8x8_4x8_slices8 --backend cuda --set tile=4x8");
 static_assert(STAGES >= 3, "STAGES must be 3 or more: mbarriers hand over 3 batches");
 
 constexpr int BLOCK_THREADS = SLICES * THREADS;

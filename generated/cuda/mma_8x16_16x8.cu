@@ -38,7 +38,7 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 16 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset mma_8x16_16x8 --backend cuda --set group=32x8");
+              "gemmgen emit --preset mma_8x16_16x8 --backend cuda --set group=8x8");
 static_assert(BK % 32 == 0, "BK must be a multiple of 32");
 static_assert(BM * BK % (THREADS * 8) == 0 && BN * BK % (THREADS * 8) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 8");

@@ -37,7 +37,7 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 16 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset mma_f64_4x8_16x8 --backend cuda --set group=32x8");
+              "gemmgen emit --preset mma_f64_4x8_16x8 --backend cuda --set group=8x8");
 static_assert(TN % 2 == 0 && TM % 2 == 0, "TN and TM must be multiples of 2");
 static_assert(BK % 16 == 0, "BK must be a multiple of 16");
 static_assert(BM * BK % (THREADS * 2) == 0 && BN * BK % (THREADS * 2) == 0,
@@ -48,7 +48,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TN > 2 && TM > 2,
               "TN and TM must exceed 2 here: "
-              "gemmgen emit --preset mma_f64_4x8_16x8 --backend cuda --set tile=8x8");
+              "gemmgen emit --preset mma_f64_4x8_16x8 --backend cuda --set tile=2x8");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // 2 neighbouring elements; both addresses are multiples of 16 bytes.

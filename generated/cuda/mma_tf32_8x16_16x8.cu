@@ -40,7 +40,7 @@ static_assert(STAGES == 3,
               "gemmgen emit --preset mma_tf32_8x16_16x8 --backend cuda --set stages=4");
 static_assert(THREADS_M == 16 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset mma_tf32_8x16_16x8 --backend cuda --set group=32x8");
+              "gemmgen emit --preset mma_tf32_8x16_16x8 --backend cuda --set group=8x8");
 static_assert(TN % 2 == 0 && TM % 2 == 0, "TN and TM must be multiples of 2");
 static_assert(BK % 16 == 0, "BK must be a multiple of 16");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,

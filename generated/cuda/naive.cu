@@ -24,7 +24,7 @@ static_assert(BM == 8 && BN == 8, "BM and BN cannot change here: "
                                   "gemmgen emit --preset naive --backend cuda --set tile=2x1");
 static_assert(THREADS_M == 8 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset naive --backend cuda --set group=16x8");
+              "gemmgen emit --preset naive --backend cuda --set group=4x8");
 
 } // namespace naive_detail
 

@@ -25,7 +25,7 @@ static_assert(BM == 16 && BN == 16,
               "gemmgen emit --preset naive_16x16 --backend cuda --set tile=2x1");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset naive_16x16 --backend cuda --set group=32x16");
+              "gemmgen emit --preset naive_16x16 --backend cuda --set group=8x16");
 
 } // namespace naive_16x16_detail
 

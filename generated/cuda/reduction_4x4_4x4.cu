@@ -40,7 +40,7 @@ static_assert(SLICES == 8,
               "gemmgen emit --preset reduction_4x4_4x4 --backend cuda --set sliced_k=4");
 static_assert(THREADS_M == 4 && THREADS_N == 4,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset reduction_4x4_4x4 --backend cuda --set group=8x4");
+              "gemmgen emit --preset reduction_4x4_4x4 --backend cuda --set group=2x4");
 
 constexpr int BLOCK_THREADS = SLICES * THREADS;
 

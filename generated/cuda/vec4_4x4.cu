@@ -28,7 +28,7 @@ static_assert(BK == 4, "BK cannot change here: "
                        "gemmgen emit --preset vec4_4x4 --backend cuda --set block_k=8");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset vec4_4x4 --backend cuda --set group=32x16");
+              "gemmgen emit --preset vec4_4x4 --backend cuda --set group=8x16");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)

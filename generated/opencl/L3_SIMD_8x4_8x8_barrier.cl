@@ -33,7 +33,7 @@
 #endif
 #if THREADS_M != 8 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset L3_SIMD_8x4_8x8_barrier --set group=16x8"
+#error "gemmgen emit --preset L3_SIMD_8x4_8x8_barrier --set group=4x8"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable

@@ -25,7 +25,7 @@
 
 #if BM != 64 || BN != 128
 #error "BM and BN cannot change here:"
-#error "gemmgen emit --preset L3_SLM_8x8_8x16 --set tile=16x8"
+#error "gemmgen emit --preset L3_SLM_8x8_8x16 --set tile=8x4"
 #endif
 #if BK != 8
 #error "BK cannot change here:"
@@ -33,7 +33,7 @@
 #endif
 #if THREADS_M != 8 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset L3_SLM_8x8_8x16 --set group=16x16"
+#error "gemmgen emit --preset L3_SLM_8x8_8x16 --set group=4x16"
 #endif
 
 // 4 neighbouring elements, at any alignment.

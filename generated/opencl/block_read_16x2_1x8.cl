@@ -31,7 +31,7 @@
 
 #if BM != 16 || BN != 16
 #error "BM and BN cannot change here:"
-#error "gemmgen emit --preset block_read_16x2_1x8 --set tile=32x2"
+#error "gemmgen emit --preset block_read_16x2_1x8 --set tile=16x1"
 #endif
 #if BK != 8
 #error "BK cannot change here:"

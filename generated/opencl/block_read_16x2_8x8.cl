@@ -32,7 +32,7 @@
 
 #if BM != 128 || BN != 16
 #error "BM and BN cannot change here:"
-#error "gemmgen emit --preset block_read_16x2_8x8 --set tile=16x4"
+#error "gemmgen emit --preset block_read_16x2_8x8 --set tile=16x1"
 #endif
 #if BK != 8
 #error "BK cannot change here:"
@@ -40,7 +40,7 @@
 #endif
 #if THREADS_M != 8 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset block_read_16x2_8x8 --set group=16x8"
+#error "gemmgen emit --preset block_read_16x2_8x8 --set group=4x8"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable

@@ -39,7 +39,7 @@
 #endif
 #if THREADS_M != 4 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset block_read_16x4_4x8 --set group=8x8"
+#error "gemmgen emit --preset block_read_16x4_4x8 --set group=2x8"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable

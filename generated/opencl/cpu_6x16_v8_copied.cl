@@ -21,7 +21,7 @@
 
 #if MR != 6 || NR != 16
 #error "MR and NR cannot change here:"
-#error "gemmgen emit --preset cpu_6x16_v8_copied --set tile=12x16"
+#error "gemmgen emit --preset cpu_6x16_v8_copied --set tile=3x16"
 #endif
 #if KC != 384
 #error "KC cannot change here: gemmgen emit --preset cpu_6x16_v8_copied --set kc=768"

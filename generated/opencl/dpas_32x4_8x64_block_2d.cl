@@ -57,7 +57,7 @@
 #endif
 #if THREADS_M != 8 || THREADS_N != 64
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset dpas_32x4_8x64_block_2d --set group=16x64"
+#error "gemmgen emit --preset dpas_32x4_8x64_block_2d --set group=4x64"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable

@@ -24,11 +24,11 @@
 
 #if BM != 128 || BN != 128
 #error "BM and BN cannot change here:"
-#error "gemmgen emit --preset lds_8x8_16x16_k1 --set tile=16x8"
+#error "gemmgen emit --preset lds_8x8_16x16_k1 --set tile=4x8"
 #endif
 #if THREADS_M != 16 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset lds_8x8_16x16_k1 --set group=32x16"
+#error "gemmgen emit --preset lds_8x8_16x16_k1 --set group=8x16"
 #endif
 
 // 4 neighbouring elements of local memory, from a multiple of 16 bytes.

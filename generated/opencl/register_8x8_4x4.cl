@@ -27,7 +27,7 @@
 #endif
 #if THREADS_M != 4 || THREADS_N != 4
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset register_8x8_4x4 --set group=8x4"
+#error "gemmgen emit --preset register_8x8_4x4 --set group=2x4"
 #endif
 
 // 4 neighbouring elements, at any alignment.

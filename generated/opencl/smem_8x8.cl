@@ -27,7 +27,7 @@
 
 #if THREADS_M != 16 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset smem_8x8 --set group=32x16"
+#error "gemmgen emit --preset smem_8x8 --set group=8x16"
 #endif
 #if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
 #error "TM, TN and BK must be multiples of 4"
@@ -48,7 +48,7 @@
 #error "BN must be a multiple of THREADS_N"
 #endif
 #if TM <= 4 || TN <= 4
-#error "TM and TN must exceed 4 here: gemmgen emit --preset smem_8x8 --set tile=16x8"
+#error "TM and TN must exceed 4 here: gemmgen emit --preset smem_8x8 --set tile=4x8"
 #endif
 
 // 4 neighbouring elements, at any alignment.

@@ -44,7 +44,7 @@
 #endif
 #if THREADS_M != 16 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset smem_8x8_double_packed --set group=32x16"
+#error "gemmgen emit --preset smem_8x8_double_packed --set group=8x16"
 #endif
 #if TM % 4 != 0 || TN % 4 != 0
 #error "TM and TN must be multiples of 4"
@@ -66,7 +66,7 @@
 #endif
 #if TM <= 4 || TN <= 4
 #error "TM and TN must exceed 4 here:"
-#error "gemmgen emit --preset smem_8x8_double_packed --set tile=16x8"
+#error "gemmgen emit --preset smem_8x8_double_packed --set tile=4x8"
 #endif
 
 // 4 neighbouring elements, at any alignment.

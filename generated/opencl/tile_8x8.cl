@@ -24,14 +24,14 @@
 #define TN (BN / THREADS_N)
 
 #if BM != 128 || BN != 128
-#error "BM and BN cannot change here: gemmgen emit --preset tile_8x8 --set tile=16x8"
+#error "BM and BN cannot change here: gemmgen emit --preset tile_8x8 --set tile=4x8"
 #endif
 #if BK != 4
 #error "BK cannot change here: gemmgen emit --preset tile_8x8 --set block_k=8"
 #endif
 #if THREADS_M != 16 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset tile_8x8 --set group=32x16"
+#error "gemmgen emit --preset tile_8x8 --set group=8x16"
 #endif
 
 // 4 neighbouring elements, at any alignment.

@@ -30,7 +30,7 @@
 #endif
 #if THREADS_M != 16 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "gemmgen emit --preset vec4_4x4 --set group=32x16"
+#error "gemmgen emit --preset vec4_4x4 --set group=8x16"
 #endif
 
 // 4 neighbouring elements, at any alignment.

@@ -32,7 +32,7 @@ static_assert(BM == 64 && BN == 16,
               "BM and BN cannot change here: this schedule has no other tile");
 static_assert(THREADS_M == 4 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "L3_SIMD_16x2_4x8 --backend sycl --form kernel --set group=8x8");
+              "L3_SIMD_16x2_4x8 --backend sycl --form kernel --set group=2x8");
 
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)

@@ -31,8 +31,8 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-i
 static_assert(BM == 64 && BN == 32,
               "BM and BN cannot change here: this schedule has no other tile");
 static_assert(THREADS_M == 8 && THREADS_N == 8,
-              "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset L3_SIMD_8x4_8x8 "
-              "--backend sycl --form kernel --set group=16x8");
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset L3_SIMD_8x4_8x8 --backend sycl --form kernel --set group=4x8");
 
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)

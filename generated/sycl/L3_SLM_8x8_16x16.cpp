@@ -27,14 +27,14 @@ constexpr int BM = 128, BN = 128, BK = 8; // block tile: BM x BN of C, BK along 
 constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
 static_assert(BM == 128 && BN == 128,
-              "BM and BN cannot change here: gemmgen emit --preset L3_SLM_8x8_16x16 --backend "
-              "sycl --form kernel --set tile=16x8");
+              "BM and BN cannot change here: "
+              "gemmgen emit --preset L3_SLM_8x8_16x16 --backend sycl --form kernel --set tile=8x4");
 static_assert(BK == 8,
               "BK cannot change here: gemmgen emit --preset L3_SLM_8x8_16x16 --backend sycl "
               "--form kernel --set block_k=16");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "L3_SLM_8x8_16x16 --backend sycl --form kernel --set group=32x16");
+              "L3_SLM_8x8_16x16 --backend sycl --form kernel --set group=8x16");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

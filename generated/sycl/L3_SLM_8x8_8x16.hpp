@@ -33,12 +33,12 @@ constexpr int THREADS_M = 8, THREADS_N = 16; // work-items along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
 static_assert(BM == 64 && BN == 128,
               "BM and BN cannot change here: "
-              "gemmgen emit --preset L3_SLM_8x8_8x16 --backend sycl --set tile=16x8");
+              "gemmgen emit --preset L3_SLM_8x8_8x16 --backend sycl --set tile=8x4");
 static_assert(BK == 8, "BK cannot change here: "
                        "gemmgen emit --preset L3_SLM_8x8_8x16 --backend sycl --set block_k=16");
 static_assert(THREADS_M == 8 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset L3_SLM_8x8_8x16 --backend sycl --set group=16x16");
+              "gemmgen emit --preset L3_SLM_8x8_8x16 --backend sycl --set group=4x16");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

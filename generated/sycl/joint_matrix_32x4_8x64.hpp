@@ -41,7 +41,7 @@ static_assert(BK == 32,
               "gemmgen emit --preset joint_matrix_32x4_8x64 --backend sycl --set block_k=64");
 static_assert(THREADS_M == 8 && THREADS_N == 64,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset joint_matrix_32x4_8x64 --backend sycl --set group=16x64");
+              "gemmgen emit --preset joint_matrix_32x4_8x64 --backend sycl --set group=4x64");
 
 namespace matrix = sycl::ext::oneapi::experimental::matrix;
 namespace intel = sycl::ext::intel::experimental::matrix;

@@ -48,7 +48,7 @@ static_assert(SLICES == 8,
               "--form kernel --set sliced_k=4");
 static_assert(THREADS_M == 4 && THREADS_N == 4,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "reduction_4x4_4x4 --backend sycl --form kernel --set group=8x4");
+              "reduction_4x4_4x4 --backend sycl --form kernel --set group=2x4");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

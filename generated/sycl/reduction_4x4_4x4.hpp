@@ -51,7 +51,7 @@ static_assert(SLICES == 8,
               "gemmgen emit --preset reduction_4x4_4x4 --backend sycl --set sliced_k=4");
 static_assert(THREADS_M == 4 && THREADS_N == 4,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset reduction_4x4_4x4 --backend sycl --set group=8x4");
+              "gemmgen emit --preset reduction_4x4_4x4 --backend sycl --set group=2x4");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

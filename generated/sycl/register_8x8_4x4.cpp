@@ -28,7 +28,7 @@ static_assert(BM == 32 && BN == 32,
               "sycl --form kernel --set tile=16x8");
 static_assert(THREADS_M == 4 && THREADS_N == 4,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "register_8x8_4x4 --backend sycl --form kernel --set group=8x4");
+              "register_8x8_4x4 --backend sycl --form kernel --set group=2x4");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

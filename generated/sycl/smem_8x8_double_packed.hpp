@@ -47,7 +47,7 @@ static_assert(STAGES == 2,
               "gemmgen emit --preset smem_8x8_double_packed --backend sycl --set stages=4");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset smem_8x8_double_packed --backend sycl --set group=32x16");
+              "gemmgen emit --preset smem_8x8_double_packed --backend sycl --set group=8x16");
 static_assert(TM % 4 == 0 && TN % 4 == 0, "TM and TN must be multiples of 4");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 4");
@@ -58,7 +58,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4 && TN > 4,
               "TM and TN must exceed 4 here: "
-              "gemmgen emit --preset smem_8x8_double_packed --backend sycl --set tile=16x8");
+              "gemmgen emit --preset smem_8x8_double_packed --backend sycl --set tile=4x8");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

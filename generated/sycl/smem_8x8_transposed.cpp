@@ -29,7 +29,7 @@ constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-i
 constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "smem_8x8_transposed --backend sycl --form kernel --set group=32x16");
+              "smem_8x8_transposed --backend sycl --form kernel --set group=8x16");
 static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 4");
@@ -39,7 +39,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4 && TN > 4,
               "TM and TN must exceed 4 here: gemmgen emit --preset smem_8x8_transposed --backend "
-              "sycl --form kernel --set tile=16x8");
+              "sycl --form kernel --set tile=4x8");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

@@ -25,13 +25,13 @@ constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
 static_assert(BM == 128 && BN == 128,
               "BM and BN cannot change here: "
-              "gemmgen emit --preset tile_8x8 --backend sycl --form kernel --set tile=16x8");
+              "gemmgen emit --preset tile_8x8 --backend sycl --form kernel --set tile=4x8");
 static_assert(BK == 4,
               "BK cannot change here: "
               "gemmgen emit --preset tile_8x8 --backend sycl --form kernel --set block_k=8");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset tile_8x8 --backend sycl --form kernel --set group=32x16");
+              "gemmgen emit --preset tile_8x8 --backend sycl --form kernel --set group=8x16");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

@@ -36,7 +36,7 @@ static_assert(BK == 4, "BK cannot change here: "
                        "gemmgen emit --preset vec4_4x4 --backend sycl --set block_k=8");
 static_assert(THREADS_M == 16 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset vec4_4x4 --backend sycl --set group=32x16");
+              "gemmgen emit --preset vec4_4x4 --backend sycl --set group=8x16");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));

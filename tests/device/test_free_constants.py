@@ -42,7 +42,7 @@ CHANGED: list[tuple[str, Pair, int]] = [
 GUARDED = [
     ({"BK": 12}, "BK must be|multiple of BK"),
     ({"BM": 100}, "BM must be a multiple of THREADS_M"),
-    ({"THREADS_M": 12}, "cannot change here:.*gemmgen emit --preset smem_8x8 .*--set group=32x16"),
+    ({"THREADS_M": 12}, "cannot change here:.*gemmgen emit --preset smem_8x8 .*--set group=8x16"),
 ]
 THREADS = 16
 

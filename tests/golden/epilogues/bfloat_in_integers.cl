@@ -31,11 +31,11 @@
 #define THREADS (THREADS_M * THREADS_N)
 
 #if BM != 16 || BN != 16
-#error "BM and BN cannot change here: emit it again with --set tile=4x2"
+#error "BM and BN cannot change here: emit it again with --set tile=1x2"
 #endif
 #if THREADS_M != 8 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "emit it again with --set group=16x8"
+#error "emit it again with --set group=4x8"
 #endif
 #if BM * BK % THREADS != 0
 #error "BM * BK must be a multiple of THREADS"

@@ -35,9 +35,9 @@ constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
 constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
 static_assert(BM == 16 && BN == 16,
-              "BM and BN cannot change here: emit it again with --set tile=4x2");
+              "BM and BN cannot change here: emit it again with --set tile=1x2");
 static_assert(THREADS_M == 8 && THREADS_N == 8,
-              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x8");
 static_assert(BM * BK % THREADS == 0, "BM * BK must be a multiple of THREADS");
 static_assert(THREADS % BK == 0, "THREADS must be a multiple of BK");
 static_assert(BN * BK % 4 == 0, "BN * BK must be a multiple of 4");

@@ -41,7 +41,7 @@ constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a work-item
 constexpr int THREADS = THREADS_M * THREADS_N; // work-items of a group
 static_assert(THREADS_M == 8 && THREADS_N == 8,
-              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x8");
 static_assert(TM % 4 == 0 && TN % 4 == 0, "TM and TN must be multiples of 4");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 4");

@@ -35,7 +35,7 @@
 
 #if THREADS_M != 8 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "emit it again with --set group=16x8"
+#error "emit it again with --set group=4x8"
 #endif
 #if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
 #error "TM, TN and BK must be multiples of 4"

@@ -44,7 +44,7 @@
 #define TN (BN / THREADS_N)
 
 #if BM != 32 || BN != 32
-#error "BM and BN cannot change here: emit it again with --set tile=8x4"
+#error "BM and BN cannot change here: emit it again with --set tile=2x4"
 #endif
 #if BK != 4
 #error "BK cannot change here: emit it again with --set block_k=8"
@@ -54,7 +54,7 @@
 #endif
 #if THREADS_M != 8 || THREADS_N != 8
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "emit it again with --set group=16x8"
+#error "emit it again with --set group=4x8"
 #endif
 
 // A float as float16 lies in memory, rounded to nearest.

@@ -37,11 +37,11 @@ constexpr int THREADS_M = 8, THREADS_N = 8; // threads along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(BM == 32 && BN == 32,
-              "BM and BN cannot change here: emit it again with --set tile=8x4");
+              "BM and BN cannot change here: emit it again with --set tile=2x4");
 static_assert(BK == 4, "BK cannot change here: emit it again with --set block_k=8");
 static_assert(SPLIT_K == 4, "SPLIT_K cannot change here: emit it again with --set split_k=8");
 static_assert(THREADS_M == 8 && THREADS_N == 8,
-              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x8");
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x8");
 
 } // namespace scaled_residual_split4_detail
 

@@ -33,7 +33,7 @@
 
 #if THREADS_M != 8 || THREADS_N != 16
 #error "THREADS_M and THREADS_N cannot change here:"
-#error "emit it again with --set group=16x16"
+#error "emit it again with --set group=4x16"
 #endif
 #if TM % 4 != 0 || TN % 4 != 0 || BK % 4 != 0
 #error "TM, TN and BK must be multiples of 4"
@@ -54,7 +54,7 @@
 #error "BN must be a multiple of THREADS_N"
 #endif
 #if TM <= 4 || TN <= 4
-#error "TM and TN must exceed 4 here: emit it again with --set tile=16x8"
+#error "TM and TN must exceed 4 here: emit it again with --set tile=4x8"
 #endif
 
 // 4 neighbouring elements, at any alignment.

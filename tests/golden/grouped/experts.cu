@@ -30,7 +30,7 @@ constexpr int THREADS_M = 8, THREADS_N = 16; // threads along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 8 && THREADS_N == 16,
-              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=16x16");
+              "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x16");
 static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "TM, TN and BK must be multiples of 4");
 static_assert(BM * BK % (THREADS * 4) == 0 && BN * BK % (THREADS * 4) == 0,
               "BM * BK and BN * BK must be multiples of THREADS * 4");
@@ -38,7 +38,7 @@ static_assert(THREADS * 4 % BK == 0, "THREADS * 4 must be a multiple of BK");
 static_assert(THREADS * 4 % BN == 0, "THREADS * 4 must be a multiple of BN");
 static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
-static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: emit it again with --set tile=16x8");
+static_assert(TM > 4 && TN > 4, "TM and TN must exceed 4 here: emit it again with --set tile=4x8");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)

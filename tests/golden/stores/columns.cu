@@ -45,7 +45,7 @@ constexpr int GROUP_M = 8; // threadblock swizzle: rows of blocks that run toget
 constexpr int CONSUMERS = 128, PRODUCERS = 32; // threads that multiply, and threads that load
 constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
 static_assert(BM == 64 && BN == 128,
-              "BM and BN cannot change here: emit it again with --set tile=4x32");
+              "BM and BN cannot change here: emit it again with --set tile=2x16");
 static_assert(CONSUMERS == 128,
               "CONSUMERS cannot change here: emit it again with --set group=64x4");
 static_assert(PRODUCERS == 32,

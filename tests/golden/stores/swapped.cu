@@ -45,7 +45,7 @@ constexpr int STAGES = 4; // stages of the pipeline
 constexpr int CONSUMERS = 128, PRODUCERS = 32; // threads that multiply, and threads that load
 constexpr int THREADS = CONSUMERS + PRODUCERS; // threads of a block
 static_assert(BM == 64 && BN == 64,
-              "BM and BN cannot change here: emit it again with --set tile=32x2");
+              "BM and BN cannot change here: emit it again with --set tile=8x2");
 static_assert(CONSUMERS == 128,
               "CONSUMERS cannot change here: emit it again with --set group=8x32");
 static_assert(PRODUCERS == 32,

@@ -291,6 +291,7 @@ class Sycl(CLike):
             "opening": f"void {self.kernel.name}({', '.join(params)})",
             "dimensions": self._dimensions,
             "group": f"{one}{rows}, {cols}",
+            "group_range": f"{one}{self.number(rows)}, {self.number(cols)}",
             "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
             "lanes": self.kernel.sub_group or self.kernel.compiled_for,
             "arrays": arrays,

@@ -20,7 +20,7 @@ from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, Store, VectorCopy, in_bytes
-from gemmgen.ir.walk import map_body, map_expr, substitute, walk_expr
+from gemmgen.ir.walk import map_bodies, map_expr, substitute, walk_expr
 from gemmgen.positions import K_BEGIN
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.
@@ -36,13 +36,20 @@ def addresses(kernel: Kernel) -> Kernel:
     lane = next((s.var for s in kernel.body if isinstance(s, Let) and s.value == _LANE), None)
     own: Expr = _LANE if lane is None else lane
 
-    def main_loop(stmt: Stmt) -> Body:
-        # What else goes along K begins where this one ends.
-        if isinstance(stmt, For) and not stmt.unroll and stmt.start in (Const(0), K_BEGIN):
-            return _main_loop(stmt, kernel.sub_group or 1, own)
-        return (stmt,)
+    def rewritten(body: Body) -> Body:
+        out: list[Stmt] = []
+        for stmt in (map_bodies(stmt, rewritten) for stmt in body):
+            # What else goes along K begins where this one ends.
+            if isinstance(stmt, For) and not stmt.unroll and stmt.start in (Const(0), K_BEGIN):
+                *before, main = _main_loop(stmt, kernel.sub_group or 1, own)
+                # What is said of the loop stays with it.
+                said = [out.pop()] if before and out and isinstance(out[-1], Comment) else []
+                out += [*before, *said, main]
+            else:
+                out.append(stmt)
+        return tuple(out)
 
-    return replace(kernel, body=map_body(kernel.body, main_loop))
+    return replace(kernel, body=rewritten(kernel.body))
 
 
 def _main_loop(main: For, lanes: int, own: Expr) -> Body:

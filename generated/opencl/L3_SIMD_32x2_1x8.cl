@@ -13,7 +13,7 @@
 //                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define at L3_SIMD_32x2_1x8_at
 #define block_read2 L3_SIMD_32x2_1x8_block_read2
 
@@ -36,7 +36,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
@@ -69,7 +69,6 @@ L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const float *restric
         }
     }
 
-    // Whole steps of 16 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll
@@ -83,6 +82,8 @@ L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const float *restric
     for (int i = 0; i < TM / 8; ++i) {
         a_at[i] = min(row0 + i * 8 + lane, m - 1) * lda * 4;
     }
+
+    // Whole steps of 16 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {

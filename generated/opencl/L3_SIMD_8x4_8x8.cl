@@ -13,7 +13,7 @@
 //                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define at L3_SIMD_8x4_8x8_at
 #define block_read4 L3_SIMD_8x4_8x8_block_read4
 
@@ -37,7 +37,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
@@ -70,7 +70,6 @@ L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const float *restrict
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma unroll
@@ -80,6 +79,8 @@ L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const float *restrict
 
     // Where those along rows begin in the first step, in bytes, a read a lane.
     int a_at = min(row + lane, m - 1) * lda * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {

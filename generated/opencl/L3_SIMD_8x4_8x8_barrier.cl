@@ -14,7 +14,7 @@
 //                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define at L3_SIMD_8x4_8x8_barrier_at
 #define block_read4 L3_SIMD_8x4_8x8_barrier_block_read4
 
@@ -38,7 +38,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
@@ -71,7 +71,6 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, __global const float *
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma unroll
@@ -81,6 +80,8 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, __global const float *
 
     // Where those along rows begin in the first step, in bytes, a read a lane.
     int a_at = min(row + lane, m - 1) * lda * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {

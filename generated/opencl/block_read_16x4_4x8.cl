@@ -16,7 +16,7 @@
 //                GPUs
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define image_block_read8 block_read_16x4_4x8_image_block_read8
 
 // Block tile: BM x BN of C, BK along K per step.
@@ -70,11 +70,12 @@ block_read_16x4_4x8(int m, int n, int k, float alpha, __read_only image2d_t a,
         }
     }
 
-    // Whole steps of BK along K.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at =
         (col0 + lane / 2 * THREADS_N) * 4 + lane % 2 * (-BK - (col0 + lane / 2 * THREADS_N) * 4);
     int a_at = lane % 2 * (row + lane / 2 * 8 + BK * 4) - BK * 4;
+
+    // Whole steps of BK along K.
     for (int k0 = 0; k0 < k_main; k0 += BK) {
         b_at += lane % 2 * BK;
         a_at += (1 - lane % 2) * BK * 4;

@@ -16,7 +16,7 @@
 //                GPUs
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define image_block_read8 block_read_32x1_1x8_image_block_read8
 
 // Block tile of C.
@@ -55,7 +55,6 @@ block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
     int a_at[2];
@@ -66,6 +65,8 @@ block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
                       (row0 + (i * 4 + lane / 2) % (TM / 8) * 8 -
                        ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4);
     }
+
+    // Whole steps of 16 along K.
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         b_at += lane % 2 * 16;
         #pragma unroll

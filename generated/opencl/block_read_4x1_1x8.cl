@@ -16,7 +16,7 @@
 //                GPUs
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define image_block_read4 block_read_4x1_1x8_image_block_read4
 #define image_block_read8 block_read_4x1_1x8_image_block_read8
 

@@ -21,7 +21,7 @@
 // Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
 //                ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define packed_vectors dpas_32x2_1x8_packed_vectors
 #define half_to_float dpas_32x2_1x8_half_to_float
 #define multiply dpas_32x2_1x8_multiply

@@ -21,7 +21,7 @@
 // Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1",
 //                ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define half_to_float dpas_32x4_8x64_block_2d_half_to_float
 #define multiply dpas_32x4_8x64_block_2d_multiply
 #define move_cols dpas_32x4_8x64_block_2d_move_cols

@@ -14,7 +14,7 @@
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define bfloat16_to_float gemv_8x4_bf16_bfloat16_to_float
 #define bfloat16_to_float8 gemv_8x4_bf16_bfloat16_to_float8
 #define float_to_bfloat16 gemv_8x4_bf16_float_to_bfloat16

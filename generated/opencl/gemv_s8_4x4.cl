@@ -14,7 +14,7 @@
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define dp4a gemv_s8_4x4_dp4a
 
 // Block tile of C.

@@ -18,7 +18,7 @@
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define at sg16_block_16x1_split4_at
 #define block_read sg16_block_16x1_split4_block_read
 #define block_read2 sg16_block_16x1_split4_block_read2
@@ -42,7 +42,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
@@ -87,7 +87,6 @@ sg16_block_16x1_split4(int m, int n, int k, float alpha, __global const float *r
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma unroll
@@ -95,6 +94,8 @@ sg16_block_16x1_split4(int m, int n, int k, float alpha, __global const float *r
         b_at[i] = ((k_begin - 32 + i * 16 + lane) * ldb + col0) * 4;
     }
     int a_at = (min(row0 + lane, m - 1) * lda + k_begin - 32) * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = k_begin; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {

@@ -12,7 +12,7 @@
 // Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define at sg16_block_16x2_at
 #define block_read sg16_block_16x2_block_read
 #define block_read2 sg16_block_16x2_block_read2
@@ -40,7 +40,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
@@ -110,9 +110,10 @@ sg16_block_16x2(int m, int n, int k, float alpha, __global const float *restrict
             }
         }
     } else {
-        // At the edge of the matrix each lane loads its own elements.
         // Where those along rows begin in the first step, in bytes, a read a lane.
         int a_at = min(row0 + lane, m - 1) * lda * 4;
+
+        // At the edge of the matrix each lane loads its own elements.
         for (int k0 = 0; k0 < k_main; k0 += BK) {
             float b_frag[BK][TN];
             #pragma unroll

@@ -34,7 +34,7 @@ static_assert(THREADS_M == 4 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
               "L3_SIMD_16x2_4x8 --backend sycl --form kernel --set group=2x8");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -88,7 +88,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma GCC unroll 4
@@ -100,6 +99,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int i = 0; i < TM / 8; ++i) {
         a_at[i] = (std::min(row + i * 8 + lane, m - 1) * lda - 32) * 4;
     }
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {

@@ -34,7 +34,7 @@ static_assert(THREADS_N == 8,
               "THREADS_N cannot change here: gemmgen emit --preset L3_SIMD_32x2_1x8 --backend "
               "sycl --form kernel --set group=2x8");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -78,7 +78,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 16 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -92,6 +91,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int i = 0; i < TM / 8; ++i) {
         a_at[i] = std::min(row0 + i * 8 + lane, m - 1) * lda * 4;
     }
+
+    // Whole steps of 16 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {

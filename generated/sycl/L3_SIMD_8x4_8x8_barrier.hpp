@@ -38,7 +38,7 @@ static_assert(THREADS_M == 8 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: "
               "gemmgen emit --preset L3_SIMD_8x4_8x8_barrier --backend sycl --set group=4x8");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -85,7 +85,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[4];
     #pragma GCC unroll 4
@@ -95,6 +94,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     // Where those along rows begin in the first step, in bytes, a read a lane.
     int a_at = std::min(row + lane, m - 1) * lda * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
@@ -197,7 +198,7 @@ inline sycl::event L3_SIMD_8x4_8x8_barrier(sycl::queue &queue, int m, int n, int
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 8);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<L3_SIMD_8x4_8x8_barrier_detail::kernel>(

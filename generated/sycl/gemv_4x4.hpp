@@ -197,7 +197,7 @@ inline sycl::event gemv_4x4(sycl::queue &queue, int m, int n, int k, float alpha
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 32);
+        const sycl::range<2> group(SLICES, 32);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[SLICES][BM][BN], 0> partial(handler);

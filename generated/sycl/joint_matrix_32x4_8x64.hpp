@@ -192,7 +192,7 @@ inline sycl::event joint_matrix_32x4_8x64(sycl::queue &queue, int m, int n, int 
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 64);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<joint_matrix_32x4_8x64_detail::kernel>(

@@ -27,8 +27,12 @@
 namespace naive_detail {
 
 constexpr int BM = 8, BN = 8; // block tile of C
+constexpr int THREADS_M = 8, THREADS_N = 8; // work-items along M and N
 static_assert(BM == 8 && BN == 8, "BM and BN cannot change here: "
                                   "gemmgen emit --preset naive --backend sycl --set tile=2x1");
+static_assert(THREADS_M == 8 && THREADS_N == 8,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset naive --backend sycl --set group=4x8");
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
 class kernel;
@@ -71,7 +75,7 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 8);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_detail::kernel>(

@@ -27,9 +27,13 @@
 namespace naive_16x16_detail {
 
 constexpr int BM = 16, BN = 16; // block tile of C
+constexpr int THREADS_M = 16, THREADS_N = 16; // work-items along M and N
 static_assert(BM == 16 && BN == 16,
               "BM and BN cannot change here: "
               "gemmgen emit --preset naive_16x16 --backend sycl --set tile=2x1");
+static_assert(THREADS_M == 16 && THREADS_N == 16,
+              "THREADS_M and THREADS_N cannot change here: "
+              "gemmgen emit --preset naive_16x16 --backend sycl --set group=8x16");
 
 // Names the kernel, for profilers and for host compilers other than DPC++.
 class kernel;
@@ -72,7 +76,7 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(16, 16);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_16x16_detail::kernel>(

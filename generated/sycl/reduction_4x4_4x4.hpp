@@ -284,7 +284,7 @@ inline sycl::event reduction_4x4_4x4(sycl::queue &queue, int m, int n, int k, fl
             });
     });
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(32, 4);
+        const sycl::range<2> group(SLICES * THREADS_M, THREADS_N);
         const sycl::range<2> groups(1, (m + BM - 1) / BM * ((n + BN - 1) / BN) * SPLIT_K);
         handler.depends_on(start);
         const sycl::local_accessor<float[SLICES][BM][BN], 0> partial(handler);

@@ -29,12 +29,16 @@
 namespace sg16_block_16x1_detail {
 
 constexpr int BM = 16, BN = 16; // block tile of C
+constexpr int THREADS_N = 16; // work-items along N
 constexpr int TM = BM; // rows of C of a work-item
 static_assert(BM == 16 && BN == 16,
               "BM and BN cannot change here: "
               "gemmgen emit --preset sg16_block_16x1 --backend sycl --set tile=32x1");
+static_assert(THREADS_N == 16,
+              "THREADS_N cannot change here: "
+              "gemmgen emit --preset sg16_block_16x1 --backend sycl --set group=2x16");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -90,7 +94,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -98,6 +101,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         b_at[i] = ((i * 16 + lane - 32) * ldb + col0) * 4;
     }
     int a_at = (std::min(row0 + lane, m - 1) * lda - 32) * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
@@ -175,7 +180,7 @@ inline sycl::event sg16_block_16x1(sycl::queue &queue, int m, int n, int k, floa
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(1, 16);
+        const sycl::range<2> group(1, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x1_detail::kernel>(

@@ -41,7 +41,7 @@ static_assert(SPLIT_K == 4,
               "SPLIT_K cannot change here: gemmgen emit --preset sg16_block_16x1_split4 "
               "--backend sycl --form kernel --set split_k=8");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -103,7 +103,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -111,6 +110,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         b_at[i] = ((k_begin - 32 + i * 16 + lane) * ldb + col0) * 4;
     }
     int a_at = (std::min(row0 + lane, m - 1) * lda + k_begin - 32) * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = k_begin; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {

@@ -36,6 +36,7 @@ namespace sg16_block_16x1_split4_detail {
 
 constexpr int BM = 16, BN = 16; // block tile of C
 constexpr int SPLIT_K = 4; // parts of K (split-K)
+constexpr int THREADS_N = 16; // work-items along N
 constexpr int TM = BM; // rows of C of a work-item
 static_assert(BM == 16 && BN == 16,
               "BM and BN cannot change here: "
@@ -43,8 +44,11 @@ static_assert(BM == 16 && BN == 16,
 static_assert(SPLIT_K == 4,
               "SPLIT_K cannot change here: "
               "gemmgen emit --preset sg16_block_16x1_split4 --backend sycl --set split_k=8");
+static_assert(THREADS_N == 16,
+              "THREADS_N cannot change here: "
+              "gemmgen emit --preset sg16_block_16x1_split4 --backend sycl --set group=2x16");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -109,7 +113,6 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 32 along K; at the edge of C there are none.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
     int b_at[2];
     #pragma GCC unroll 2
@@ -117,6 +120,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         b_at[i] = ((k_begin - 32 + i * 16 + lane) * ldb + col0) * 4;
     }
     int a_at = (std::min(row0 + lane, m - 1) * lda + k_begin - 32) * 4;
+
+    // Whole steps of 32 along K; at the edge of C there are none.
     for (int k0 = k_begin; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
@@ -217,7 +222,7 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
         k = 0; // so that A and B are not read
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(1, 16);
+        const sycl::range<2> group(1, THREADS_N);
         const sycl::range<2> groups(1, (m + BM - 1) / BM * ((n + BN - 1) / BN) * SPLIT_K);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x1_split4_detail::kernel>(

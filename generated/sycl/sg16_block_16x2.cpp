@@ -35,7 +35,7 @@ static_assert(THREADS_N == 16,
               "THREADS_N cannot change here: gemmgen emit --preset sg16_block_16x2 --backend "
               "sycl --form kernel --set group=2x16");
 
-// So many bytes into a matrix.
+// The element that lies `bytes` bytes behind a matrix's first.
 inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
@@ -122,9 +122,10 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
     } else {
-        // At the edge of the matrix each lane loads its own elements.
         // Where those along rows begin in the first step, in bytes, a read a lane.
         int a_at = std::min(row0 + lane, m - 1) * lda * 4;
+
+        // At the edge of the matrix each lane loads its own elements.
         for (int k0 = 0; k0 < k_main; k0 += BK) {
             float b_frag[BK][TN];
             #pragma GCC unroll BK

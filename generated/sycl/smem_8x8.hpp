@@ -221,7 +221,7 @@ inline sycl::event smem_8x8(sycl::queue &queue, int m, int n, int k, float alpha
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(16, 16);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[BM][BK], 0> a_shared(handler);

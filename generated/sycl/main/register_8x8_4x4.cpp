@@ -170,7 +170,7 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(4, 4);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<register_8x8_4x4_detail::kernel>(

@@ -13,7 +13,7 @@
 // Needs      512 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define bfloat16_to_float bfloat_in_integers_bfloat16_to_float
 #define float_to_bfloat16 bfloat_in_integers_float_to_bfloat16
 

@@ -21,7 +21,7 @@
 //            b_packed of (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) elements
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define float_to_half gated_packed_half_float_to_half
 #define half_to_float gated_packed_half_half_to_float
 #define half_to_float4 gated_packed_half_half_to_float4

@@ -251,7 +251,7 @@ inline sycl::event gated_packed_half(sycl::queue &queue, int m, int n, int k, fl
             });
     });
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 8);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(pack);
         const sycl::local_accessor<sycl::half[BK][BM], 0> a_shared(handler);

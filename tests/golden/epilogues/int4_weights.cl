@@ -20,7 +20,7 @@
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define nibble gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_nibble
 #define float_to_half gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_float_to_half
 #define half_to_float gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_half_to_float

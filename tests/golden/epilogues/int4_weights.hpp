@@ -236,7 +236,7 @@ inline sycl::event gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(4, 32);
+        const sycl::range<2> group(SLICES, 32);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[SLICES][BM][BN], 0> partial(handler);

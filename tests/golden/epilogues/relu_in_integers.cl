@@ -14,7 +14,7 @@
 // Needs      1,024 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define float_to_half relu_in_integers_float_to_half
 #define float_to_half4 relu_in_integers_float_to_half4
 #define half_to_float relu_in_integers_half_to_float

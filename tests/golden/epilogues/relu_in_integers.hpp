@@ -310,7 +310,7 @@ inline sycl::event relu_in_integers(sycl::queue &queue, int m, int n, int k, flo
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 8);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<std::uint16_t[BK][BM], 0> a_shared(handler);

@@ -26,7 +26,7 @@
 // Needs      a workspace of m * n * 4 elements
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// Names of this file alone, so that a program can hold others, too.
+// Helpers carry the kernel's name: several files fit into one program.
 #define float_to_half scaled_residual_split4_float_to_half
 #define half_to_float scaled_residual_split4_half_to_float
 

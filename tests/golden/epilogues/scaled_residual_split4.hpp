@@ -206,7 +206,7 @@ inline sycl::event scaled_residual_split4(sycl::queue &queue, int m, int n, int 
         k = 0; // so that A and B are not read
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 8);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups(1, (m + BM - 1) / BM * ((n + BN - 1) / BN) * SPLIT_K);
         handler.depends_on(depends_on);
         handler.parallel_for<scaled_residual_split4_detail::kernel>(

@@ -266,7 +266,7 @@ inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_co
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 16);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups(m / BM + group_count, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[BM][BK], 0> a_shared(handler);

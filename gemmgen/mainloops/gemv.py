@@ -186,7 +186,7 @@ class LaneSums:
 
     def exchange(self) -> Body:
         """What adds up the sums of the lanes."""
-        out: Body = (Comment("Lanes that share elements of C add up their sums, each for its share of these."),)
+        out: Body = (Comment("Butterfly reduction: lanes exchange halves of their sums, and each ends with its own."),)
         (rows, cols), bit = self.schedule.tile, self.schedule.lanes_along_k // 2
         while bit:
             if rows * cols == 1:

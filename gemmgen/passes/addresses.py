@@ -71,11 +71,11 @@ def _main_loop(main: For, lanes: int, own: Expr) -> Body:
     moving, still = ([h for h in held.values() if h.stays is stays] for stays in (False, True))
     before: list[Stmt] = []
     if moving:
-        say = "Where block reads begin, in bytes, a read or half a read a lane; a step before the first."
+        say = "Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first."
         before.append(Comment(say))
         before += (s for h in moving for s in h.before())
     if still:
-        before.append(Comment("Where those along rows begin in the first step, in bytes, a read a lane."))
+        before.append(Comment("Addresses of block reads along rows in bytes, one a lane; they stay as they are."))
         before += (s for h in still for s in h.before())
     on = tuple(s for h in moving for s in h.on())
     return (*before, replace(main, body=(*on, *rewritten(main.body))))

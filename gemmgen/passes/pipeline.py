@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise, takewhile
 
 from gemmgen.ir.constants import is_free
 from gemmgen.ir.expr import Const, Expr, as_int
 from gemmgen.ir.kernel import Kernel, loop
-from gemmgen.ir.stmt import Block, Body, CooperativeCopy, For, FragmentLoad, If, Let, Mma, Registers, Stmt
+from gemmgen.ir.stmt import Block, Body, Comment, CooperativeCopy, For, FragmentLoad, If, Let, Mma, Registers, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, Pipe, PipeOp
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute
 from gemmgen.passes.mbarrier_ring import lower_batches, ring_with_producer, specialize_ring
@@ -37,7 +38,7 @@ def pipeline(kernel: Kernel) -> Kernel:
     if (pipe := ring_with_producer(kernel.body)) is not None:
         return replace(kernel, body=map_body(specialize_ring(kernel.body, pipe), _lower_loop))
     body = _ready_once(map_body(kernel.body, _lower_loop))
-    return replace(kernel, body=_awaited_late(_serialise_all(body)))
+    return replace(kernel, body=_awaited_late(_said_behind(_serialise_all(body))))
 
 
 def _ready_once(body: Body) -> Body:
@@ -52,6 +53,15 @@ def _ready_once(body: Body) -> Body:
             stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in made and s is not met))
         out.append(stmt)
     return tuple(out)
+
+
+def _said_behind(body: Body) -> Body:
+    """What is said of a loop stands behind the barriers that are made ready for it."""
+    for i, (said, first) in enumerate(pairwise(body)):
+        if isinstance(said, Comment) and isinstance(first, Mbarrier):
+            ready = tuple(takewhile(lambda stmt: isinstance(stmt, Barrier | Mbarrier), body[i + 1 :]))
+            return (*body[:i], *ready, said, *body[i + 1 + len(ready) :])
+    return body
 
 
 def _awaited_late(body: Body) -> Body:

@@ -199,8 +199,6 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
             acc[i][j] = 0.0f;
         }
     }
-
-    // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES / 4) {
         mbarrier_init(&shared.full[local_index], THREADS);
         mbarrier_init(&shared.empty[local_index], THREADS);
@@ -251,6 +249,8 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
             }
         }
     };
+
+    // Main loop; cp.async fills in zeros past K.
     for (int k_batch = 0; k_batch < min((STAGES - 8) * BK, k); k_batch += BK * 4) {
         const int load_stage = k_batch / BK % STAGES;
         load_tiles(k_batch, load_stage);

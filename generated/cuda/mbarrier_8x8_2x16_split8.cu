@@ -229,8 +229,6 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             acc[i][j] = 0.0f;
         }
     }
-
-    // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.full[local_index], SLICES * THREADS);
         mbarrier_init(&shared.tiles.empty[local_index], SLICES * THREADS);
@@ -276,6 +274,8 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             }
         }
     };
+
+    // Main loop; cp.async fills in zeros past K.
     for (int k_batch = k_begin; k_batch < min(k_begin + (STAGES - 2) * BK, k_end); k_batch += BK) {
         const int load_stage = (k_batch - k_begin) / BK % STAGES;
         load_tiles(k_batch, load_stage);

@@ -198,8 +198,6 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
             acc[i][j] = 0.0f;
         }
     }
-
-    // Main loop; cp.async fills in zeros past K.
     if (local_index < STAGES) {
         mbarrier_init(&shared.tiles.full[local_index], SLICES * THREADS);
         mbarrier_init(&shared.tiles.empty[local_index], SLICES * THREADS);
@@ -245,6 +243,8 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
             }
         }
     };
+
+    // Main loop; cp.async fills in zeros past K.
     for (int k_batch = 0; k_batch < min((STAGES - 2) * BK, k); k_batch += BK) {
         const int load_stage = k_batch / BK % STAGES;
         load_tiles(k_batch, load_stage);

@@ -77,7 +77,7 @@ L3_SIMD_16x2_4x8(int m, int n, int k, float alpha, __global const float *restric
         }
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at[4];
     #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -69,7 +69,7 @@ block_read_16x4_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
         }
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at =
         (col0 + lane / 2 * THREADS_N) * 4 + lane % 2 * (-BK - (col0 + lane / 2 * THREADS_N) * 4);
     int a_at = lane % 2 * (row0 + lane / 2 * 8 + BK * 4) - BK * 4;

@@ -55,7 +55,7 @@ block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
         acc[i] = 0.0f;
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
     int a_at[2];
     #pragma unroll

@@ -52,13 +52,13 @@
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 #pragma OPENCL EXTENSION cl_intel_subgroups_short : enable
 
-// An operand that was packed to be read so: eight words a lane, lane after lane.
+// A prepacked operand: eight words a lane, lane after lane.
 static inline int8 packed_vectors(const __global int *from)
 {
     return vload8(get_sub_group_local_id(), from);
 }
 
-// An operand that was packed to be read so: eight times a half word of each lane.
+// A prepacked operand: eight times a half word of each lane.
 static inline short8 packed_block(const __global short *from)
 {
     return as_short8(intel_sub_group_block_read_us8((const __global ushort *)from));

@@ -50,7 +50,7 @@
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// An operand that was packed to be read so: eight words a lane, lane after lane.
+// A prepacked operand: eight words a lane, lane after lane.
 static inline int8 packed_vectors(const __global int *from)
 {
     return vload8(get_sub_group_local_id(), from);

@@ -131,7 +131,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
         }
     }
 
-    // Lanes that share elements of C add up their sums, each for its share of these.
+    // Butterfly reduction: lanes exchange halves of their sums, and each ends with its own.
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll

@@ -114,7 +114,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
         }
     }
 
-    // Lanes that share elements of C add up their sums, each for its share of these.
+    // Butterfly reduction: lanes exchange halves of their sums, and each ends with its own.
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll

@@ -87,7 +87,7 @@ sg16_block_16x1_split4(int m, int n, int k, float alpha, __global const float *r
         acc[i] = 0.0f;
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at[2];
     #pragma unroll
     for (int i = 0; i < 2; ++i) {

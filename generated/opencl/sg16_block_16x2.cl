@@ -81,7 +81,8 @@ sg16_block_16x2(int m, int n, int k, float alpha, __global const float *restrict
 
     // Whole steps of BK along K.
     if (col0 + 32 <= n) {
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step
+        // first.
         int b_at = ((lane - BK) * ldb + col0) * 4;
         int a_at = (min(row0 + lane, m - 1) * lda - BK) * 4;
         for (int k0 = 0; k0 < k_main; k0 += BK) {
@@ -110,7 +111,7 @@ sg16_block_16x2(int m, int n, int k, float alpha, __global const float *restrict
             }
         }
     } else {
-        // Where those along rows begin in the first step, in bytes, a read a lane.
+        // Addresses of block reads along rows in bytes, one a lane; they stay as they are.
         int a_at = min(row0 + lane, m - 1) * lda * 4;
 
         // At the edge of the matrix each lane loads its own elements.

@@ -96,7 +96,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at[4];
     #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {

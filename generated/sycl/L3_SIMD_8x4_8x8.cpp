@@ -78,14 +78,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
     int b_at[4];
     #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
         b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
     }
 
-    // Where those along rows begin in the first step, in bytes, a read a lane.
+    // Addresses of block reads along rows in bytes, one a lane; they stay as they are.
     int a_at = std::min(row + lane, m - 1) * lda * 4;
 
     // Whole steps of 32 along K; at the edge of C there are none.

@@ -116,7 +116,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Lanes that share elements of C add up their sums, each for its share of these.
+    // Butterfly reduction: lanes exchange halves of their sums, and each ends with its own.
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma GCC unroll TM / 2

@@ -99,7 +99,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     // Whole steps of BK along K.
     if (col0 + 32 <= n) {
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step
+        // first.
         int b_at = ((lane - BK) * ldb + col0) * 4;
         int a_at = (std::min(row0 + lane, m - 1) * lda - BK) * 4;
         for (int k0 = 0; k0 < k_main; k0 += BK) {
@@ -128,7 +129,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
     } else {
-        // Where those along rows begin in the first step, in bytes, a read a lane.
+        // Addresses of block reads along rows in bytes, one a lane; they stay as they are.
         int a_at = std::min(row0 + lane, m - 1) * lda * 4;
 
         // At the edge of the matrix each lane loads its own elements.

@@ -165,7 +165,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         }
     }
 
-    // Lanes that share elements of C add up their sums, each for its share of these.
+    // Butterfly reduction: lanes exchange halves of their sums, and each ends with its own.
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll

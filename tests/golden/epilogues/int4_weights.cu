@@ -160,7 +160,7 @@ extern "C" __global__ void
         }
     }
 
-    // Lanes that share elements of C add up their sums, each for its share of these.
+    // Butterfly reduction: lanes exchange halves of their sums, and each ends with its own.
     const bool is_low_16 = lane_k / 16 % 2 == 0;
 
     #pragma unroll

@@ -132,7 +132,7 @@ static const char *const sg16_block_16x1_split4_source[] = {
 "        acc[i] = 0.0f;\n",
 "    }\n",
 "\n",
-"    // Where block reads begin, in bytes, a read or half a read a lane; a step before the\n",
+"    // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step\n",
 "    // first.\n",
 "    int b_at[2];\n",
 "    #pragma unroll\n",

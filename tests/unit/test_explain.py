@@ -66,7 +66,7 @@ def test_flops_per_byte_by_hand() -> None:
         ("wgmma_64x64_s6_split128", "registers per work-item: 32 = 32 acc\n  128 of 1,020 bytes"),
         ("wgmma_3xtf32_128x128_s3", "registers per work-item: 128 = 64 acc + 64 step_sums\n"),
         # Four elements of A or B in a register; two for one of float64.
-        ("mma_f8_8x16_16x8", "registers per work-item: 192 = 32 a_frag + 32 b_frag + 128 acc\n  768 of 1,020 bytes"),
+        ("mma_f8_8x16_16x8", "registers per work-item: 192 = 128 acc + 32 a_frag + 32 b_frag\n  768 of 1,020 bytes"),
         ("mma_f64_4x8_16x8", "4x8 of C in 64 registers"),
     ],
 )

@@ -7,7 +7,8 @@ before packs A or B. All are points of `gemmgen.tuning.space`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 from gemmgen import candidates
@@ -34,6 +35,10 @@ MOST_SUMS = {1: 128, 2: 128, 3: 96}
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
 #: Rows of a block where operands are swapped; stages of what waits for memory most of the time.
 FEW_ROWS, MORE_STAGES = (8, 16, 24, 32, 48, 64), (8, 10, 12)
+#: The same where C's rows are no multiple of 64: by the instruction's steps, as its columns.
+MANY_ROWS = (*range(80, 257, 16),)
+#: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.
+CLUSTERS, CLUSTERED = ((1, 2), (2, 1)), 64 * 128
 #: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
 PACKED = (64, 128)
 #: Named tiles beside those, by what multiplies: shallow steps and few stages for a short K, blocks that share tiles.
@@ -146,6 +151,44 @@ def of_few_rows(atom: Atom, size: int, target: Target) -> Iterator[Schedule]:
                 )
 
 
+def of_many_rows(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterator[Schedule]:
+    """Of `wgmma` with operands swapped and C stored by TMA: rows by 16, where blocks of 128 would leave many without
+    work.
+
+    Args:
+        sizes: bytes of an element of A and B, and of C.
+    """
+    base = candidates.load("wgmma_16x64_s8_joined2").schedule.but(name=None, split_k=1, cluster_reduction=1, c_width=1)
+    size, result = sizes
+    for rows in MANY_ROWS:
+        for count in (1, 2):
+            slot = 64 * count * min(rows, LINE // result) * result
+            stages = min(MOST_STAGES, (target.local_bytes - RESERVED - slot) // ((rows + 64 * count) * LINE))
+            yield base.but(
+                tile=(rows // 4, 2),
+                group=(4, 32 * count),
+                atom=atom,
+                block_k=LINE // size,
+                stages=stages,
+                epilogue_stages=1,
+                producer_threads=32 if count == 1 else 128,
+                setmaxnreg=HANDED[count],
+            )
+
+
+def of_clusters(plain: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Those whose blocks can share tiles, of each block the one of most stages."""
+    most: dict[tuple[bool, tuple[int, int]], Schedule] = {}
+    for each in plain:
+        (rows, cols), same = each.block_tile, (each.operands_swapped, each.block_tile)
+        if rows * cols >= CLUSTERED and not each.persistent and each.epilogue_stages:
+            most[same] = max(most.get(same, each), each, key=lambda x: x.stages)
+    for each in most.values():
+        for cluster in CLUSTERS:
+            with suppress(ScheduleError):
+                yield each.but(cluster=cluster)
+
+
 def of_warps(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
     """Of `mma.sync`."""
     del target
@@ -187,7 +230,9 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         way = next((way for way in WAYS if _can(spec, _as(known[0], way, staged), target)), None)
         found |= {} if way is None else dict.fromkeys(_packed(known, way, staged))
         if way == WAYS[0] and spec.grouped is None:
-            narrow = tuple(x for x in known if x.block_tile[1] in PACKED and not x.persistent)
+            narrow = tuple(
+                x for x in known if x.block_tile[1] in PACKED and not x.persistent and x.block_tile[0] not in MANY_ROWS
+            )
             found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other, staged)}
     for name in (name for unit in TYPES[spec.dtype] for name in NAMED[unit]):
         plain = candidates.varied(name)
@@ -199,8 +244,11 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 @lru_cache(maxsize=64)
 def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool) -> tuple[Schedule, ...]:
-    few = () if grouped else of_few_rows(atom, sizes[0], target)
-    return (*of_warpgroups(atom, sizes, target, grouped), *few)
+    large = tuple(of_warpgroups(atom, sizes, target, grouped))
+    if grouped:
+        return large
+    large += tuple(of_many_rows(atom, sizes, target))
+    return (*large, *of_few_rows(atom, sizes[0], target), *of_clusters(large))
 
 
 @lru_cache(maxsize=64)

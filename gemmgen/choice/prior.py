@@ -239,7 +239,8 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
         last = _step(spec, d, k, steps, np.maximum(1.0, each * (1 - full)), fetch, c)
         multiply, step = full * multiply + (1 - full) * last[0], full * step + (1 - full) * last[1]
     cycles, end = even * steps * step, _end(spec, d, shape, c)
-    begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums
+    begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays
+    begin += np.where(d.fetched > 0, c.ring * d.stages, 0.0)
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
     hidden = np.where(d.stays > 0, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(d.stays > 0, even - 1, even) * end
@@ -309,7 +310,7 @@ def _step(
     b = _copies(d.b_copy, np.where(d.b_across > 0, c.copy_apart, c.copy_single), size, c)
     inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
     copied = d.depth * (d.rows * a + d.cols * b) * inside
-    multiply = np.maximum(volume / peak, read) / filled + copied + c.step / together
+    multiply = np.maximum(volume / peak, read) / filled + copied + (c.step + c.paired * (d.high * d.wide > 1)) / together
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 
@@ -327,9 +328,14 @@ def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) ->
     at_once = np.minimum(grid.blocks, c.cores * grid.together)
     of_a = np.clip(at_once / np.minimum(down, np.maximum(1, d.band)), 1, across)
     of_b = np.clip(at_once / of_a, 1, down)
-    lines = _lines(d, d.rows, m, k, d.a_by_k > 0, d.a_packed > 0, of_a / d.wide, size, grid, c)
-    lines += _lines(d, d.cols, n, k, d.b_by_k > 0, d.b_packed > 0, of_b / d.high, size, grid, c)
-    return lines * LINE / c.fetch * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    of_a = _lines(d, d.rows, m, k, d.a_by_k > 0, d.a_packed > 0, of_a / d.wide, size, grid, c)
+    of_b = _lines(d, d.cols, n, k, d.b_by_k > 0, d.b_packed > 0, of_b / d.high, size, grid, c)
+    # Blocks in step ask for the same lines at once, and L2 reads these once; a cluster asks once for what it shares.
+    in_step = (grid.each == 1) & (m % d.rows == 0) & (n % d.cols == 0)
+    busy = grid.blocks * d.parts / (grid.each * c.cores)
+    shared = np.where(in_step, 0.0, (of_a / d.wide + of_b / d.high) * busy)
+    cycles = LINE * np.maximum((of_a + of_b) / c.fetch, shared / c.apart)
+    return cycles * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
 
 
 def _lines(
@@ -354,7 +360,10 @@ def _lines(
     wide, count = LINE / size, np.ceil(extent / block)
     last, at_edge = extent - (count - 1) * block, np.maximum(1 / grid.each, 1 / count)
     inside, deep = np.minimum(block, extent), np.minimum(d.depth, k / grid.steps)
-    lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep)
+    # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
+    begins_inside = (d.fetched > 0) & (count > 1) & (block % wide > 0)
+    two = np.where(begins_inside, 1 + c.parted * (1 - np.gcd(block.astype(int), int(wide)) / wide), 1.0)
+    lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep * two)
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     outside = at_edge * np.where(by_k, block - last, boxes)
     torn = lines * (np.where(by_k, k, extent) * size % SECTOR > 0)

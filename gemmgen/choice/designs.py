@@ -230,9 +230,8 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         way = next((way for way in WAYS if _can(spec, _as(known[0], way, staged), target)), None)
         found |= {} if way is None else dict.fromkeys(_packed(known, way, staged))
         if way == WAYS[0] and spec.grouped is None:
-            narrow = tuple(
-                x for x in known if x.block_tile[1] in PACKED and not x.persistent and x.block_tile[0] not in MANY_ROWS
-            )
+            known = tuple(x for x in known if not x.persistent and not (x.operands_swapped and x.epilogue_stages))
+            narrow = tuple(x for x in known if x.block_tile[1] in PACKED)
             found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other, staged)}
     for name in (name for unit in TYPES[spec.dtype] for name in NAMED[unit]):
         plain = candidates.varied(name)

@@ -94,10 +94,10 @@ class Machine:
     another: float = 0.988
     packing: float = 1.58
     fetch: float = 49.0
-    apart: float = 30.0
-    parted: float = 1.0
+    apart: float = 36.0
+    parted: float = 0.6
     torn: float = 0.211
-    asked: float = 0.0255
+    asked: float = 0.0204
     at_first: float = 0.315
     latency: float = 2080.0
     read_fma: float = 181.0
@@ -109,9 +109,9 @@ class Machine:
     crowd: float = 0.483
     step: float = 83.0
     begin: float = 1080.0
-    stay: float = 800.0
+    stay: float = 1000.0
     ring: float = 0.0
-    paired: float = 0.0
+    paired: float = 60.0
     own_fetched: float = 37.1
     own_copied: float = 53.9
     aside: float = 0.599

@@ -240,7 +240,6 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
         multiply, step = full * multiply + (1 - full) * last[0], full * step + (1 - full) * last[1]
     cycles, end = even * steps * step, _end(spec, d, shape, c)
     begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays
-    begin += np.where(d.fetched > 0, c.ring * d.stages, 0.0)
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
     hidden = np.where(d.stays > 0, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(d.stays > 0, even - 1, even) * end
@@ -310,7 +309,8 @@ def _step(
     b = _copies(d.b_copy, np.where(d.b_across > 0, c.copy_apart, c.copy_single), size, c)
     inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
     copied = d.depth * (d.rows * a + d.cols * b) * inside
-    multiply = np.maximum(volume / peak, read) / filled + copied + (c.step + c.paired * (d.high * d.wide > 1)) / together
+    handed = (c.step + c.paired * (d.high * d.wide > 1)) / together
+    multiply = np.maximum(volume / peak, read) / filled + copied + handed
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 

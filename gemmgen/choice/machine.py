@@ -97,9 +97,9 @@ class Machine:
     another: float = 0.988
     packing: float = 1.58
     fetch: float = 49.0
-    apart: float = 36.0
+    apart: float = 33.0
     torn: float = 0.211
-    parted: float = 0.6
+    parted: float = 0.3
     asked: float = 0.0204
     at_first: float = 0.315
     latency: float = 2080.0

@@ -233,7 +233,7 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     together = np.minimum(each, resident(spec, d, c))
     # The last round of blocks may have fewer of them at once.
     full = np.floor(each / together) * together / each
-    fetch = _fetch(spec, d, shape, _Grid(blocks, steps, each, together), c)
+    fetch, of_all = _fetch(spec, d, shape, _Grid(blocks, steps, each, together), c)
     multiply, step = _step(spec, d, k, steps, together, fetch, c)
     if np.any(full < 1):
         last = _step(spec, d, k, steps, np.maximum(1.0, each * (1 - full)), fetch, c)
@@ -244,7 +244,9 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     hidden = np.where(d.stays > 0, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(d.stays > 0, even - 1, even) * end
     ends = beside(cycles, stored, hidden) - cycles + np.where(d.stays > 0, begin + end, each * begin / together)
-    busy = (cycles + ends + (d.dealt > 0) * end) / c.clock
+    own = cycles + ends + (d.dealt > 0) * end
+    late = np.maximum(0.0, even * steps * of_all - own)
+    busy = (own + late) / c.clock
     sums = np.where(d.summed_apart, products * m * n * 4.0 * d.parts / d.joined, 0.0)
     sums += (d.dealt > 0) * 2 * c.cores * d.rows * d.cols * 4
     of_a = np.where(d.a_packed > 0, m * k * size, spec.element("a").bytes_of(m * k))
@@ -252,8 +254,8 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     memory, cached = _memory(products * (of_a + of_b + m * n * spec.result.size) + sums, c)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
-        "tiles on their way": (cycles - even * steps * multiply) / c.clock,
-        "beginnings and ends of blocks": busy - cycles / c.clock,
+        "tiles on their way": (cycles + late - even * steps * multiply) / c.clock,
+        "beginnings and ends of blocks": (own - cycles) / c.clock,
         "memory": beside(busy, memory, c.hidden) - busy + cached,
         "packing": _packing(spec, d, shape, c, products),
         "the sum of K's parts": _sum(d, shape, sums, c, products),
@@ -320,8 +322,8 @@ def _copies(count: Numbers, single: Numbers, size: int, c: Machine) -> Numbers:
     return np.where(count < 1, count * c.copy, single * (c.through if size < 4 else 1.0))
 
 
-def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) -> Numbers:
-    """Cycles until L2 has given a multiprocessor a step's lines."""
+def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
+    """Cycles until L2 has given a multiprocessor a step's lines; and that L2 takes for a step of all of them."""
     (m, n, k), size = shape, spec.dtype.size
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     down, across = np.ceil(m / d.rows), np.ceil(n / d.cols)
@@ -331,11 +333,9 @@ def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) ->
     of_a = _lines(d, d.rows, m, k, d.a_by_k > 0, d.a_packed > 0, of_a / d.wide, size, grid, c)
     of_b = _lines(d, d.cols, n, k, d.b_by_k > 0, d.b_packed > 0, of_b / d.high, size, grid, c)
     # Blocks in step ask for the same lines at once, and L2 reads these once; a cluster asks once for what it shares.
-    in_step = (grid.each == 1) & (m % d.rows == 0) & (n % d.cols == 0)
-    busy = grid.blocks * d.parts / (grid.each * c.cores)
-    shared = np.where(in_step, 0.0, (of_a / d.wide + of_b / d.high) * busy)
-    cycles = LINE * np.maximum((of_a + of_b) / c.fetch, shared / c.apart)
-    return cycles * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    asked = np.where(grid.each > 1, of_a / d.wide + of_b / d.high, 0.0) * grid.blocks * d.parts / (grid.each * c.cores)
+    single = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    return (of_a + of_b) * single / c.fetch, asked * single / c.apart
 
 
 def _lines(

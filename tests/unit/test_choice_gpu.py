@@ -94,7 +94,10 @@ def test_times_are_about_those_that_were_measured(judge: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("shape", "tiles"),
     [
-        ((1000, 1000, 1000), {(64, 128), (128, 64)}),  # lines begin anywhere: those of B are asked for half as often by a cluster
+        (
+            (1000, 1000, 1000),
+            {(64, 128), (128, 64)},
+        ),  # lines begin anywhere: those of B are asked for half as often by a cluster
         ((4096, 4096, 4096), {(128, 256), (256, 128)}),
         ((2048, 2048, 2048), {(128, 256), (256, 128)}),
         ((128, 4096, 4096), {(64, 64)}),

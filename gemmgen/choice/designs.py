@@ -7,7 +7,8 @@ before packs A or B. All are points of `gemmgen.tuning.space`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 from gemmgen import candidates
@@ -32,8 +33,10 @@ WIDTHS = (*range(16, 257, 16),)
 MOST_SUMS = {1: 128, 2: 128, 3: 96}
 #: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
-#: Rows of a block where operands are swapped; stages of what waits for memory most of the time.
-FEW_ROWS, MORE_STAGES = (8, 16, 24, 32, 48, 64), (8, 10, 12)
+#: Rows of a block where operands are swapped: few, and many by steps that TMA stores.
+FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(80, 257, 16),)
+#: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.
+CLUSTERS, CLUSTERED = ((1, 2), (2, 1)), 64 * 128
 #: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
 PACKED = (64, 128)
 #: Named tiles beside those, by what multiplies: shallow steps and few stages for a short K, blocks that share tiles.
@@ -127,23 +130,44 @@ def _c_width(block: tuple[int, int], threads: int, most: int) -> int:
     return next((x for x in widths if threads * x % cols == 0 and rows * cols % (threads * x) == 0), 2)
 
 
-def of_few_rows(atom: Atom, size: int, target: Target) -> Iterator[Schedule]:
-    """Of `wgmma` with operands swapped, so that C's few rows are the instruction's columns."""
+def of_swapped(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterator[Schedule]:
+    """Of `wgmma` with operands swapped: C's rows are the instruction's columns, for few rows, and for numbers of rows
+    that leave much of a block of 128 without work. TMA stores many of them.
+
+    Args:
+        sizes: bytes of an element of A and B, and of C.
+    """
     base = candidates.load("wgmma_16x64_s8_joined2").schedule.but(name=None, split_k=1, cluster_reduction=1, c_width=1)
-    for rows in FEW_ROWS:
+    size, result = sizes
+    for rows in (*FEW_ROWS, *MANY_ROWS):
+        many = rows in MANY_ROWS
         for count in (1, 2):
-            ring = (rows + 64 * count) * LINE
-            fitting = [x for x in MORE_STAGES if x <= (target.local_bytes - RESERVED) // ring]
-            for stages in sorted({fitting[0], fitting[-1]}) if fitting else ():
-                yield base.but(
-                    tile=(rows // 4, 2),
-                    group=(4, 32 * count),
-                    atom=atom,
-                    block_k=LINE // size,
-                    stages=stages,
-                    producer_threads=32 if count == 1 else 128,
-                    setmaxnreg=(0, 0),
-                )
+            slot = 64 * count * min(rows, LINE // result) * result if many else 0
+            stages = (target.local_bytes - RESERVED - slot) // ((rows + 64 * count) * LINE)
+            yield base.but(
+                tile=(rows // 4, 2),
+                group=(4, 32 * count),
+                atom=atom,
+                block_k=LINE // size,
+                stages=min(MOST_STAGES, stages),
+                epilogue_stages=int(many),
+                producer_threads=32 if count == 1 else 128,
+                setmaxnreg=HANDED[count] if many else (0, 0),
+                threadblock_swizzle=8 if many else 0,
+            )
+
+
+def of_clusters(plain: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Those whose blocks can share tiles, of each block the one of most stages."""
+    most: dict[tuple[bool, tuple[int, int]], Schedule] = {}
+    for each in plain:
+        (rows, cols), same = each.block_tile, (each.operands_swapped, each.block_tile)
+        if rows * cols >= CLUSTERED and not each.persistent and each.epilogue_stages:
+            most[same] = max(most.get(same, each), each, key=lambda x: x.stages)
+    for each in most.values():
+        for cluster in CLUSTERS:
+            with suppress(ScheduleError):
+                yield each.but(cluster=cluster)
 
 
 def of_warps(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
@@ -187,7 +211,8 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         way = next((way for way in WAYS if _can(spec, _as(known[0], way, staged), target)), None)
         found |= {} if way is None else dict.fromkeys(_packed(known, way, staged))
         if way == WAYS[0] and spec.grouped is None:
-            narrow = tuple(x for x in known if x.block_tile[1] in PACKED and not x.persistent)
+            known = tuple(x for x in known if not x.persistent and not (x.operands_swapped and x.epilogue_stages))
+            narrow = tuple(x for x in known if x.block_tile[1] in PACKED)
             found |= {x: None for other in WAYS[1:] for x in _packed(narrow, other, staged)}
     for name in (name for unit in TYPES[spec.dtype] for name in NAMED[unit]):
         plain = candidates.varied(name)
@@ -199,8 +224,11 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 @lru_cache(maxsize=64)
 def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool) -> tuple[Schedule, ...]:
-    few = () if grouped else of_few_rows(atom, sizes[0], target)
-    return (*of_warpgroups(atom, sizes, target, grouped), *few)
+    plain = tuple(of_warpgroups(atom, sizes, target, grouped))
+    if grouped:
+        return plain
+    plain += tuple(of_swapped(atom, sizes, target))
+    return (*plain, *of_clusters(plain))
 
 
 @lru_cache(maxsize=64)

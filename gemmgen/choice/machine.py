@@ -52,7 +52,10 @@ class Machine:
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         fma: the same of float32.
         fetch: bytes of lines that L2 gives a multiprocessor in a cycle.
+        apart: the same of all multiprocessors, for each, where blocks are not in step: lines that several ask for at
+            once are read once then.
         torn: how much more a line costs that begins inside of a sector.
+        parted: how much more one of a TMA tile costs that begins inside of another.
         asked: the same for each block that asks for such a line, or one outside of a matrix, at the same time.
         at_first: steps whose worth of that is lost where all blocks begin at once.
         latency: cycles from asking for a tile until it is there, while others are asked for.
@@ -60,8 +63,8 @@ class Machine:
             that read it together.
         busy_fma, busy_mma: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
-        step: cycles to hand over a step's tiles, where no other block is there.
-        begin: cycles of a block until its first tile is there.
+        step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
+        begin, stay: cycles of a block until its first tile is there; how many more of a persistent one.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, after threads' copies.
         aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
@@ -94,8 +97,10 @@ class Machine:
     another: float = 0.988
     packing: float = 1.58
     fetch: float = 49.0
+    apart: float = 33.0
     torn: float = 0.211
-    asked: float = 0.0255
+    parted: float = 0.3
+    asked: float = 0.0204
     at_first: float = 0.315
     latency: float = 2080.0
     read_fma: float = 181.0
@@ -106,7 +111,9 @@ class Machine:
     own_work: float = 0.588
     crowd: float = 0.483
     step: float = 83.0
+    paired: float = 90.0
     begin: float = 1080.0
+    stay: float = 1000.0
     own_fetched: float = 37.1
     own_copied: float = 53.9
     aside: float = 0.599

@@ -233,18 +233,20 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     together = np.minimum(each, resident(spec, d, c))
     # The last round of blocks may have fewer of them at once.
     full = np.floor(each / together) * together / each
-    fetch = _fetch(spec, d, shape, _Grid(blocks, steps, each, together), c)
+    fetch, of_all = _fetch(spec, d, shape, _Grid(blocks, steps, each, together), c)
     multiply, step = _step(spec, d, k, steps, together, fetch, c)
     if np.any(full < 1):
         last = _step(spec, d, k, steps, np.maximum(1.0, each * (1 - full)), fetch, c)
         multiply, step = full * multiply + (1 - full) * last[0], full * step + (1 - full) * last[1]
     cycles, end = even * steps * step, _end(spec, d, shape, c)
-    begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums
+    begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
     hidden = np.where(d.stays > 0, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(d.stays > 0, even - 1, even) * end
     ends = beside(cycles, stored, hidden) - cycles + np.where(d.stays > 0, begin + end, each * begin / together)
-    busy = (cycles + ends + (d.dealt > 0) * end) / c.clock
+    own = cycles + ends + (d.dealt > 0) * end
+    late = np.maximum(0.0, even * steps * of_all - own)
+    busy = (own + late) / c.clock
     sums = np.where(d.summed_apart, products * m * n * 4.0 * d.parts / d.joined, 0.0)
     sums += (d.dealt > 0) * 2 * c.cores * d.rows * d.cols * 4
     of_a = np.where(d.a_packed > 0, m * k * size, spec.element("a").bytes_of(m * k))
@@ -252,8 +254,8 @@ def accounts(spec: GemmSpec, d: Designs, shape: Shape, c: Machine, products: int
     memory, cached = _memory(products * (of_a + of_b + m * n * spec.result.size) + sums, c)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
-        "tiles on their way": (cycles - even * steps * multiply) / c.clock,
-        "beginnings and ends of blocks": busy - cycles / c.clock,
+        "tiles on their way": (cycles + late - even * steps * multiply) / c.clock,
+        "beginnings and ends of blocks": (own - cycles) / c.clock,
         "memory": beside(busy, memory, c.hidden) - busy + cached,
         "packing": _packing(spec, d, shape, c, products),
         "the sum of K's parts": _sum(d, shape, sums, c, products),
@@ -309,7 +311,8 @@ def _step(
     b = _copies(d.b_copy, np.where(d.b_across > 0, c.copy_apart, c.copy_single), size, c)
     inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
     copied = d.depth * (d.rows * a + d.cols * b) * inside
-    multiply = np.maximum(volume / peak, read) / filled + copied + c.step / together
+    handed = (c.step + c.paired * (d.high * d.wide > 1)) / together
+    multiply = np.maximum(volume / peak, read) / filled + copied + handed
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 
@@ -319,17 +322,20 @@ def _copies(count: Numbers, single: Numbers, size: int, c: Machine) -> Numbers:
     return np.where(count < 1, count * c.copy, single * (c.through if size < 4 else 1.0))
 
 
-def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) -> Numbers:
-    """Cycles until L2 has given a multiprocessor a step's lines."""
+def _fetch(spec: GemmSpec, d: Designs, shape: Shape, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
+    """Cycles until L2 has given a multiprocessor a step's lines; and that L2 takes for a step of all of them."""
     (m, n, k), size = shape, spec.dtype.size
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     down, across = np.ceil(m / d.rows), np.ceil(n / d.cols)
     at_once = np.minimum(grid.blocks, c.cores * grid.together)
     of_a = np.clip(at_once / np.minimum(down, np.maximum(1, d.band)), 1, across)
     of_b = np.clip(at_once / of_a, 1, down)
-    lines = _lines(d, d.rows, m, k, d.a_by_k > 0, d.a_packed > 0, of_a / d.wide, size, grid, c)
-    lines += _lines(d, d.cols, n, k, d.b_by_k > 0, d.b_packed > 0, of_b / d.high, size, grid, c)
-    return lines * LINE / c.fetch * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    of_a = _lines(d, d.rows, m, k, d.a_by_k > 0, d.a_packed > 0, of_a / d.wide, size, grid, c)
+    of_b = _lines(d, d.cols, n, k, d.b_by_k > 0, d.b_packed > 0, of_b / d.high, size, grid, c)
+    # Blocks in step ask for the same lines at once, and L2 reads these once; a cluster asks once for what it shares.
+    asked = np.where(grid.each > 1, of_a / d.wide + of_b / d.high, 0.0) * grid.blocks * d.parts / (grid.each * c.cores)
+    single = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    return (of_a + of_b) * single / c.fetch, asked * single / c.apart
 
 
 def _lines(
@@ -354,7 +360,10 @@ def _lines(
     wide, count = LINE / size, np.ceil(extent / block)
     last, at_edge = extent - (count - 1) * block, np.maximum(1 / grid.each, 1 / count)
     inside, deep = np.minimum(block, extent), np.minimum(d.depth, k / grid.steps)
-    lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep)
+    # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
+    begins_inside = (d.fetched > 0) & (count > 1) & (block % wide > 0)
+    two = np.where(begins_inside, 1 + c.parted * (1 - np.gcd(block.astype(int), int(wide)) / wide), 1.0)
+    lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep * two)
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     outside = at_edge * np.where(by_k, block - last, boxes)
     torn = lines * (np.where(by_k, k, extent) * size % SECTOR > 0)

@@ -126,7 +126,7 @@ class Machine:
     slice: float = 0.0845
     copy: float = 0.21
     copy_single: float = 0.331
-    copy_apart: float = 1.0
+    copy_apart: float = 0.4
     copy_across: float = 0.0702
     through: float = 3.0
     load: float = 4.0

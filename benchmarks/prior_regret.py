@@ -34,7 +34,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.kernel_names import kernel_name
-from gemmgen.options import build_spec
+from gemmgen.options import build_spec, schedule_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.job import promised
@@ -122,6 +122,19 @@ def of_h100() -> tuple[list[Problem], Machine]:
     return problems, replace(machine_of(H100), **records.machine)  # type: ignore[arg-type]
 
 
+def of_drawn() -> list[Problem]:
+    """Drawn shapes on the H100, each by 4 to 51 schedules."""
+    path = ROOT / "benchmarks" / "results" / "2026-11-26_h100" / "schedules.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    known = [schedule_of(each, path.name) for each in kept["schedules"]]
+    problems = []
+    for told in kept["problems"]:
+        shape = tuple(told["shape"])
+        spec = promised(build_spec(dtype=told["dtype"], layout=told["layout"]), shape)
+        problems.append(Problem(spec, shape, 1, {known[int(at)]: us for at, us in told["us"].items()}))
+    return problems
+
+
 def of_few_rows() -> list[Problem]:
     """Products of few rows or columns on the H100: kernels without tiles beside others (`benchmarks/few_rows.py`)."""
     known: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
@@ -172,6 +185,7 @@ def main() -> None:
     for device, (problems, machine) in (
         ("H200", (of_h200(arguments.files), machine_of(H200))),
         ("H100", of_h100()),
+        ("H100, drawn", (of_drawn(), of_h100()[1])),
         ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):

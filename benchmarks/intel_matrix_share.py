@@ -3,16 +3,22 @@ docs/matrices.md. Counted from machine code; nothing is run.
 
 gemmgen fetch ocloc
 python benchmarks/intel_matrix_share.py
+python benchmarks/intel_matrix_share.py sycl    # by SYCL's run-time compiler before
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from gemmgen.inspect.jobs import Failure, inspect, jobs
+from gemmgen import driver
+from gemmgen.inspect.jobs import Failure, Job, file_jobs, inspect, jobs
 from gemmgen.inspect.machine import machines
 from gemmgen.inspect.report import Report
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.fields import AddressPayloads
 from gemmgen.spec import GemmSpec, Order
@@ -37,12 +43,22 @@ def schedule(chip: str, dtype: DType, group: tuple[int, int], both: bool) -> Sch
     return schedule.but(prefetch_distance=1, barrier=True) if both else schedule
 
 
-def rows(dtype: DType, b_order: Order = "row") -> Iterator[str]:
+def job(spec: GemmSpec, schedule: Schedule, chip: str, language: str) -> Job | Failure:
+    """A kernel, ready to compile. One in SYCL is read from a file, of which its compiler makes SPIR-V."""
+    if language == "opencl":
+        return jobs(spec, schedule, [machines()[chip]])[0]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "kernel.hpp")
+        file.write_text(driver.emit(spec, schedule, language, TARGETS["xe_hpc"]).text)
+        return file_jobs(file, None, [machines()[chip]])[0]
+
+
+def rows(dtype: DType, language: str, b_order: Order = "row") -> Iterator[str]:
     """A line for each work-group, without and with prefetches and barriers."""
     spec = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=b_order)
     for name, group in GROUPS.items():
         for both in (False, True):
-            made = [jobs(spec, schedule(chip, dtype, group, both), [machines()[chip]])[0] for chip in CHIPS]
+            made = [job(spec, schedule(chip, dtype, group, both), chip, language) for chip in CHIPS]
             cells = [cell(outcome) for outcome in inspect(made)]
             what = f"{dtype}{', a column-major B' if b_order == 'col' else ''}"
             yield f"| {what} | {name} | {'with' if both else 'without'} | {' | '.join(cells)} |"
@@ -60,13 +76,14 @@ def cell(outcome: Report | Failure) -> str:
 
 def main() -> None:
     """Print it."""
+    language = sys.argv[1] if sys.argv[1:] else "opencl"
     print(f"| type | work-group | prefetches, barriers | {' | '.join(CHIPS)} |")
     print("|---|---|---|" + "---|" * len(CHIPS))
     for dtype in (F16, BF16, I8):
-        for line in rows(dtype):
+        for line in rows(dtype, language):
             print(line, flush=True)
     for dtype in (F16, I8):
-        for line in rows(dtype, "col"):
+        for line in rows(dtype, language, "col"):
             print(line, flush=True)
 
 

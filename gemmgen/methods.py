@@ -12,7 +12,7 @@ from functools import partial
 from typing import get_args
 
 from gemmgen.schedule import PLAIN, Flat, Method, Operand, Pair, Schedule, Value, text_of
-from gemmgen.schedule.dpas import JOINT_MATRIX_LANES, MOST_LANES
+from gemmgen.schedule.dpas import BLOCK_2D_LANES, MOST_LANES
 from gemmgen.schedule.fields import WarpAtom, WarpgroupAtom
 from gemmgen.schedule.mainloop import ELEMENT_BYTES
 from gemmgen.schedule.tiling import Tiling
@@ -110,7 +110,7 @@ def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
 
 def _joint_matrix(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     group = group or (8, 64)
-    lanes = lanes or min(group[1], JOINT_MATRIX_LANES)
+    lanes = lanes or min(group[1], BLOCK_2D_LANES)
     return Schedule.of(
         tile=tile or (32, 4), group=group, block_k=k_step or 32, sub_group=lanes, atom="joint_matrix", large_grf=True
     )

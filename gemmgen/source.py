@@ -100,8 +100,8 @@ class Source:
         spec: what a `gemm` computes; sizes folded there are no arguments.
         build_options: what the compiler must be told.
         gpu_options: what the compiler for Intel's GPUs must be told as well; others don't take it.
-        matrix_options: what it must be told where the device has matrix instructions, and where it has none; None where
-            the text uses none of OpenCL's.
+        matrix_options: what it must be told where the device has matrix instructions, and where it has none; empty for
+            nothing, None where the text uses none of OpenCL's.
         matrix_extensions: of OpenCL, those that such a device has.
         extensions: of OpenCL, that a device must have.
         requires: features of the target that the text uses.
@@ -133,8 +133,8 @@ class Source:
             of_intel: whether it is a GPU of Intel's.
             has_matrices: whether it has matrix instructions.
         """
-        software = () if self.matrix_options is None else (self.matrix_options[0 if has_matrices else 1],)
-        return (*self.build_options, *(self.gpu_options if of_intel else ()), *software)
+        matrices = () if self.matrix_options is None else (self.matrix_options[0 if has_matrices else 1],)
+        return (*self.build_options, *(self.gpu_options if of_intel else ()), *(x for x in matrices if x))
 
     @property
     def asks_device(self) -> bool:

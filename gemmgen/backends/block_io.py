@@ -1,22 +1,25 @@
-"""OpenCL C's 2D block reads, writes and prefetches (cl_intel_subgroup_2d_block_io): their functions and calls."""
+"""2D block reads, writes and prefetches (cl_intel_subgroup_2d_block_io) in OpenCL C and SYCL: functions and calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import Block2D, CopyAtom
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Load
-from gemmgen.ir.instructions import WORD_BYTES
+from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import BlockPayload, PayloadAdvance, Prefetch, VectorCopy
+from gemmgen.ir.stmt import BlockPayload, Multiply, PayloadAdvance, PlaceStmt, Prefetch, VectorCopy
+from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.walk import walk
 
 #: The extension.
 BLOCK_2D = "cl_intel_subgroup_2d_block_io"
+#: The macro by which a caller asks for matrix instructions and 2D block messages in software.
+SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
 #: Without address payloads: the extension's own functions alone.
 NO_PAYLOADS = "GEMMGEN_NO_ADDRESS_PAYLOADS"
 #: What a kernel may do with blocks of a shape.
@@ -25,8 +28,53 @@ KINDS = "loads reads prefetches writes places reads_at prefetches_at".split()
 HALF_WORD_BYTES = 2
 
 
+@dataclass(frozen=True, slots=True)
+class BlockWords:
+    """What templates/block_io.j2 has to know of a language.
+
+    Attributes:
+        inline: before a function.
+        spaces: before a pointer of functions that are defined: to private and to global memory.
+        declared, builtin: before a function of the compiler's own: one that is mangled, and one that is not.
+        to: before a pointer of such functions, to private and to global memory.
+        place: a column and a row as an `int2`.
+        pair, make: what those functions take them in, and how that is made of two numbers.
+        long: an integer of 64 bits.
+        vector: what the names of vectors' types begin with.
+        lane: a lane's number in its sub-group.
+        unroll: before a loop over a lane's elements.
+        copies: a statement instead of a loop that copies `words` to `to`.
+        struct: the beginning and the end of a structure's declaration.
+        words: what words of 16 and 32 bits are called.
+        bits: an element of so many bytes as an unsigned integer.
+        keep: a statement that puts word number `w` of a lane's elements to `to`.
+    """
+
+    inline: str
+    spaces: tuple[str, str]
+    declared: str
+    builtin: str
+    to: tuple[str, str]
+    place: str
+    pair: str
+    make: str
+    long: str
+    vector: str
+    lane: str
+    unroll: str | None
+    copies: str | None
+    struct: tuple[str, str]
+    words: Mapping[str, str]
+    bits: Mapping[int, str]
+    keep: str
+
+
 class Printer(Protocol):
     """What prints expressions."""
+
+    @property
+    def block_words(self) -> BlockWords:
+        """What the language calls things."""
 
     def expr(self, node: Expr, context: int = 0) -> str:
         """An expression."""
@@ -36,6 +84,22 @@ class Printer(Protocol):
 
     def number(self, number: int, outer: int = 0) -> str:
         """A whole number."""
+
+
+def multiplies_by(kernel: Kernel, atom: str) -> bool:
+    """Whether a kernel has matrix instructions of a name."""
+    return any(isinstance(s, Multiply) and s.atom.name == atom for s in walk(kernel.body))
+
+
+def dpas_function(instruction: Instruction) -> str:
+    """What the extension calls it (cl_intel_subgroup_matrix_multiply_accumulate)."""
+    kind = instruction.short
+    return f"intel_sub_group_{kind}_{kind}_matrix_mad_k{instruction.depth}"
+
+
+def splits_barriers(kernel: Kernel) -> bool:
+    """Whether it has barriers in two parts."""
+    return any(isinstance(s, Barrier) and s.part != "all" for s in walk(kernel.body))
 
 
 def reads_2d_blocks(kernel: Kernel) -> bool:
@@ -57,6 +121,12 @@ def private_words(kernel: Kernel) -> frozenset[Buffer]:
 def payloads(kernel: Kernel) -> frozenset[Buffer]:
     """The arrays of address payloads."""
     return frozenset(s.payload for s in walk(kernel.body) if isinstance(s, BlockPayload))
+
+
+def payload_needs(kernel: Kernel) -> list[str]:
+    """What the head comment says of them."""
+    say = "the functions of Intel's compiler for address payloads; or, without them,"
+    return [f"{say} -D{NO_PAYLOADS}"] if payloads(kernel) else []
 
 
 def payload_moves(kernel: Kernel) -> list[dict[str, object]]:
@@ -112,8 +182,26 @@ def _payload_name(block: Block2D, size: int) -> str:
     return f"{how}u{8 * WORD_BYTES if block.transposed else 8 * size}_m{rows}k{cols}v{count}"
 
 
-def block_2d_functions(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, object]]:
-    """The functions that a kernel calls, by what they bring: for templates/opencl/block_io.cl.j2."""
+def block_2d_fields(kernel: Kernel, words: BlockWords, types: Mapping[str, str], zero: str) -> dict[str, object]:
+    """What templates/block_io.j2 is filled with; `zero` is an element of that value."""
+    blocks = [
+        {**_block(block, dtype, types[dtype.name], words), "zero": zero, **{x: x in kinds for x in KINDS}}
+        for (block, dtype), kinds in _used(kernel).items()
+    ]
+    vectors = {(x["vector"], x["word"], x["words"]): None for x in blocks if x["reads_at"]}
+    return {
+        "w": words,
+        "blocks": blocks,
+        "block_vectors": list(vectors),
+        "payloads": bool(payloads(kernel)),
+        "payload_moves": payload_moves(kernel),
+        "software": SOFTWARE,
+        "no_payloads": NO_PAYLOADS,
+    }
+
+
+def _used(kernel: Kernel) -> dict[tuple[Block2D, DType], set[str]]:
+    """What a kernel does with blocks of a shape and a type."""
     used: dict[tuple[Block2D, DType], set[str]] = {}
 
     def note(block: Block2D, dtype: DType, *kinds: str) -> None:
@@ -131,12 +219,15 @@ def block_2d_functions(kernel: Kernel, types: Mapping[str, str]) -> list[dict[st
                 note(block, dtype, "prefetches", *(("prefetches_at",) if block.by_payload else ()))
             case BlockPayload(atom=CopyAtom(block=Block2D() as block), matrix=Buffer(dtype=dtype)):
                 note(block, dtype, "places")
-    return [{**_words(block, dtype, types), **{x: x in kinds for x in KINDS}} for (block, dtype), kinds in used.items()]
+    return used
 
 
-def _words(block: Block2D, dtype: DType, types: Mapping[str, str]) -> dict[str, object]:
+def _block(block: Block2D, dtype: DType, element: str, words: BlockWords) -> dict[str, object]:
     name = _extension_name(block, dtype.size)
     in_words = block.transformed or block.transposed or dtype.size == WORD_BYTES
+    per = (WORD_BYTES if in_words else HALF_WORD_BYTES) // dtype.size
+    word = "uint" if in_words else "ushort"
+    row, col = _offsets(block)
     return {
         "name": _name(block),
         "read": f"intel_sub_group_2d_block_read_{name}",
@@ -148,16 +239,38 @@ def _words(block: Block2D, dtype: DType, types: Mapping[str, str]) -> dict[str, 
         "width": block.shape[1],
         "elements": block.elements,
         "lanes": block.lanes,
-        "lines": block.lines,
-        "own": block.neighbours,
         "transformed": block.transformed,
+        # Elements that x counts as one.
+        "x_per": per if block.transposed else 1,
         "transposed": block.transposed,
-        "per": (WORD_BYTES if in_words else HALF_WORD_BYTES) // dtype.size,
-        "word": "uint" if in_words else "ushort",
-        "element": types[dtype.name],
-        "bits": 8 * dtype.size,
+        "row": row,
+        "col": col,
+        "words": block.elements // per,
+        "word": words.words[word],
+        "per": per,
+        "bits": words.bits[dtype.size].format(word=words.words[word], element="{}") if per > 1 else "",
+        "size": 8 * dtype.size,
+        "vector": f"{words.vector}{word}{block.elements // per}",
+        "element": element,
+        "odd": max(1, WORD_BYTES // dtype.size),
         "bytes": f" * {dtype.size}" if dtype.size > 1 else "",
     }
+
+
+def _offsets(block: Block2D) -> tuple[str, str]:
+    """Row and column of a lane's element e, from where the block begins (`Block2D.offset`, `lane_offset`)."""
+    if block.transposed:
+        return "lane", "e"
+    own, lines = block.neighbours, block.lines
+    of_block, side = block.rows * own // lines, block.lanes // lines
+    several = block.elements > of_block
+    next_blocks = f" + e / {of_block} * {block.across}" if several else ""
+    if lines > 1:
+        return f"{f'e % {of_block}' if several else 'e'} * {lines} + lane / {side}", f"lane % {side}{next_blocks}"
+    if own > 1:
+        row = f"e / {own}{f' % {block.rows}' if several else ''}"
+        return row, f"lane * {own} + e % {own}{next_blocks}"
+    return f"e % {of_block}" if several else "e", f"lane{next_blocks}"
 
 
 def read_text(printer: Printer, move: VectorCopy) -> str:
@@ -188,7 +301,25 @@ def prefetch_text(printer: Printer, stmt: Prefetch, atom: CopyAtom) -> str:
     return f"prefetch_{_name(atom.block)}({_matrix(printer, stmt.buffer, stmt.index, stmt.extent)});"
 
 
-def payload_text(printer: Printer, stmt: BlockPayload | PayloadAdvance) -> str:
+def placed_text(printer: Printer, stmt: PlaceStmt) -> str | None:
+    """A statement that says where a block begins or will be needed, or None for any other."""
+    if isinstance(stmt, BlockPayload | PayloadAdvance):
+        return _payload_text(printer, stmt)
+    if isinstance(stmt, Prefetch) and stmt.atom is not None:
+        return prefetch_text(printer, stmt, stmt.atom)
+    return None
+
+
+def declared(kernel: Kernel, buffer: Buffer, lines: list[str], dimensions: Callable[[Buffer], str]) -> list[str]:
+    """The declaration of an array: as given in `lines`, unless blocks or payloads are in it."""
+    if buffer in payloads(kernel):
+        return [f"block_place {buffer.name}{dimensions(payload_array(buffer))};"]
+    if buffer in private_words(kernel):
+        return [*lines[:-1], lines[-1].replace(";", " __attribute__((aligned(4)));")]
+    return lines
+
+
+def _payload_text(printer: Printer, stmt: BlockPayload | PayloadAdvance) -> str:
     """What fills an address payload, or moves its block."""
     if (block := stmt.atom.block) is None:
         raise ValueError(f"{stmt.atom.name} takes no address payload")
@@ -213,4 +344,4 @@ def _matrix(printer: Printer, matrix: Buffer, index: tuple[Expr, ...], extent: t
     """A matrix, its size, and where a block of it begins, which the extension counts along lines first."""
     rows, cols, pitch = (printer.expr(x) for x in (*extent, matrix.layout.strides[-2]))
     y, x = (printer.expr(x) for x in index)
-    return f"{matrix.name}, {rows}, {cols}, {pitch}, (int2)({x}, {y})"
+    return f"{matrix.name}, {rows}, {cols}, {pitch}, {printer.block_words.place.format(x, y)}"

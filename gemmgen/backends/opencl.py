@@ -10,16 +10,17 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.block_io import (
     BLOCK_2D,
-    NO_PAYLOADS,
-    block_2d_functions,
-    payload_array,
-    payload_moves,
-    payload_text,
-    payloads,
-    prefetch_text,
-    private_words,
+    SOFTWARE,
+    BlockWords,
+    block_2d_fields,
+    declared,
+    dpas_function,
+    multiplies_by,
+    payload_needs,
+    placed_text,
     read_text,
     reads_2d_blocks,
+    splits_barriers,
     write_text,
     writes_2d_blocks,
 )
@@ -34,25 +35,15 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
 from gemmgen.ir.dtypes import F32, I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
-from gemmgen.ir.instructions import WORD_BYTES, Instruction
+from gemmgen.ir.instructions import WORD_BYTES
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
-from gemmgen.ir.stmt import (
-    BlockPayload,
-    Multiply,
-    PayloadAdvance,
-    PlaceStmt,
-    Prefetch,
-    VectorCopy,
-    in_bytes,
-)
+from gemmgen.ir.stmt import Multiply, PlaceStmt, VectorCopy, in_bytes
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import LARGE_REGISTERS, Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.workspace import Workspace
 
 SHUFFLES = ("broadcast", "shuffle_xor")
-#: The macro by which a caller asks for matrix instructions in software.
-SOFTWARE = "GEMMGEN_DPAS_SOFTWARE"
 #: What the compiler is told where the device has matrix instructions, and where it has none. Compilers of 2022 have
 #: them, but do not define the extension's macro.
 MATRIX_OPTIONS = (f"-D{MATRICES}=1", f"-D{SOFTWARE}")
@@ -82,6 +73,26 @@ BLOCK_WORDS: Mapping[int, Mapping[str, str]] = {
     2: {"kind": "_us", "word": "ushort", "extension": "cl_intel_subgroups_short"},
     1: {"kind": "_uc", "word": "uchar", "extension": "cl_intel_subgroups_char"},
 }
+#: What 2D block messages need of the language.
+BLOCK_2D_WORDS = BlockWords(
+    inline="static inline",
+    spaces=("__private ", "__global "),
+    declared="__attribute__((overloadable)) ",
+    builtin="",
+    to=("__private ", "__global "),
+    place="(int2)({}, {})",
+    pair="int2",
+    make="(int2)({}, {})",
+    long="long",
+    vector="block_",
+    lane="(int)get_sub_group_local_id()",
+    unroll="#pragma unroll",
+    copies=None,
+    struct=("typedef struct", " block_place"),
+    words={"uint": "uint", "ushort": "ushort"},
+    bits={1: "({word})(uchar){element}", 2: "({word}){element}"},
+    keep="((__private {word} *)to)[w] = word;",
+)
 BLOCK_READS = BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
 #: Vectors of a work-item's own: `float16` and its like.
@@ -119,6 +130,7 @@ class OpenCL(CLike):
 
     spaces: ClassVar[Mapping[Space, str]] = {Space.LOCAL: "__local ", Space.POINTERS: "__global "}
     matrix_space: ClassVar[str] = "__global "
+    block_words: ClassVar[BlockWords] = BLOCK_2D_WORDS
     restrict: ClassVar[str] = "restrict "
     long: ClassVar[str] = "L"
     vectors: ClassVar[VectorWords] = VECTORS
@@ -207,7 +219,6 @@ class OpenCL(CLike):
             *rendered(
                 "opencl/functions.cl.j2",
                 used=used,
-                software=SOFTWARE,
                 conversions=_converters(plain),
                 pairs=self._copies_of_pairs(moves),
                 vectors=self._copies_of_vectors(moves),
@@ -215,11 +226,8 @@ class OpenCL(CLike):
                 multiplications=self._multiplications(plain),
                 mfma=MFMA if multiplies_by(self.kernel, "mfma") else None,
                 block_reads=self._block_reads(moves),
-                block_io=block_2d_functions(self.kernel, self.types),
-                payloads=bool(payloads(self.kernel)),
-                payload_moves=payload_moves(self.kernel),
-                no_payloads=NO_PAYLOADS,
-                split_barrier=any(isinstance(s, Barrier) and s.part != "all" for s in walk(self.kernel.body)),
+                **block_2d_fields(self.kernel, BLOCK_2D_WORDS, self.types, "0"),
+                split_barrier=splits_barriers(self.kernel),
             ),
         ]
 
@@ -298,11 +306,7 @@ class OpenCL(CLike):
         lines = super().declare(buffer)
         if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
             lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
-        if buffer in payloads(self.kernel):
-            return [f"block_place {buffer.name}{self.dimensions(payload_array(buffer))};"]
-        if buffer in private_words(self.kernel):
-            lines[-1] = lines[-1].replace(";", " __attribute__((aligned(4)));")
-        return lines
+        return declared(self.kernel, buffer, lines, self.dimensions)
 
     def launch(self) -> str:
         (rows, cols), (groups_down, groups_across) = self.kernel.group, self.kernel.grid
@@ -391,11 +395,7 @@ class OpenCL(CLike):
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
 
     def _placed(self, stmt: PlaceStmt) -> str:
-        if isinstance(stmt, BlockPayload | PayloadAdvance):
-            return payload_text(self, stmt)
-        if isinstance(stmt, Prefetch) and stmt.atom is not None:
-            return prefetch_text(self, stmt, stmt.atom)
-        return super()._placed(stmt)
+        return placed_text(self, stmt) or super()._placed(stmt)
 
     def multiply(self, stmt: Multiply) -> str:
         if stmt.atom.scope == "thread":
@@ -447,11 +447,6 @@ def _suffix(width: int) -> str:
 # --- what a device and its compiler must have ------------------------------------------------------
 
 
-def multiplies_by(kernel: Kernel, atom: str) -> bool:
-    """Whether a kernel has matrix instructions of a name."""
-    return any(isinstance(s, Multiply) and s.atom.name == atom for s in walk(kernel.body))
-
-
 def matrix_extensions(kernel: Kernel) -> tuple[str, ...]:
     """The extensions in whose place a kernel has software."""
     by_tf32 = any(isinstance(s, Multiply) and s.atom.dtype == F32 for s in walk(kernel.body))
@@ -498,8 +493,7 @@ def requirements(kernel: Kernel, target: Target) -> list[str]:
     if reads_2d_blocks(kernel):
         named = "A, B and C" if writes_2d_blocks(kernel) else "A and B"
         needs.append(f"{named} that begin on multiples of {BLOCK_2D_START} bytes")
-    if payloads(kernel):
-        needs.append(f"the functions of Intel's compiler for address payloads; or, without them, -D{NO_PAYLOADS}")
+    needs += payload_needs(kernel)
     if "cache_prefetch" in features:
         needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
     if "image_block_read" in features:
@@ -524,9 +518,3 @@ def _of_old(kernel: Kernel) -> str:
     """Where a size is missing."""
     is_old = (kernel.sub_group or kernel.compiled_for) == LANES_OF_OLD
     return ", which Xe-HPC and Xe2 don't have (--target xe_hpc)" if is_old else ""
-
-
-def dpas_function(instruction: Instruction) -> str:
-    """What the extension calls it (cl_intel_subgroup_matrix_multiply_accumulate)."""
-    kind = instruction.short
-    return f"intel_sub_group_{kind}_{kind}_matrix_mad_k{instruction.depth}"

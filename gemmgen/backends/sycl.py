@@ -7,6 +7,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from gemmgen.backends.block_io import (
+    SOFTWARE,
+    BlockWords,
+    declared,
+    multiplies_by,
+    placed_text,
+    read_text,
+    write_text,
+    writes_2d_blocks,
+)
 from gemmgen.backends.clike import INDENT, CLike, Words, converting, rounds, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.joint_matrix import (
@@ -22,6 +32,7 @@ from gemmgen.backends.joint_matrix import (
 )
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import nibbles
+from gemmgen.backends.sycl_dpas import BLOCK_2D_WORDS, declarations, dpas_needs, dpas_text, functions
 from gemmgen.backends.sycl_program import program_words
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
@@ -29,7 +40,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel, conversions, fragments_of, uses_calls
-from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, Stmt, VectorCopy
+from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, PlaceStmt, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, walk
@@ -155,6 +166,7 @@ class Sycl(CLike):
     minimum: ClassVar[str] = "std::min"
     math_prefix: ClassVar[str] = "sycl::"
     vectors: ClassVar[VectorWords] = VECTORS
+    block_words: ClassVar[BlockWords] = BLOCK_2D_WORDS
     #: Fragments whose elements are being spoken of.
     _applied: dict[Buffer, FragmentApply] = field(default_factory=dict, init=False, compare=False)
 
@@ -163,15 +175,16 @@ class Sycl(CLike):
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
+        before = {"declarations": declarations(self, self.elements.converter)}
         match self.form:
             case "main":
                 between = [(w.name, self.expr(in_numbers(w.elements))) for w in workspaces]
                 more = ["chrono", "cmath", "cstddef", "cstdio", "exception", "vector"]
                 own = program_words(self.kernel, self.spec, between)
-                return {"standard": [*used, *more], "one_event": len(kernels) == 1, **own}
+                return {**before, "standard": [*used, *more], "one_event": len(kernels) == 1, **own}
             case "kernel":
-                return {"standard": used, "headers": _headers(self.kernel, self._words(), self.elements)}
-        return {"standard": [*used, "vector"]}
+                return {**before, "standard": used, "headers": _headers(self.kernel, self._words(), self.elements)}
+        return {**before, "standard": [*used, "vector"]}
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -235,6 +248,7 @@ class Sycl(CLike):
                     for width in sorted({move.width for move in loads})
                 ],
             ),
+            *functions(self, self.elements.converter, self._dimensions),
         ]
 
     def _fragments(self) -> list[str]:
@@ -321,11 +335,17 @@ class Sycl(CLike):
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
         extensions += EXTENSIONS if uses_fragments(self.kernel) else ()
         more: list[str] = []
-        if uses_fragments(self.kernel):
-            more.append(f"A and B that begin on multiples of {self.alignment()} bytes")
+        if multiplies_by(self.kernel, "dpas"):
+            more += dpas_needs(self.kernel)
+        if uses_fragments(self.kernel) or more:
+            named = "A, B and C" if writes_2d_blocks(self.kernel) else "A and B"
+            more.append(f"{named} that begin on multiples of {self.alignment()} bytes")
             option = f"on Intel's GPUs, and only there, the build option {LARGE_REGISTERS}"
             more += [option] * self.kernel.large_registers
         return [", ".join([*extensions, *lanes]), *more] if lanes else []
+
+    def matrix_options(self) -> tuple[str, str] | None:
+        return ("", f"-D{SOFTWARE}") if multiplies_by(self.kernel, "dpas") else None
 
     def build_line(self) -> str:
         name = self.kernel.name
@@ -343,7 +363,9 @@ class Sycl(CLike):
         if (use := fragments_of(self.kernel.body).get(buffer)) is not None:
             counts = "".join(f"[{self.number(extent)}]" for extent in buffer.extents[:-1])
             return [f"{FRAGMENTS[use]} {buffer.name}{counts};"]
-        return [] if buffer.space is Space.LOCAL else super().declare(buffer)
+        if buffer.space is Space.LOCAL:
+            return []
+        return declared(self.kernel, buffer, super().declare(buffer), self.dimensions)
 
     def unroll(self, loop: For) -> str:
         """In the one spelling that both DPC++ and g++, which checks types, take without a warning."""
@@ -380,7 +402,15 @@ class Sycl(CLike):
         return super().element(buffer, index)
 
     def multiply(self, stmt: Multiply) -> str:
-        return multiply_text(self, stmt) if stmt.atom.name == "joint_matrix" else super().multiply(stmt)
+        match stmt.atom.name:
+            case "joint_matrix":
+                return multiply_text(self, stmt)
+            case "dpas":
+                return dpas_text(self, stmt)
+        return super().multiply(stmt)
+
+    def _placed(self, stmt: PlaceStmt) -> str:
+        return placed_text(self, stmt) or super()._placed(stmt)
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
         if isinstance(stmt, FragmentApply):
@@ -399,6 +429,8 @@ class Sycl(CLike):
         return [opening, *body, "});"]
 
     def role_barrier(self, barrier: Barrier) -> str:
+        if barrier.part != "all":
+            return f"barrier_{barrier.part}();"
         return "sycl::group_barrier(sub_group);" if barrier.of_sub_group else super().role_barrier(barrier)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
@@ -416,6 +448,10 @@ class Sycl(CLike):
                 return f"copy{move.width}({to}, {source});"
             case "joint_matrix" | "joint_matrix_elements":
                 return load_text(self, move)
+            case "block_2d" | "block_2d_elements":
+                return read_text(self, move)
+            case "block_2d_write":
+                return write_text(self, move)
             case "block_read" if move.width == 1:
                 return f"{self.element(move.dst, move.dst_index)} = {BLOCK_LOAD}(sub_group, {source});"
             case "block_read":
@@ -497,7 +533,8 @@ def local_arrays(kernel: Kernel) -> list[Buffer]:
 
 def shares_lanes(kernel: Kernel) -> bool:
     """Whether work-items of a sub-group act together."""
-    return bool(block_loads(kernel)) or uses_fragments(kernel) or uses_calls(kernel, {"lane_id", *LANES})
+    by_matrices = uses_fragments(kernel) or multiplies_by(kernel, "dpas")
+    return bool(block_loads(kernel)) or by_matrices or uses_calls(kernel, {"lane_id", *LANES})
 
 
 def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list[str]:
@@ -516,6 +553,8 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
         found += ["group_algorithm.hpp", "sub_group.hpp"]
     if uses_fragments(kernel):
         found += MATRIX_HEADERS
+    if multiplies_by(kernel, "dpas"):
+        found.append("bit_cast.hpp")
     if block_loads(kernel):
         experimental = "ext/oneapi/experimental"
         found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]

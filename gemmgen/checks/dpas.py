@@ -8,7 +8,7 @@ from gemmgen.checks.capacity import sub_group_registers
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas
+from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas, of_elements
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
@@ -64,7 +64,7 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         yield f"atom dpas multiplies {known}, and float32 by tf32, not {spec.dtype}: use one of them, or another method"
         return
     yield from _as_block_2d_reads_find_them(spec, packed)
-    atom = dpas(spec.dtype, BLOCK_2D_LANES)
+    atom = of_elements(dpas(spec.dtype, BLOCK_2D_LANES))
     if lacking := sorted(atom.needs - target.features):
         yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target xe_hpc, or atom fma"
     if target.sub_group_sizes and BLOCK_2D_LANES not in target.sub_group_sizes:

@@ -400,7 +400,7 @@ def _block_2d(block: Block2D, lane_step: tuple[int, int]) -> CopyAtom:
         lane_step,
         (block.elements,),
         "bounded",
-        frozenset({"sub_groups", "intel_sub_groups"}),
+        frozenset({"sub_groups", "block_read"}),
         aligned=True,
         block=block,
     )

@@ -261,11 +261,11 @@ def dpas(dtype: DType, lanes: int) -> Instruction:
 
 def of_elements(instruction: Instruction) -> Instruction:
     """`dpas` whose operands lie in arrays of elements, as 2D block reads bring them: of A a lane's own neighbours of a
-    row, then the next row; of B its whole column.
+    row, then the next row; of B its whole column. What packs operands is read by Intel's own functions; these are not.
     """
     own = instruction.a.cols.values
-    a = replace(instruction.a, transposed=own == 1)
-    return replace(instruction, a=a, a_word=None, b_word=None)
+    a, needs = replace(instruction.a, transposed=own == 1), instruction.needs - {"intel_sub_groups"}
+    return replace(instruction, a=a, a_word=None, b_word=None, needs=needs)
 
 
 def joint_matrix(dtype: DType) -> Instruction:

@@ -1,8 +1,7 @@
 """A product by matrix instructions of Intel's sub-groups on 2D block reads of A and B as they are.
 
-The sub-groups of a work-group have a tile of C each. What several of them read they share by the cache, into which they
-prefetch together. The hardware brings zeros for what lies past the matrices, and asks of them how they lie in memory
-(`block_2d_conditions`). Where they do not, and for what is left of K, each lane loads its elements itself.
+Into the cache, which sub-groups share, they prefetch together. Where the matrices do not lie as 2D block reads ask, and
+for what is left of K, each lane loads its elements itself.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import (
     BLOCK_2D_BYTES,
     BLOCK_2D_ROWS,
-    BLOCK_2D_WORD,
     BLOCK_2D_WRITTEN_ROWS,
-    AxisLayout,
     CopyAtom,
     ThreadValueLayout,
     block_2d_by_elements,
@@ -30,15 +27,14 @@ from gemmgen.ir.copy_instructions import (
     by_payload,
 )
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, is_const, number, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, compare, is_const, number
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
-from gemmgen.ir.kernel import Kernel, loop
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
     BlockPayload,
     Body,
     Comment,
-    Fill,
     For,
     If,
     Let,
@@ -52,30 +48,19 @@ from gemmgen.ir.stmt import (
     payload_place,
 )
 from gemmgen.ir.synchronization import Barrier
-from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.sub_group_tiles import K_WORDS, SUB_GROUP_COL, SubGroupTiles, of_sub_group
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.positions import (
-    BATCH_COUNT,
-    COL0,
     K0,
     K_MAIN,
-    LANE,
-    LOCAL_COL,
     LOCAL_ROW,
-    ROW,
-    ROW0,
-    ThreadLayout,
-    position_in_c,
 )
-from gemmgen.problem import Problem
-from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
-from gemmgen.schedulers import Scheduler
 
-#: Where a sub-group's columns begin, and which of those beside and above one another it is.
-TILE_COL, SUB_GROUP_COL, SUB_GROUP_ROW = Var("tile_col"), Var("sub_group_col"), Var("sub_group_row")
+#: Which of the sub-groups above one another it is.
+SUB_GROUP_ROW = Var("sub_group_row")
 #: Which of a fragment's instructions along K, and of the steps that are prefetched before the first.
 PART, AHEAD = Var("q"), Var("ahead")
 #: Blocks side by side that one read brings.
@@ -150,18 +135,8 @@ class Prefetches:
 
 
 @dataclass(frozen=True)
-class DpasBlock2D:
+class DpasBlock2D(SubGroupTiles):
     """The mainloop of one kernel."""
-
-    problem: Problem
-
-    @property
-    def _schedule(self) -> Schedule:
-        return self.problem.schedule
-
-    @cached_property
-    def _scheduler(self) -> Scheduler:
-        return Scheduler(self.problem)
 
     @cached_property
     def _atom(self) -> Instruction:
@@ -170,34 +145,6 @@ class DpasBlock2D:
     @property
     def _size(self) -> int:
         return self._atom.dtype.size
-
-    @cached_property
-    def _threads(self) -> ThreadLayout:
-        """A sub-group's rows and columns are next to one another, its lanes over neighbouring columns."""
-        s = self._schedule
-        (rows, cols), (high, wide) = s.tile, s.group
-        alone = AxisLayout(cols, BLOCK_2D_LANES, 1, LANE)
-        beside = AxisLayout(cols, wide, 1, LOCAL_COL, repeats=cols, inner_lanes=BLOCK_2D_LANES)
-        across = alone if wide == BLOCK_2D_LANES else beside
-        return ThreadLayout(s, AxisLayout(rows, high, rows, LOCAL_ROW), across)
-
-    def kernels_before(self) -> tuple[Kernel, ...]:
-        """None."""
-        return ()
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """Partial sums of split-K."""
-        return self.problem.workspaces()
-
-    # --- what there is ----------------------------------------------------------------------------
-
-    @cached_property
-    def _a(self) -> Buffer:
-        return self.problem.given("a")
-
-    @cached_property
-    def _b(self) -> Buffer:
-        return self.problem.given("b")
 
     @cached_property
     def _acc(self) -> Registers:
@@ -225,15 +172,6 @@ class DpasBlock2D:
         """How deep a lane's elements of B lie together in registers."""
         return self._sub_step if self._by_columns else min(BLOCK_2D_ROWS, self._sub_step)
 
-    @property
-    def _by_columns(self) -> bool:
-        """Whether B is column-major, and transposed by its reads."""
-        return self.problem.spec.b_order == "col"
-
-    @property
-    def _sub_groups_across(self) -> int:
-        return self._schedule.group[1] // BLOCK_2D_LANES
-
     def _fragment(self, name: str) -> Buffer:
         """A lane's elements of A, for each part along K; of B, for each read along K and each column."""
         rows, cols = self._schedule.tile
@@ -243,37 +181,6 @@ class DpasBlock2D:
         if name == "b":
             shape = (self._sub_step // self._b_rows, cols, self._b_rows)
         return Buffer(f"{name}_frag", self._atom.dtype, Space.PRIVATE, Layout.packed(*shape))
-
-    # --- the kernel -------------------------------------------------------------------------------
-
-    def kernel(self) -> Kernel:
-        """What multiplies."""
-        problem, s, result = self.problem, self._schedule, epilogues.destination(self.problem)
-        stores_c = result == problem.c
-        body: Body = (
-            *self._names(),
-            *problem.to_product(self._a, self._b, result, *(epilogues.matrices(problem) if stores_c else ())),
-            Alloc(self._acc.buffer),
-            Fill(self._acc, number(0, problem.sums)),
-            *problem.unless_zero(self._along_k()),
-            *self._store(),
-        )
-        params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
-        params += problem.parameters_of(self._a, self._b)
-        params += [problem.beta, *problem.parameters_of(problem.c)] if stores_c else [result]
-        params += epilogues.parameters(problem) if stores_c else ()
-        return Kernel(
-            name=problem.name,
-            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
-            body=body,
-            group=s.group,
-            grid=self._scheduler.grid(),
-            sub_group=BLOCK_2D_LANES,
-            nonnegative=self._scheduler.assumptions(),
-            assumptions=problem.assumptions(),
-            grid_z=BATCH_COUNT if problem.spec.batched else None,
-            large_registers=s.large_grf,
-        )
 
     def _store(self) -> Body:
         """C by 2D block writes, where beta is 0 and C lies as they ask; else element by element."""
@@ -295,50 +202,28 @@ class DpasBlock2D:
         return (If(all_of(x for x in asked if x not in problem.assumptions()), blocks, tuple(plain)),)
 
     def _names(self) -> Body:
-        """Where work-items and sub-groups stand, and how far 2D block reads go along K: to a whole word of a line."""
-        s, names = self._schedule, self._scheduler.positions(self._threads)
-        wide = BLOCK_2D_LANES * s.tile[1]
-        if self._sub_groups_across > 1:
-            beside = Let(SUB_GROUP_COL, _of_sub_group(LOCAL_COL // BLOCK_2D_LANES))
-            names = (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * wide))
-        if s.group[0] > 1 and s.prefetch_distance:
-            names = (*names, Let(SUB_GROUP_ROW, _of_sub_group(LOCAL_ROW)))
-        return (*names, Let(K_MAIN, self._k_main))
-
-    @cached_property
-    def _k_main(self) -> Expr:
-        """How far the reads go: as far as lines of A are whole words, unless a matrix does not lie as they ask."""
-        problem, word = self.problem, max(1, BLOCK_2D_WORD // self._size)
-        begin, end = self._scheduler.k_start, self._scheduler.k_end
-        whole = end if problem.spec.multiple_of[2] % word == 0 else end - end % word
-        asked = [*block_2d_conditions(self._a), *block_2d_conditions(self._b)]
-        # A part of K may be empty.
-        asked += [begin < whole] if self._scheduler.in_parts else []
-        return select(all_of(x for x in asked if x not in problem.assumptions()), whole, begin)
-
-    @property
-    def _place(self) -> tuple[Expr, Expr]:
-        """Row and column of C where a sub-group's tile begins."""
-        return position_in_c(ROW, ROW0, self._threads.rows), TILE_COL if self._sub_groups_across > 1 else COL0
+        """Which of the sub-groups above one another it is, too, where they share prefetches."""
+        *names, k_words, k_main = super()._names()
+        if self._schedule.group[0] > 1 and self._schedule.prefetch_distance:
+            names.append(Let(SUB_GROUP_ROW, of_sub_group(LOCAL_ROW)))
+        return *names, k_words, k_main
 
     def _along_k(self) -> Body:
         """The main loop by 2D block reads, then what they leave."""
-        s, begin, end = self._schedule, self._scheduler.k_start, self._scheduler.k_end
+        s, sub_step, end = self._schedule, self._sub_step, self._scheduler.k_end
         come, meet = (Barrier("none", part=part) for part in ("arrive", "wait"))
         in_order = Barrier("none", of_sub_group=True)
-        step = (*self._spread(), *self._sub_steps(K0 + P * self._sub_step, K_MAIN, False), in_order)
+        first, last = self._spread()
+        step = (*first, *self._sub_steps(K0 + P * sub_step, K_WORDS, False), in_order, *last)
         steps = loop(P, self._sub_steps_of_step, step)
-        rest: Body = (
-            Comment("The rest of K, or all of it where the matrices do not lie as such reads ask."),
-            For(K0, K_MAIN, end, self._sub_step, self._sub_steps(K0, end, True)),
-        )
         on = self._prefetches_on()
+        body = (*on, come, *steps, meet) if s.barrier else (*on, *steps)
         return (
             *self._payloads_first(),
             *self._prefetched_first(),
             Comment(f"Steps of {said(s.block_k)} along K by 2D block reads, with zeros past the matrices' ends."),
-            For(K0, begin, K_MAIN, s.block_k, (*on, come, *steps, meet) if s.barrier else (*on, *steps)),
-            *(() if self._k_main == end else rest),
+            For(K0, self._scheduler.k_start, K_MAIN, s.block_k, body),
+            *self._rest(sub_step, self._sub_steps(K0, end, True)),
         )
 
     # --- reads ------------------------------------------------------------------------------------
@@ -417,7 +302,7 @@ class DpasBlock2D:
             of = self._reads(name)
 
             def fill(q: Expr, j: Expr, of: Reads = of, name: str = name) -> Stmt:
-                index, extent = of.at(begin - self._sub_step, q, j), self._extent(of.matrix, K_MAIN)
+                index, extent = of.at(begin - self._sub_step, q, j), self._extent(of.matrix, K_WORDS)
                 return BlockPayload(*self._payload(name, q, j), of.matrix, index, by_payload(of.atom), extent)
 
             body += [Alloc(self._payload(name, J, J)[0]), *self._each(name, fill)]
@@ -470,20 +355,25 @@ class DpasBlock2D:
         each = (stmt for ask in asked for stmt in loop(J, ask.count, (ask.one(J),)))
         return (If(begin < K_MAIN, loop(AHEAD, s.prefetch_distance, (*self._prefetches_on(), *each))),)
 
-    def _spread(self) -> Body:
+    def _spread(self) -> tuple[Body, Body]:
         """The prefetches of a step spread over its sub-steps, those of A and of B by turns: one right behind another
-        would wait for the first one's address payload.
+        would wait for the first one's address payload. B's stand at the end of a sub-step, since SYCL's compiler does
+        not unroll a loop that begins with two conditions.
+
+        Returns: what comes at the beginning of a sub-step, and at its end.
         """
-        s, body = self._schedule, tuple[Stmt, ...]()
+        s, begin, end = self._schedule, list[Stmt](), list[Stmt]()
         asked = self._prefetches(K0 + s.prefetch_distance * s.block_k) if s.prefetch_distance else ()
         for turn, ask in enumerate(asked):
             every, uneven = divmod(self._sub_steps_of_step, ask.count)
             if uneven or not every:
-                prefetches, here = loop(J, ask.count, (ask.one(J),)), compare("==", P, 0)
+                begin.append(If(compare("==", P, 0), loop(J, ask.count, (ask.one(J),))))
+            elif every == 1:
+                begin.append(ask.one(P))
             else:
-                prefetches, here = (ask.one(P // every),), compare("==", P % every, turn * (every // 2))
-            body += prefetches if is_const(here, 1) else (If(here, prefetches),)
-        return body
+                where, last = (begin, 0) if turn == 0 else (end, every // 2 - 1)
+                where.append(If(compare("==", P % every, last), (ask.one(P // every),)))
+        return tuple(begin), tuple(end)
 
     def _prefetches(self, k0: Expr) -> tuple[Prefetches, Prefetches]:
         """The tiles of A and B of a step: a part of a sub-group's rows of A, and of its columns of B, by each of the
@@ -525,14 +415,9 @@ class DpasBlock2D:
 
         along_k = 0 if matrix == self._b and not self._by_columns else 1
         atom, kept = self._prefetch_atom(rows), self._keeps_prefetches
-        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, K_MAIN), along_k, kept)
+        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, K_WORDS), along_k, kept)
 
     def _prefetch_atom(self, rows: int) -> CopyAtom:
         """As much as a message brings of so many rows."""
         neighbours = block_2d_read(self._size, rows, 1).lane_step[1]
         return block_2d_read(self._size, rows, BLOCK_2D_BYTES // (BLOCK_2D_LANES * neighbours * self._size))
-
-
-def _of_sub_group(value: Expr) -> Expr:
-    """A number that is the same for all lanes, which the compiler can't see by itself."""
-    return Call("broadcast", (value, Const(0)), I32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
@@ -248,7 +248,9 @@ def _inline_single_uses(body: Body) -> Body:
     uses = _uses(body)
     lets = [s for s in body if isinstance(s, Let)]
     inside = {node for let in lets for node in walk_expr(let.value) if isinstance(node, Var) and uses[node] == 1}
-    values: Mapping[Var, Expr] = {s.var: s.value for s in lets if s.var in inside and _is_position(s.value)}
+    found = {s.var: s.value for s in lets if s.var in inside and _is_position(s.value)}
+    # One that is made of another of them waits for the next round.
+    values = {var: value for var, value in found.items() if found.keys().isdisjoint(walk_expr(value))}
     kept = tuple(s for s in body if not (isinstance(s, Let) and s.var in values))
     out = map_body_exprs(kept, substitute(values))
     return _inline_single_uses(out) if values else out

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import limits
@@ -44,11 +44,17 @@ def content(source: Source, info: SyclDeviceInfo, kind: str = "executable", fres
 def _question(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
     """The cache key. Native code depends on the device, its driver and, for a CPU, its instruction sets."""
     instructions = limits.instructions() if info.type == "cpu" else ""
-    return digest(kind, source.name, source.text, version(), info.name, info.platform, info.driver, instructions)
+    asked = source.text, *_options(source, info)
+    return digest(kind, source.name, *asked, version(), info.name, info.platform, info.driver, instructions)
+
+
+def _options(source: Source, info: SyclDeviceInfo) -> tuple[str, ...]:
+    """What the run-time compiler is told: that matrix instructions are to be in software, where the device has none."""
+    return source.options(info.type == "gpu", "joint_matrix" in info.target.features)
 
 
 def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
-    result = run_worker(info.number, source.name, kind, source.text)
+    result = run_worker(info.number, source.name, kind, source.text, options=_options(source, info))
     log = result.stderr.decode(errors="replace")
     if result.returncode == 0:
         return result.stdout
@@ -71,16 +77,18 @@ def run_worker(
     text: str,
     seconds: float | None = None,
     variables: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `sycl_worker` with a device, a kernel's name, a format and a source.
 
     Args:
         variables: of the environment, beside this process' own.
+        options: of the compiler.
 
     Raises: subprocess.TimeoutExpired.
     """
     code = helper().file.fileno()
-    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(code), str(device), name, kind]
+    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(code), str(device), name, kind, *options]
     return subprocess.run(
         command,
         check=False,

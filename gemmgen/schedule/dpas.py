@@ -11,7 +11,7 @@ from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling
 
-#: Lanes of a sub-group that multiplies, at most; as many as one that reads 2D blocks has.
+#: Lanes of a sub-group that multiplies, at most; as many as one that reads 2D blocks or holds fragments has.
 MOST_LANES = BLOCK_2D_LANES = 16
 
 
@@ -101,10 +101,6 @@ class DpasBlock2D(Mainloop):
         return "dpas"
 
 
-#: Lanes of a sub-group, and so columns of a fragment.
-JOINT_MATRIX_LANES = 16
-
-
 @dataclass(frozen=True, slots=True)
 class JointMatrix(Mainloop):
     """Sub-groups of Xe-HPC and Xe2 multiply fragments of A and B, which they load as one from the matrices as they are.
@@ -125,7 +121,7 @@ class JointMatrix(Mainloop):
     @classmethod
     def fixed(cls, atom: str, tiling: Tiling) -> Flat:
         """Sub-groups lie side by side along a group's rows."""
-        return {"atom": "joint_matrix", "sub_group": min(tiling.group[1], JOINT_MATRIX_LANES)}
+        return {"atom": "joint_matrix", "sub_group": min(tiling.group[1], BLOCK_2D_LANES)}
 
     @classmethod
     def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:

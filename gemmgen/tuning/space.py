@@ -575,7 +575,7 @@ _NEEDS: tuple[tuple[type[Mainloop], str | None], ...] = (
     (WarpMma, "mma"),
     (Mfma, "mfma"),
     (JointMatrix, "joint_matrix"),
-    (DpasBlock2D, "intel_sub_groups"),
+    (DpasBlock2D, "block_read"),
     (Dpas, "intel_sub_groups"),
     (CpuPanel, "vectors"),
     (TmaRing, "tensor_maps"),

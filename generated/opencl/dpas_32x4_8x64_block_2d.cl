@@ -96,6 +96,35 @@ static inline void multiply(float *acc, const ushort *a, const ushort *b)
 #error "define cl_intel_subgroup_matrix_multiply_accumulate as 1, or GEMMGEN_DPAS_SOFTWARE"
 #endif
 
+#ifndef GEMMGEN_DPAS_SOFTWARE
+// Functions of Intel's compiler for 2D blocks: width and pitch are in bytes.
+__attribute__((overloadable)) void intel_sub_group_2d_block_read_16b_32r16x2c(__global void *base,
+                                                                              int width, int height,
+                                                                              int pitch, int2 at,
+                                                                              __private ushort *to);
+__attribute__((overloadable)) void
+intel_sub_group_2d_block_prefetch_16b_32r16x2c(__global void *base, int width, int height,
+                                               int pitch, int2 at);
+__attribute__((overloadable)) void
+intel_sub_group_2d_block_read_transform_16b_32r16x2c(__global void *base, int width, int height,
+                                                     int pitch, int2 at, __private uint *to);
+__attribute__((overloadable)) void intel_sub_group_2d_block_write_32b_8r16x1c(__global void *base,
+                                                                              int width, int height,
+                                                                              int pitch, int2 at,
+                                                                              __private uint *from);
+#ifndef GEMMGEN_NO_ADDRESS_PAYLOADS
+// An address payload: a matrix, its size, and where a block of it begins, in a register as a
+// message takes it. One is made of the base; width, height and pitch in bytes, less 1; x and y; a
+// block's width and height; and how many blocks.
+__private int *__builtin_IB_subgroup_createBlock2DAddressPayload(long, int, int, int, int, int, int,
+                                                                 int, int);
+void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockX(__private int *payload, int by);
+void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(__private int *payload, int by);
+void __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(__private int *payload, int x, int y,
+                                                               int cached);
+#endif
+#endif
+
 #ifdef GEMMGEN_DPAS_SOFTWARE
 // Inlined, these would take compilers minutes.
 #define OF_EACH_LANE __attribute__((noinline))
@@ -111,14 +140,8 @@ typedef struct {
     int2 at;
 } block_place;
 #else
-// An address payload: the same in a register, as a message takes it, by functions of Intel's
-// compiler. One is made of the base; width, height and pitch in bytes, less 1; x and y; a block's
-// width and height; and how many blocks.
+// The same in a register: an address payload.
 typedef __private int *block_place;
-__private int *__builtin_IB_subgroup_createBlock2DAddressPayload(long, int, int, int, int, int, int,
-                                                                 int, int);
-void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockX(__private int *payload, int by);
-void __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(__private int *payload, int by);
 #endif
 
 static inline void move_cols(__private block_place *place, int by)
@@ -143,24 +166,14 @@ static inline void move_rows(__private block_place *place, int by)
 static inline OF_EACH_LANE void load_32x32(__private ushort *to, const __global ushort *from,
                                            int rows, int cols, int pitch, int2 at)
 {
-    const int first = at.x + (int)get_sub_group_local_id();
+    const int lane = (int)get_sub_group_local_id();
     #pragma unroll
     for (int e = 0; e < 64; ++e) {
         const int row = at.y + e % 32;
-        const int col = first + e / 32 * 16;
+        const int col = at.x + lane + e / 32 * 16;
         to[e] = row < rows && col < cols ? from[row * pitch + col] : 0;
     }
 }
-
-#ifndef GEMMGEN_DPAS_SOFTWARE
-__attribute__((overloadable)) void intel_sub_group_2d_block_read_16b_32r16x2c(__global void *base,
-                                                                              int width, int height,
-                                                                              int pitch, int2 at,
-                                                                              __private ushort *to);
-__attribute__((overloadable)) void
-intel_sub_group_2d_block_prefetch_16b_32r16x2c(__global void *base, int width, int height,
-                                               int pitch, int2 at);
-#endif
 
 // The same by one message of the sub-group. Lines are counted in whole words.
 static inline void read_32x32(__private ushort *to, const __global ushort *from, int rows, int cols,
@@ -169,7 +182,7 @@ static inline void read_32x32(__private ushort *to, const __global ushort *from,
 #ifdef GEMMGEN_DPAS_SOFTWARE
     load_32x32(to, from, rows, cols, pitch, at);
 #else
-    intel_sub_group_2d_block_read_16b_32r16x2c((__global void *)from, (cols * 2 + 3) / 4 * 4, rows,
+    intel_sub_group_2d_block_read_16b_32r16x2c((__global void *)from, (cols + cols % 2) * 2, rows,
                                                pitch * 2, at, (__private ushort *)to);
 #endif
 }
@@ -183,14 +196,9 @@ static inline block_place place_32x32(const __global ushort *from, int rows, int
     return place;
 #else
     return __builtin_IB_subgroup_createBlock2DAddressPayload(
-        (long)from, (cols * 2 + 3) / 4 * 4 - 1, rows - 1, pitch * 2 - 1, at.x, at.y, 16, 32, 2);
+        (long)from, (cols + cols % 2) * 2 - 1, rows - 1, pitch * 2 - 1, at.x, at.y, 16, 32, 2);
 #endif
 }
-
-#if !defined(GEMMGEN_DPAS_SOFTWARE) && !defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
-void __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(__private int *payload, int x, int y,
-                                                               int cached);
-#endif
 
 // Asks the caches for as much.
 static inline void prefetch_32x32_at(const __private block_place *place)
@@ -199,7 +207,7 @@ static inline void prefetch_32x32_at(const __private block_place *place)
     (void)place;
 #elif defined(GEMMGEN_NO_ADDRESS_PAYLOADS)
     intel_sub_group_2d_block_prefetch_16b_32r16x2c((__global void *)place->from,
-                                                   (place->cols * 2 + 3) / 4 * 4, place->rows,
+                                                   (place->cols + place->cols % 2) * 2, place->rows,
                                                    place->pitch * 2, place->at);
 #else
     __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(*place, 0, 0, 0);
@@ -211,27 +219,22 @@ static inline void prefetch_32x32_at(const __private block_place *place)
 static inline OF_EACH_LANE void load_vnni_32x32(__private ushort *to, const __global ushort *from,
                                                 int rows, int cols, int pitch, int2 at)
 {
-    const int first = at.x + (int)get_sub_group_local_id();
+    const int lane = (int)get_sub_group_local_id();
     #pragma unroll
     for (int w = 0; w < 32; ++w) {
         uint word = 0;
         #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            const int row = at.y + w % 16 * 2 + e;
-            const int col = first + w / 16 * 16;
+        for (int i = 0; i < 2; ++i) {
+            const int e = w * 2 + i;
+            const int row = at.y + e % 32;
+            const int col = at.x + lane + e / 32 * 16;
             if (row < rows && col < cols) {
-                word |= (uint)(ushort)from[row * pitch + col] << e * 16;
+                word |= (uint)from[row * pitch + col] << i * 16;
             }
         }
         ((__private uint *)to)[w] = word;
     }
 }
-
-#ifndef GEMMGEN_DPAS_SOFTWARE
-__attribute__((overloadable)) void
-intel_sub_group_2d_block_read_transform_16b_32r16x2c(__global void *base, int width, int height,
-                                                     int pitch, int2 at, __private uint *to);
-#endif
 
 // The same by one message of the sub-group. Lines are counted in whole words.
 static inline void read_vnni_32x32(__private ushort *to, const __global ushort *from, int rows,
@@ -241,16 +244,9 @@ static inline void read_vnni_32x32(__private ushort *to, const __global ushort *
     load_vnni_32x32(to, from, rows, cols, pitch, at);
 #else
     intel_sub_group_2d_block_read_transform_16b_32r16x2c(
-        (__global void *)from, (cols * 2 + 3) / 4 * 4, rows, pitch * 2, at, (__private uint *)to);
+        (__global void *)from, (cols + cols % 2) * 2, rows, pitch * 2, at, (__private uint *)to);
 #endif
 }
-
-#ifndef GEMMGEN_DPAS_SOFTWARE
-__attribute__((overloadable)) void intel_sub_group_2d_block_write_32b_8r16x1c(__global void *base,
-                                                                              int width, int height,
-                                                                              int pitch, int2 at,
-                                                                              __private uint *from);
-#endif
 
 // Stores 8 rows of 16 columns by one message of the sub-group: what is inside of the matrix.
 static inline void write_8x16(__global float *to, int rows, int cols, int pitch, int2 at,
@@ -264,7 +260,7 @@ static inline void write_8x16(__global float *to, int rows, int cols, int pitch,
         }
     }
 #else
-    intel_sub_group_2d_block_write_32b_8r16x1c(to, cols * 4, rows, pitch * 4, at,
+    intel_sub_group_2d_block_write_32b_8r16x1c((__global void *)to, cols * 4, rows, pitch * 4, at,
                                                (__private uint *)from);
 #endif
 }
@@ -301,9 +297,10 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
     const int sub_group_col = intel_sub_group_shuffle(local_col / 16, 0);
     const int tile_col = col0 + sub_group_col * TN * 16;
     const int sub_group_row = intel_sub_group_shuffle(local_row, 0);
+    const int k_words = k - k % 2;
     const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
                                ldb <= 8388608 && 32 <= n && k <= 16777216
-                           ? k - k % 2
+                           ? k_words
                            : 0;
 
     float acc[TN][TM];
@@ -317,10 +314,10 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 
     // Address payloads: each is filled once and advanced along K.
     block_place a_ahead;
-    a_ahead = place_32x32(a, m, k_main, lda, (int2)(sub_group_col * 32 - BK, row));
+    a_ahead = place_32x32(a, m, k_words, lda, (int2)(sub_group_col * 32 - BK, row));
     block_place b_ahead;
     b_ahead = place_32x32(
-        b, k_main, n, ldb,
+        b, k_words, n, ldb,
         (int2)(tile_col + sub_group_row % (TN / 2) * 32, sub_group_row / (TN / 2) * 32 - BK));
     if (0 < k_main) {
         move_cols(&a_ahead, BK);
@@ -339,15 +336,12 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
             if (p % 4 == 0) {
                 prefetch_32x32_at(&a_ahead);
             }
-            if (p % 4 == 2) {
-                prefetch_32x32_at(&b_ahead);
-            }
             ushort a_frag[2][TM] __attribute__((aligned(4)));
-            read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));
+            read_32x32(a_frag[0], a, m, k_words, lda, (int2)(k0 + p * 32, row));
             ushort b_frag[TN][32] __attribute__((aligned(4)));
             #pragma unroll
             for (int j = 0; j < TN / 2; ++j) {
-                read_vnni_32x32(b_frag[j * 2], b, k_main, n, ldb,
+                read_vnni_32x32(b_frag[j * 2], b, k_words, n, ldb,
                                 (int2)(tile_col + j * 32, k0 + p * 32));
             }
             #pragma unroll
@@ -361,11 +355,14 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
                 }
             }
             sub_group_barrier(0);
+            if (p % 4 == 1) {
+                prefetch_32x32_at(&b_ahead);
+            }
         }
         barrier_wait();
     }
 
-    // The rest of K, or all of it where the matrices do not lie as such reads ask.
+    // The rest of K, or all of it where the matrices do not lie as such loads ask.
     for (int k0 = k_main; k0 < k; k0 += 32) {
         ushort a_frag[2][TM] __attribute__((aligned(4)));
         load_32x32(a_frag[0], a, m, k, lda, (int2)(k0, row));

@@ -52,7 +52,7 @@ FOR_CPUS = ("cpu_4x4_along_k", "cpu_6x64")
 
 
 #: The presets by matrix instructions: of other types than the rest, and on Intel's GPUs alone.
-BY_MATRICES = ("joint_matrix_32x4_8x64",)
+BY_MATRICES = ("dpas_32x4_8x64_block_2d", "joint_matrix_32x4_8x64")
 
 
 def names() -> list[str]:

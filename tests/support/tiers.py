@@ -74,7 +74,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     "golden/test_grouped.py": ("test_clang_takes_it",),
     "golden/test_hip.py": ("test_presets_compile", "test_the_header_of_rocm", "test_types_compile"),
     "golden/test_icpx.py": (ALL,),
-    "golden/test_joint_matrix.py": (ALL,),
+    "golden/test_sycl_matrices.py": (ALL,),
     "golden/test_inspect.py": (
         "test_a_built_in_that_the_device_lacks",
         "test_a_compiler_error_is_told_with_its_line",

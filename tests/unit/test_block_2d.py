@@ -95,7 +95,7 @@ def test_prefetches_are_spread_over_a_step() -> None:
     few = PLAIN.but(group=(8, 64), block_k=128, prefetch_distance=1)
     text = driver.emit(SPEC, few, target=TARGET).text
     assert "if (p % 4 == 0) {\n                prefetch_32x32(a" in text
-    assert "if (p % 4 == 2) {\n                prefetch_32x32(b" in text
+    assert "sub_group_barrier(0);\n            if (p % 4 == 1) {\n                prefetch_32x32(b" in text
     many = few.but(group=(1, 16), block_k=64)
     loop = driver.emit(SPEC, many, target=TARGET).text.split("for (int p = 0")[1].split("ushort a_frag")[0]
     assert "p % " not in loop and loop.count("prefetch_") == 2
@@ -119,7 +119,31 @@ def test_address_payloads_are_filled_once_and_advanced() -> None:
 def test_prefetches_alone_may_keep_their_payloads() -> None:
     text = driver.emit(SPEC, PLAIN.but(prefetch_distance=1, address_payloads="prefetches"), target=TARGET).text
     assert "prefetch_32x32_at(&a_ahead);" in text
-    assert "read_32x32(a_frag[0], a, m, k_main, lda, (int2)(k0 + p * 32, row));" in text
+    assert "read_32x32(a_frag[0], a, m, k_words, lda, (int2)(k0 + p * 32, row));" in text
+
+
+def test_sycl_declares_what_opencl_c_has() -> None:
+    """In the global namespace, whose names are mangled as OpenCL C's; blocks are told where A's lines end, not where
+    the loop does.
+    """
+    schedule = PLAIN.but(prefetch_distance=1, barrier=True, block_writes=True, address_payloads="all")
+    source = driver.emit(SPEC, schedule, "sycl", TARGET)
+    before, inside = source.text.split("namespace ", 1)
+    for name in ("matrix_mad_k16", "2d_block_read_16b_32r16x2c", "2d_block_write_32b_8r16x1c"):
+        assert re.search(rf"SYCL_EXTERNAL \w+ intel_sub_group_\w*{name}\(", before)
+    assert "__builtin_IB_subgroup_block_read_ap_u16_m32k16v2(*place" in inside
+    assert "place_32x32(a, m, k_words, lda, {-32, row})" in inside
+    assert source.matrix_options == ("", "-DGEMMGEN_DPAS_SOFTWARE")
+    assert source.options(True, True) == ()
+    assert source.options(False, False) == ("-DGEMMGEN_DPAS_SOFTWARE",)
+    head = " ".join(before.replace("//", "").split())
+    assert "which Intel's compiler has; or, without them, -DGEMMGEN_DPAS_SOFTWARE: the same in software" in head
+    assert "A, B and C that begin on multiples of 64 bytes" in head
+
+
+def test_sycl_has_dpas_on_2d_blocks_alone() -> None:
+    with pytest.raises(ScheduleError, match="use --backend opencl"):
+        driver.emit(SPEC, defaults("dpas"), "sycl")
 
 
 def test_columns_of_a_transposed_block_are_counted_in_words() -> None:

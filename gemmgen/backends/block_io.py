@@ -42,7 +42,8 @@ class BlockWords:
         long: an integer of 64 bits.
         vector: what the names of vectors' types begin with.
         lane: a lane's number in its sub-group.
-        unroll: before a loop over a lane's elements.
+        unroll: before a loop of a number of rounds.
+        in_order: a statement that keeps a lane's loads in order, if the compiler does not.
         copies: a statement instead of a loop that copies `words` to `to`.
         struct: the beginning and the end of a structure's declaration.
         words: what words of 16 and 32 bits are called.
@@ -61,7 +62,8 @@ class BlockWords:
     long: str
     vector: str
     lane: str
-    unroll: str | None
+    unroll: str
+    in_order: str | None
     copies: str | None
     struct: tuple[str, str]
     words: Mapping[str, str]

@@ -87,6 +87,7 @@ BLOCK_2D_WORDS = BlockWords(
     vector="block_",
     lane="(int)get_sub_group_local_id()",
     unroll="#pragma unroll",
+    in_order=None,
     copies=None,
     struct=("typedef struct", " block_place"),
     words={"uint": "uint", "ushort": "ushort"},

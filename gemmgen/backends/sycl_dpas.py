@@ -36,8 +36,8 @@ BLOCK_2D_WORDS = BlockWords(
     long="long long",
     vector="opencl_",
     lane="int(sycl::ext::oneapi::this_work_item::get_sub_group().get_local_linear_id())",
-    # All loads at once would spill registers.
-    unroll=None,
+    unroll="#pragma GCC unroll {}",
+    in_order="sycl::group_barrier(sycl::ext::oneapi::this_work_item::get_sub_group());",
     copies="__builtin_memcpy(to, &words, sizeof(words));",
     struct=("struct block_place", ""),
     words={"uint": "unsigned", "ushort": "unsigned short"},

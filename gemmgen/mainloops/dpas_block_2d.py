@@ -63,6 +63,8 @@ from gemmgen.schedule.dpas import BLOCK_2D_LANES
 SUB_GROUP_ROW = Var("sub_group_row")
 #: Which of a fragment's instructions along K, and of the steps that are prefetched before the first.
 PART, AHEAD = Var("q"), Var("ahead")
+#: Which of the rows that one message writes.
+R = Var("r")
 #: Blocks side by side that one read brings.
 COUNTS = (4, 2, 1)
 #: Where a read begins: from the beginning of a sub-step, and from its number along K and beside others.
@@ -190,13 +192,17 @@ class DpasBlock2D(SubGroupTiles):
             return plain
         (rows, cols), (row, col), acc = s.tile, self._place, self._acc.buffer
         atom = block_2d_write(c.dtype.size, BLOCK_2D_WRITTEN_ROWS)
-        scaled = Store(acc, (J, I), problem.alpha * Load(acc, (J, I)))
+        own = J, I * BLOCK_2D_WRITTEN_ROWS + R
+        scaled = (
+            ()
+            if is_const(problem.alpha, 1)
+            else loop(R, BLOCK_2D_WRITTEN_ROWS, (Store(acc, own, problem.alpha * Load(acc, own)),))
+        )
         to, of = (row + I * BLOCK_2D_WRITTEN_ROWS, col + J * BLOCK_2D_LANES), (J, I * BLOCK_2D_WRITTEN_ROWS)
         write = VectorCopy(c, to, acc, of, atom, BLOCK_2D_WRITTEN_ROWS, extent=(problem.m, problem.n))
         blocks: Body = (
             Comment("C = alpha * A * B by 2D block writes, which leave out what is past the matrix."),
-            *(() if is_const(problem.alpha, 1) else loop(J, cols, loop(I, rows, (scaled,)))),
-            *loop(J, cols, loop(I, rows // BLOCK_2D_WRITTEN_ROWS, (write,))),
+            *loop(J, cols, loop(I, rows // BLOCK_2D_WRITTEN_ROWS, (*scaled, write))),
         )
         asked = [compare("==", problem.beta, number(0, problem.sums)), *block_2d_conditions(c)]
         return (If(all_of(x for x in asked if x not in problem.assumptions()), blocks, tuple(plain)),)

@@ -387,14 +387,11 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
             #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                acc[j][i] = alpha * acc[j][i];
-            }
-        }
-        #pragma unroll
-        for (int j = 0; j < TN; ++j) {
-            #pragma unroll
             for (int i = 0; i < TM / 8; ++i) {
+                #pragma unroll
+                for (int r = 0; r < 8; ++r) {
+                    acc[j][i * 8 + r] = alpha * acc[j][i * 8 + r];
+                }
                 write_8x16(c, m, n, ldc, (int2)(tile_col + j * 16, row + i * 8), &acc[j][i * 8]);
             }
         }

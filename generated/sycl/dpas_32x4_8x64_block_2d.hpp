@@ -168,12 +168,15 @@ inline void move_rows(block_place *place, int by)
 #endif
 }
 
-// 32 rows of 32 columns: each lane loads its own elements. Those past the matrix are zero.
+// 32 rows of 32 columns: each lane loads its own elements. Those past the matrix are zero. A load
+// waits for the one before: all at once would spill registers.
 inline OF_EACH_LANE void load_32x32(sycl::half *to, const sycl::half *from, int rows, int cols,
                                     int pitch, int2 at)
 {
     const int lane = int(sycl::ext::oneapi::this_work_item::get_sub_group().get_local_linear_id());
+    #pragma GCC unroll 64
     for (int e = 0; e < 64; ++e) {
+        sycl::group_barrier(sycl::ext::oneapi::this_work_item::get_sub_group());
         const int row = at.y + e % 32;
         const int col = at.x + lane + e / 32 * 16;
         to[e] = row < rows && col < cols ? from[row * pitch + col] : sycl::half();
@@ -220,13 +223,16 @@ inline void prefetch_32x32_at(const block_place *place)
 }
 
 // 32 rows of 32 columns, neighbours of a column in a word: each lane loads its own elements. Those
-// past the matrix are zero.
+// past the matrix are zero. A load waits for the one before: all at once would spill registers.
 inline OF_EACH_LANE void load_vnni_32x32(sycl::half *to, const sycl::half *from, int rows, int cols,
                                          int pitch, int2 at)
 {
     const int lane = int(sycl::ext::oneapi::this_work_item::get_sub_group().get_local_linear_id());
+    #pragma GCC unroll 32
     for (int w = 0; w < 32; ++w) {
+        sycl::group_barrier(sycl::ext::oneapi::this_work_item::get_sub_group());
         unsigned word = 0;
+        #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
             const int e = w * 2 + i;
             const int row = at.y + e % 32;
@@ -235,7 +241,7 @@ inline OF_EACH_LANE void load_vnni_32x32(sycl::half *to, const sycl::half *from,
                 word |= unsigned(sycl::bit_cast<unsigned short>(from[row * pitch + col])) << i * 16;
             }
         }
-        __builtin_memcpy(to + w * 2, &word, sizeof(word));
+        __builtin_memcpy(static_cast<void *>(to + w * 2), &word, sizeof(word));
     }
 }
 
@@ -398,15 +404,12 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // C = alpha * A * B by 2D block writes, which leave out what is past the matrix.
         #pragma GCC unroll TN
         for (int j = 0; j < TN; ++j) {
-            #pragma GCC unroll TM
-            for (int i = 0; i < TM; ++i) {
-                acc[j][i] = alpha * acc[j][i];
-            }
-        }
-        #pragma GCC unroll TN
-        for (int j = 0; j < TN; ++j) {
             #pragma GCC unroll TM / 8
             for (int i = 0; i < TM / 8; ++i) {
+                #pragma GCC unroll 8
+                for (int r = 0; r < 8; ++r) {
+                    acc[j][i * 8 + r] = alpha * acc[j][i * 8 + r];
+                }
                 write_8x16(c, m, n, ldc, {tile_col + j * 16, row + i * 8}, &acc[j][i * 8]);
             }
         }

@@ -193,11 +193,8 @@ class DpasBlock2D(SubGroupTiles):
         (rows, cols), (row, col), acc = s.tile, self._place, self._acc.buffer
         atom = block_2d_write(c.dtype.size, BLOCK_2D_WRITTEN_ROWS)
         own = J, I * BLOCK_2D_WRITTEN_ROWS + R
-        scaled = (
-            ()
-            if is_const(problem.alpha, 1)
-            else loop(R, BLOCK_2D_WRITTEN_ROWS, (Store(acc, own, problem.alpha * Load(acc, own)),))
-        )
+        scale = Store(acc, own, problem.alpha * Load(acc, own))
+        scaled = () if is_const(problem.alpha, 1) else loop(R, BLOCK_2D_WRITTEN_ROWS, (scale,))
         to, of = (row + I * BLOCK_2D_WRITTEN_ROWS, col + J * BLOCK_2D_LANES), (J, I * BLOCK_2D_WRITTEN_ROWS)
         write = VectorCopy(c, to, acc, of, atom, BLOCK_2D_WRITTEN_ROWS, extent=(problem.m, problem.n))
         blocks: Body = (

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.backends.opencl import dpas_function
+from gemmgen.backends.block_io import dpas_function
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, I8
 from gemmgen.ir.instructions import dpas

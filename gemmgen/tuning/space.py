@@ -508,7 +508,7 @@ def _dpas(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
-def _dpas_block_2d(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
+def _dpas_block_2d(spec: GemmSpec, _: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", ("dpas",)),
         Axis("block_2d", (True,)),
@@ -522,7 +522,8 @@ def _dpas_block_2d(spec: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("tf32", (spec.dtype == F32,)),
         Axis("address_payloads", ("none", "prefetches", "all")),
         Axis("block_writes", (False, True)),
-        Axis("large_grf", (False, True) if target.large_register_bytes else (False,)),
+        # SYCL's target is any device: those with these instructions have the option.
+        Axis("large_grf", (False, True)),
         Axis("split_k", _SPLITS),
         Axis("threadblock_swizzle", _SWIZZLES),
     )

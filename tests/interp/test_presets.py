@@ -162,7 +162,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     # Whether there are tiles to prefetch before the first step.
     allowed |= {"if (0 < k_main) {"} if preset.schedule.prefetch_distance else set()
     # With which of a step's 2D block reads one prefetches.
-    turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2)] if preset.schedule.block_2d else []
+    turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2 - 1)] if preset.schedule.block_2d else []
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
     # Of lanes that hold the same sums one writes them; and that they have no more rows than the block is not seen.
     if isinstance(preset.schedule.mainloop, Gemv):

@@ -48,7 +48,7 @@ from gemmgen.ir.stmt import (
     payload_place,
 )
 from gemmgen.ir.synchronization import Barrier
-from gemmgen.mainloops.sub_group_tiles import K_WORDS, SUB_GROUP_COL, SubGroupTiles, of_sub_group
+from gemmgen.mainloops.sub_group_tiles import SUB_GROUP_COL, SubGroupTiles, of_sub_group
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
@@ -204,12 +204,12 @@ class DpasBlock2D(SubGroupTiles):
         asked = [compare("==", problem.beta, number(0, problem.sums)), *block_2d_conditions(c)]
         return (If(all_of(x for x in asked if x not in problem.assumptions()), blocks, tuple(plain)),)
 
-    def _names(self) -> Body:
+    def _positions(self) -> Body:
         """Which of the sub-groups above one another it is, too, where they share prefetches."""
-        *names, k_words, k_main = super()._names()
+        names = super()._positions()
         if self._schedule.group[0] > 1 and self._schedule.prefetch_distance:
-            names.append(Let(SUB_GROUP_ROW, of_sub_group(LOCAL_ROW)))
-        return *names, k_words, k_main
+            return (*names, Let(SUB_GROUP_ROW, of_sub_group(LOCAL_ROW)))
+        return names
 
     def _along_k(self) -> Body:
         """The main loop by 2D block reads, then what they leave."""
@@ -217,7 +217,7 @@ class DpasBlock2D(SubGroupTiles):
         come, meet = (Barrier("none", part=part) for part in ("arrive", "wait"))
         in_order = Barrier("none", of_sub_group=True)
         first, last = self._spread()
-        step = (*first, *self._sub_steps(K0 + P * sub_step, K_WORDS, False), in_order, *last)
+        step = (*first, *self._sub_steps(K0 + P * sub_step, self._k_words, False), in_order, *last)
         steps = loop(P, self._sub_steps_of_step, step)
         on = self._prefetches_on()
         body = (*on, come, *steps, meet) if s.barrier else (*on, *steps)
@@ -305,7 +305,7 @@ class DpasBlock2D(SubGroupTiles):
             of = self._reads(name)
 
             def fill(q: Expr, j: Expr, of: Reads = of, name: str = name) -> Stmt:
-                index, extent = of.at(begin - self._sub_step, q, j), self._extent(of.matrix, K_WORDS)
+                index, extent = of.at(begin - self._sub_step, q, j), self._extent(of.matrix, self._k_words)
                 return BlockPayload(*self._payload(name, q, j), of.matrix, index, by_payload(of.atom), extent)
 
             body += [Alloc(self._payload(name, J, J)[0]), *self._each(name, fill)]
@@ -418,7 +418,7 @@ class DpasBlock2D(SubGroupTiles):
 
         along_k = 0 if matrix == self._b and not self._by_columns else 1
         atom, kept = self._prefetch_atom(rows), self._keeps_prefetches
-        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, K_WORDS), along_k, kept)
+        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, self._k_words), along_k, kept)
 
     def _prefetch_atom(self, rows: int) -> CopyAtom:
         """As much as a message brings of so many rows."""

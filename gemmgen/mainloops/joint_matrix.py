@@ -30,7 +30,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import Barrier
-from gemmgen.mainloops.sub_group_tiles import K_WORDS, SubGroupTiles
+from gemmgen.mainloops.sub_group_tiles import SubGroupTiles
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
@@ -96,7 +96,7 @@ class JointMatrix(SubGroupTiles):
     def _along_k(self) -> Body:
         """The main loop by checked loads, then what they leave."""
         s, end, depth = self._schedule, self._scheduler.k_end, self._atom.depth
-        steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, K_WORDS, False))
+        steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, self._k_words, False))
         return (
             Comment(f"Steps of {said(s.block_k)} along K, with zeros past the matrices' ends."),
             For(K0, self._scheduler.k_start, K_MAIN, s.block_k, (Barrier("none"), *steps) if s.barrier else steps),

@@ -122,14 +122,19 @@ class SubGroupTiles(ABC):
         """Row and column of C where a sub-group's tile begins."""
         return position_in_c(ROW, ROW0, self._threads.rows), TILE_COL if self._sub_groups_across > 1 else COL0
 
-    def _names(self) -> Body:
-        """Where work-items and sub-groups stand, and how far the main loop goes along K."""
+    def _positions(self) -> Body:
+        """Where work-items and sub-groups stand."""
         names = self._scheduler.positions(self._threads)
-        if self._sub_groups_across > 1:
-            beside = Let(SUB_GROUP_COL, of_sub_group(LOCAL_COL // self.LANES))
-            tile_col = COL0 + SUB_GROUP_COL * (self.LANES * self._schedule.tile[1])
-            names = (*names, beside, Let(TILE_COL, tile_col))
-        return (*names, Let(K_WORDS, self._k_words), Let(K_MAIN, self._k_main))
+        if self._sub_groups_across == 1:
+            return names
+        beside = Let(SUB_GROUP_COL, of_sub_group(LOCAL_COL // self.LANES))
+        return (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * (self.LANES * self._schedule.tile[1])))
+
+    def _names(self) -> Body:
+        """The same, and how far the main loop goes along K."""
+        end = self._scheduler.k_end
+        words = () if self._are_whole else (Let(K_WORDS, end - end % self._word),)
+        return (*self._positions(), *words, Let(K_MAIN, self._k_main))
 
     # --- K ----------------------------------------------------------------------------------------
 
@@ -139,16 +144,20 @@ class SubGroupTiles(ABC):
         problem, begin = self.problem, self._scheduler.k_start
         asked = [*block_2d_conditions(self._a), *block_2d_conditions(self._b)]
         # A part of K may be empty.
-        asked += [begin < K_WORDS] if self._scheduler.in_parts else []
-        return select(all_of(x for x in asked if x not in problem.assumptions()), K_WORDS, begin)
+        asked += [begin < self._k_words] if self._scheduler.in_parts else []
+        return select(all_of(x for x in asked if x not in problem.assumptions()), self._k_words, begin)
 
-    @cached_property
+    @property
+    def _are_whole(self) -> bool:
+        """Whether lines of A are whole words."""
+        return self.problem.spec.multiple_of[2] % self._word == 0
+
+    @property
     def _k_words(self) -> Expr:
         """As far as lines of A are whole words. This is how large messages are told that the matrices are: told the end
         of their loop, which is a choice, SYCL's compiler has it put into the message anew for each.
         """
-        end = self._scheduler.k_end
-        return end if self.problem.spec.multiple_of[2] % self._word == 0 else end - end % self._word
+        return self._scheduler.k_end if self._are_whole else K_WORDS
 
     @property
     def _word(self) -> int:
@@ -157,7 +166,7 @@ class SubGroupTiles(ABC):
 
     def _rest(self, depth: int, step: Body) -> Body:
         """What the main loop leaves of K, if anything, in steps so deep."""
-        if self._k_main == K_WORDS and self._k_words == self._scheduler.k_end:
+        if self._k_main == self._scheduler.k_end:
             return ()
         say = "The rest of K, or all of it where the matrices do not lie as such loads ask."
         return Comment(say), For(K0, K_MAIN, self._scheduler.k_end, depth, step)

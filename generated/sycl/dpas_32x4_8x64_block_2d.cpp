@@ -92,7 +92,7 @@ static_assert(BK == 128,
               "sycl --form kernel --set block_k=256");
 static_assert(THREADS_M == 8 && THREADS_N == 64,
               "THREADS_M and THREADS_N cannot change here: gemmgen emit --preset "
-              "dpas_32x4_8x64_block_2d --backend sycl --form kernel --set group=16x64");
+              "dpas_32x4_8x64_block_2d --backend sycl --form kernel --set group=4x64");
 
 // A column and a row.
 struct int2 {

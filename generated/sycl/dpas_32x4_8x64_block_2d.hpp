@@ -96,7 +96,7 @@ static_assert(BK == 128,
               "gemmgen emit --preset dpas_32x4_8x64_block_2d --backend sycl --set block_k=256");
 static_assert(THREADS_M == 8 && THREADS_N == 64,
               "THREADS_M and THREADS_N cannot change here: "
-              "gemmgen emit --preset dpas_32x4_8x64_block_2d --backend sycl --set group=16x64");
+              "gemmgen emit --preset dpas_32x4_8x64_block_2d --backend sycl --set group=4x64");
 
 // A column and a row.
 struct int2 {
@@ -449,7 +449,7 @@ inline sycl::event dpas_32x4_8x64_block_2d(sycl::queue &queue, int m, int n, int
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(8, 64);
+        const sycl::range<2> group(THREADS_M, THREADS_N);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         handler.parallel_for<dpas_32x4_8x64_block_2d_detail::kernel>(

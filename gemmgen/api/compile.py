@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from gemmgen.api import on_disk
-from gemmgen.cpu.machine import measured_on
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.ir.target import BLOCK_FEATURES, Target
+from gemmgen.ir.target import BLOCK_FEATURES, Target, measured_on
 from gemmgen.runtime.cache import once
 from gemmgen.runtime.selection import FORMS, RUNNABLE, chosen, loaded
 from gemmgen.spec import GemmSpec, LdMultiple

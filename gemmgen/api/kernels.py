@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from gemmgen.api import aside, on_disk
 from gemmgen.api.compile import emitted, promised_specs, wider
-from gemmgen.cpu.machine import measured_on
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
-from gemmgen.ir.target import BLOCK_FEATURES, Target
+from gemmgen.ir.target import BLOCK_FEATURES, Measured, Target, calibrate, measured_on
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
 from gemmgen.runtime.selection import FORMS, Chosen, chosen, loaded
@@ -256,15 +255,32 @@ def _question(
 
 
 def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> Schedule | None:
-    """The schedule that was measured on the device for such a product, if records have one."""
+    """The schedule that was measured on the device for such a product, if records have one. What they say is kept on
+    disk while their files are the same: records and cost models take longer to import than a kernel to load.
+    """
     from gemmgen import tuning
 
     if spec.grouped is not None or not tuning.has_records(backend):
         return None
-    from gemmgen.tuning.recorded import ask
+    target = place.target
 
-    found = ask(backend, place.device, place.target, spec, shape, products)
-    return None if found is None else found.schedule
+    def ask_them() -> tuple[Schedule | None, Measured]:
+        from gemmgen.tuning.recorded import ask
+
+        found = ask(backend, place.device, target, spec, shape, products)
+        return None if found is None else found.schedule, measured_on(target)
+
+    about = backend, _told_apart(place.device), target, spec, shape, products, tuning.stamps()
+    schedule, measured = on_disk.remembered("recorded", about, ask_them)
+    if measured != measured_on(target):
+        calibrate(target, dict(measured))
+    return schedule
+
+
+def _told_apart(device: object) -> tuple[str, ...]:
+    """What records tell devices apart by, beside the target."""
+    handle = getattr(device, "device", device)  # of OpenCL a queue's
+    return tuple(str(getattr(handle, name, "")) for name in ("name", "driver_version", "driver"))
 
 
 def _named(device: object) -> Hashable:

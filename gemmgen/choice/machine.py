@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import Measured, Target, measured_on
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
@@ -145,21 +145,13 @@ class Machine:
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
 
 
-#: What was measured on a device, by its target.
-_measured: dict[Target, Mapping[str, float]] = {}
-
-
-def calibrate(target: Target, measured: Mapping[str, float]) -> None:
-    """From now on, constants of a device are those that were measured on it."""
-    known = {key: value for key, value in measured.items() if key in MEASURED and value > 0}
-    if _measured.get(target, {}) != known:
-        _measured[target] = known
-        machine_of.cache_clear()
+def machine_of(target: Target) -> Machine:
+    """The constants of a device: measured, or as it says, or as its architecture has them."""
+    return _machine(target, measured_on(target))
 
 
 @cache
-def machine_of(target: Target) -> Machine:
-    """The constants of a device: measured, or as it says, or as its architecture has them."""
+def _machine(target: Target, measured: Measured) -> Machine:
     fma, mma, wgmma = RATES.get(target.name, RATES["sm_80"])
     clock, memory = target.clock or CLOCK, REACHED * (target.memory_rate or MEMORY)
     derived = Machine(
@@ -173,4 +165,4 @@ def machine_of(target: Target) -> Machine:
         mma=OF_MMA * mma,
         fma=OF_FMA * fma,
     )
-    return replace(derived, **_measured.get(target, {}))  # type: ignore[arg-type]
+    return replace(derived, **{name: value for name, value in measured if name in MEASURED})  # type: ignore[arg-type]

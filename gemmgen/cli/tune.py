@@ -312,7 +312,7 @@ def _use_constants(runner: Runner, place: Place, store: Store, anew: bool) -> No
     """Take the constants of the device that were measured, now if asked for."""
     from dataclasses import replace
 
-    from gemmgen.tuning.recorded import calibrate
+    from gemmgen.ir.target import calibrate
 
     if anew:
         from gemmgen.tuning.calibrate import measured

@@ -7,11 +7,10 @@ with the device's records. The other constants hold for all CPUs. They were sear
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import Measured, Target, measured_on
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("threads", "third_line", "memory_line", "several_line")
@@ -74,27 +73,14 @@ class Machine:
     wait: float = 0.1
 
 
-#: What was measured on a device, by its target.
-_measured: dict[Target, Mapping[str, float]] = {}
-
-
-def calibrate(target: Target, measured: Mapping[str, float]) -> None:
-    """From now on, constants of a device are those that were measured on it."""
-    known = {key: value for key, value in measured.items() if key in MEASURED and value > 0}
-    if _measured.get(target, {}) != known:
-        _measured[target] = known
-        machine_of.cache_clear()
-
-
-def measured_on(target: Target) -> tuple[tuple[str, float], ...]:
-    """What was measured on a device, as a part of a key: a choice holds as long as it is the same."""
-    return tuple(sorted(_measured.get(target, {}).items()))
+def machine_of(target: Target) -> Machine:
+    """The constants of a device: measured, or as it says, or usual ones."""
+    return _machine(target, measured_on(target))
 
 
 @cache
-def machine_of(target: Target) -> Machine:
-    """The constants of a device: measured, or as it says, or usual ones."""
-    return replace(derived(target), **_measured.get(target, {}))
+def _machine(target: Target, measured: Measured) -> Machine:
+    return replace(derived(target), **{name: value for name, value in measured if name in MEASURED})
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gemmgen.ir.dtypes import DType
@@ -223,3 +224,22 @@ def with_intel_registers(target: Target) -> Target:
         large_register_bytes=kind.large_register_bytes,
         unrolled_steps=kind.unrolled_steps,
     )
+
+
+# --- what was measured on a device ----------------------------------------------------------------
+
+#: Names and values, in the names' order.
+Measured = tuple[tuple[str, float], ...]
+_measured: dict[Target, Measured] = {}
+
+
+def calibrate(target: Target, measured: Mapping[str, float]) -> None:
+    """From now on, cost models take what was measured on a device (`gemmgen tune --calibrate`) for their constants of
+    these names.
+    """
+    _measured[target] = tuple(sorted((name, value) for name, value in measured.items() if value > 0))
+
+
+def measured_on(target: Target) -> Measured:
+    """What was measured on a device, as a part of a key: a choice holds as long as it is the same."""
+    return _measured.get(target, ())

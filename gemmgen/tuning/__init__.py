@@ -24,6 +24,12 @@ def folder() -> Path:
     return platformdirs.user_data_path("gemmgen") / "tuned"
 
 
+def stamps() -> tuple[tuple[str, int, int], ...]:
+    """What changes with the user's files of records."""
+    found = ((path.name, path.lstat()) for path in sorted(folder().glob("*.jsonl")))
+    return tuple((name, about.st_mtime_ns, about.st_size) for name, about in found)
+
+
 def is_off() -> bool:
     """Whether the user has turned records off, as disk caches are (`GEMMGEN_NO_CACHE`)."""
     return not {"1", "tuned"}.isdisjoint(os.environ.get(OFF, "").split(","))

@@ -17,11 +17,9 @@ from typing import Literal
 
 from gemmgen import tuning
 from gemmgen.choice import gpu
-from gemmgen.choice import machine as of_gpu
-from gemmgen.cpu import machine as of_cpu
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import Target, calibrate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import order
@@ -119,11 +117,6 @@ class Book:
                 found += (x for x in records.lines if (x.spec, x.products, x.shape) not in measured)
                 machine = records.machine
         return found, machine
-
-
-def calibrate(target: Target, measured: Mapping[str, float]) -> None:
-    """From now on, the cost model's constants of a device are those that were measured on it."""
-    (of_cpu if "vectors" in target.features else of_gpu).calibrate(target, measured)
 
 
 def _indexed(lines: Sequence[Line]) -> dict[tuple[str, int], dict[Shape, list[Line]]]:

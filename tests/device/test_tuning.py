@@ -17,8 +17,8 @@ import gemmgen
 from gemmgen import GemmSpec, candidates
 from gemmgen.api import kernels
 from gemmgen.choose import choose
-from gemmgen.cpu import machine
 from gemmgen.cpu.machine import MEASURED
+from gemmgen.ir.target import calibrate, measured_on
 from gemmgen.runtime import cache
 from gemmgen.runtime.opencl_devices import DeviceInfo, devices
 from gemmgen.schedule import Schedule
@@ -127,6 +127,35 @@ def test_gemm_takes_what_was_measured(device: DeviceInfo, store: Store) -> None:
 
 
 @on_cpu
+def test_a_second_process_reads_no_records(device: DeviceInfo, store: Store, tmp_path: Path) -> None:
+    """What they say is kept, with what was measured on the device, until a file of theirs is another."""
+    key, told = key_of("opencl", device, device.target), {"memory_line": 7.5}
+    store.add(key, [record(device)])
+    store.change(key, lambda records: replace(records, machine=told))
+    code = f"""
+import sys
+import numpy as np
+import gemmgen
+from gemmgen.api import kernels
+from gemmgen.ir.target import measured_on
+gemmgen.gemm(np.ones({SHAPE[::2]}, np.float32), np.ones({SHAPE[:0:-1]}, np.float32), device={device.number})
+(asked,) = [slot.value.question for slot in kernels._answers._slots.values()]
+print(getattr(asked.named, "kc", None), dict(measured_on(asked.target)), "gemmgen.tuning.recorded" in sys.modules)
+"""
+    own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    own.pop(cache.OFF)
+
+    def said() -> str:
+        made = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
+
+    assert [said(), said()] == [f"96 {told} True", f"96 {told} False"]
+    store.change(key, lambda records: replace(records, lines=()))
+    assert said() == f"None {told} True"
+
+
+@on_cpu
 def test_near_sizes_take_it_too(device: DeviceInfo, store: Store) -> None:
     store.add(key_of("opencl", device, device.target), [record(device)])
 
@@ -215,11 +244,11 @@ def test_a_cpu_is_calibrated(device: DeviceInfo, store: Store, tmp_path: Path, r
     found = json.loads(file.read_text().splitlines()[0])["machine"]
     wanted = set(MEASURED) - ({"threads"} if device.target.cores == 1 else set())
     assert found.keys() == wanted
-    machine.calibrate(device.target, {})
+    calibrate(device.target, {})
     a, b = (rng.standard_normal(size, dtype=np.float32) for size in ((71, 53), (53, 97)))
     assert gemmgen.gemm(a, b, device=device.number).shape == (71, 97)  # of no other test
-    assert dict(machine.measured_on(device.target)) == found
-    machine.calibrate(device.target, {})
+    assert dict(measured_on(device.target)) == found
+    calibrate(device.target, {})
 
 
 def test_what_tune_refuses(tmp_path: Path) -> None:

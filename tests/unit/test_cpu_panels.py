@@ -12,11 +12,11 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
-from gemmgen.cpu.machine import CACHES, calibrate, machine_of, measured_on
+from gemmgen.cpu.machine import CACHES, machine_of
 from gemmgen.cpu.panels import account, by_order, choose_panels, cycles
 from gemmgen.cpu.prior import HELD, Shape
 from gemmgen.ir.dtypes import F16, F64
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import TARGETS, Target, calibrate, measured_on
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import validate
 from gemmgen.runtime import limits
@@ -188,7 +188,7 @@ def test_what_was_measured_on_a_device_decides(measured: Target) -> None:
     alone = choose_panels(GemmSpec(), shape, measured)
     assert before is not None and alone is not None
     assert groups(before, shape) > 1 == groups(alone, shape)
-    assert dict(measured_on(measured)) == {"threads": 1e7}
+    assert dict(measured_on(measured)) == {"first": 5.0, "threads": 1e7}
     # An order of sums that has to hold for any number of rows is not chosen by it.
     orders = [cycles for cycles, _ in by_order(GemmSpec(), shape, measured, 2, 128)]
     calibrate(measured, {})

@@ -54,7 +54,7 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     preset = candidates.load(name)
     kernel = cuda.compiled(name, gpu)
     # What aligned arrays get from `gemmgen.compile`.
-    twin = cuda.compiled(name, gpu, replace(preset.spec, ld_multiple=4)) if cuda.vectors(preset.schedule) else None
+    twin = cuda.compiled(name, gpu, replace(preset.spec, ld_multiple=4)) if name in cuda.with_vectors() else None
     if small:
         for m, n, k in cuda.SMALL_SIZES:
             _without_guards(kernel, rng, m, n, k)

@@ -132,7 +132,7 @@ def likely(table: Table, size: Size) -> list[str]:
     for name in table.names:
         preset = candidates.load(name)
         spec, shape = preset.spec, (size.m, size.n, size.k)
-        if size.n % spec.ld_multiple == size.k % spec.ld_multiple == 0:
+        if size.n % spec.ld_unit("b") == size.k % spec.ld_unit("a") == 0:
             (cost,) = prior.costs(spec, [preset.schedule], shape, machine_of(target_of(pick())))
             ranked.append((cost, name))
     return [name for _, name in sorted(ranked)][:TRIED]

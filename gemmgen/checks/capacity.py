@@ -26,6 +26,9 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
             f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}block_k "
             f"{max(1, s.block_k // 2)} instead of {s.block_k}, or a smaller tile"
         )
+    # Kernels of OpenCL and SYCL may be compiled for Intel's GPUs later, those of CUDA and HIP never.
+    if s.large_grf and "leading_barriers" in target.features:
+        yield f"large_grf is a build option for Intel's GPUs, and {target.name} has none such: leave it out"
     used = register_bytes(spec, s)
     limit = sub_group_registers(s, target) // s.sub_group if s.sub_group else target.register_bytes
     if used > limit:

@@ -23,6 +23,7 @@ import torch
 import gemmgen
 from gemmgen.choose import choose
 from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime.cuda_devices import pick
 from gemmgen.spec import GemmSpec
 
@@ -81,7 +82,7 @@ def schedule_of(dtype: str, m: int, n: int, k: int, a: object, b: object) -> tup
     kernel = gemmgen.compile(spec, schedule, backend="cuda")
     source = kernel.source_for(a, b)
     maps = sum(len(entry.maps) for entry in source.entry_points)
-    return kernel, f"{schedule.name}: {len(source.entry_points)} kernels, {maps} maps"
+    return kernel, f"{schedule.name or kernel_name(schedule, spec)}: {len(source.entry_points)} kernels, {maps} maps"
 
 
 def measure(dtype: str, m: int, n: int, k: int) -> dict[str, object]:

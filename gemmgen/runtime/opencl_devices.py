@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, Target, with_intel_registers
 from gemmgen.runtime import icd, is_named, limits, require_pyopencl
-from gemmgen.runtime.cache import once
+from gemmgen.runtime.cache import DiskCache, digest, once
 
 require_pyopencl()
 import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
@@ -21,6 +21,7 @@ from gemmgen.runtime import opencl_driver  # noqa: E402
 from gemmgen.runtime.opencl_driver import translated  # noqa: E402
 
 TYPES = ("cpu", "gpu", "accelerator")
+_cache = DiskCache("opencl")
 
 #: OpenCL's numbers of device queries that pyopencl has no names for.
 SUB_GROUP_SIZES_INTEL = 0x4108
@@ -235,6 +236,16 @@ def vector_bytes(device: cl.Device) -> int:
 
 
 def _loads_sixteen(device: cl.Device) -> bool:
+    """Kept on disk, as each process would compile for it."""
+    about = digest(device.name, device.platform.version, device.driver_version)
+    known = _cache.read("sixteen", about)
+    if known is None:
+        known = b"yes" if _tries_sixteen(device) else b"no"
+        _cache.write("sixteen", about, known)
+    return known == b"yes"
+
+
+def _tries_sixteen(device: cl.Device) -> bool:
     context = cl.Context([device])
     queue, flags = cl.CommandQueue(context), cl.mem_flags
     given, got = array("f", range(16)), bytearray(8 * 4)

@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import FEATURES
-from gemmgen.runtime import icd
+from gemmgen.runtime import icd, opencl_devices
 from gemmgen.runtime.opencl_devices import DeviceInfo, devices, info_of, own_queue, pick, raw_info, resolve, target_of
 from gemmgen.runtime.opencl_devices import _probed_sub_group_size as probed_sub_group_size
 from tests.device.naive import DEVICES
@@ -37,6 +37,13 @@ def test_a_device_is_described(device: DeviceInfo) -> None:
     assert (target.max_group, target.local_bytes) == (device.max_group, device.local_bytes)
     assert str(device).startswith(f"{device.number}: {device.name}")
     assert info_of(device.handle) == device
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_later_process_compiles_no_probe_of_vectors(device: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = opencl_devices._loads_sixteen(device.handle)
+    monkeypatch.delattr(opencl_devices, "_probe")
+    assert opencl_devices._loads_sixteen(device.handle) == found
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -28,7 +28,7 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         )
     # Kernels of OpenCL and SYCL may be compiled for Intel's GPUs later, those of CUDA and HIP never.
     if s.large_grf and "leading_barriers" in target.features:
-        yield f"large_grf is a build option for Intel's GPUs, and {target.name} has none such: use --set large_grf=false"
+        yield f"large_grf is a build option for Intel's GPUs, and {target.name} has none: use --set large_grf=false"
     used = register_bytes(spec, s)
     limit = sub_group_registers(s, target) // s.sub_group if s.sub_group else target.register_bytes
     if used > limit:

@@ -38,12 +38,13 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A spec with known assumptions, the schedule if it is named, sizes, the number of products, a target, and what was
-    measured on it. All answers are kept on disk. With them a start imports neither passes nor printers, nor schedules.
+    """A spec with known assumptions, the schedule if it is named (as `on_disk.written` has it), sizes, the number of
+    products, a target, and what was measured on it. All answers are kept on disk. With them a start imports neither
+    passes nor printers, nor schedules.
     """
 
     spec: GemmSpec
-    named: Schedule | None
+    named: str | None
     shape: Shape
     products: int
     target: Target
@@ -52,8 +53,12 @@ class Question:
 
     def choice(self) -> tuple[Schedule, GemmSpec]:
         """The schedule, and the spec with the assumptions that it needs."""
-        about = self.spec, self.named, self.shape, self.products, self.target
-        return on_disk.remembered("choice", (*about, self.measured), lambda: choice(*about))
+        about = self.spec, self.named, self.shape, self.products, self.target, self.measured
+        return on_disk.remembered("choice", about, self._choice)
+
+    def _choice(self) -> tuple[Schedule, GemmSpec]:
+        named = None if self.named is None else cast("Schedule", on_disk.read(self.named))
+        return choice(self.spec, named, self.shape, self.products, self.target)
 
     def source(self, spec: GemmSpec) -> Source:
         """The source of a spec with that schedule."""
@@ -250,13 +255,13 @@ def _question(
     backend: str, place: Chosen, kept: GemmSpec, named: Schedule | None, shape: Shape, products: int
 ) -> Question:
     """With the schedule that is named, or that records have. They have what was measured on the device as well."""
-    schedule = named or _recorded(backend, place, kept, shape, products)
-    return Question(kept, schedule, shape, products, place.target, backend, measured_on(place.target))
+    written = on_disk.written(named) if named else _recorded(backend, place, kept, shape, products)
+    return Question(kept, written, shape, products, place.target, backend, measured_on(place.target))
 
 
-def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> Schedule | None:
-    """The schedule that was measured on the device for such a product, if records have one. What they say is kept on
-    disk while their files are the same: records and cost models take longer to import than a kernel to load.
+def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, products: int) -> str | None:
+    """The schedule that was measured on the device for such a product, as text, if records have one. What they say is
+    kept on disk while their files are the same: records and cost models take longer to import than a kernel to load.
     """
     from gemmgen import tuning
 
@@ -264,11 +269,11 @@ def _recorded(backend: str, place: Chosen, spec: GemmSpec, shape: Shape, product
         return None
     target = place.target
 
-    def ask_them() -> tuple[Schedule | None, Measured]:
+    def ask_them() -> tuple[str | None, Measured]:
         from gemmgen.tuning.recorded import ask
 
         found = ask(backend, place.device, target, spec, shape, products)
-        return None if found is None else found.schedule, measured_on(target)
+        return None if found is None else on_disk.written(found.schedule), measured_on(target)
 
     about = backend, _told_apart(place.device), target, spec, shape, products, tuning.stamps()
     schedule, measured = on_disk.remembered("recorded", about, ask_them)

@@ -81,13 +81,23 @@ def remembered(question: str, about: tuple[object, ...], work_out: Callable[[], 
     if kept is not None:
         # The file is gemmgen's own and undamaged, but other code may have written it.
         try:
-            return cast("Answer", _read(cast("Written", json.loads(kept))))
+            return cast("Answer", read(kept.decode()))
         except (UserError, ValueError, TypeError, LookupError):
             pass
     answer = work_out()
     if next(_written) < MOST_WRITTEN:
-        _cache.write(question, asked, json.dumps(_as_written(answer)).encode())
+        _cache.write(question, asked, written(answer).encode())
     return answer
+
+
+def written(value: object) -> str:
+    """A value as text, which can be passed on without importing what it is made of."""
+    return json.dumps(_as_written(value))
+
+
+def read(text: str) -> object:
+    """The value that `written` has made a text of."""
+    return _read(cast("Written", json.loads(text)))
 
 
 def _told(value: object) -> str:

@@ -290,11 +290,11 @@ def guard(name: str, features: frozenset[str], targets: Sequence[str]) -> Mappin
         return None
     below = frozenset[str]().union(*(TARGETS[target].features for target in known[: known.index(least)]))
     number, specific = _number(least)
+    # By -arch=sm_90a nvcc 13.2 makes code for sm_90 as well.
+    alone = f"{least} alone (-gencode arch={least.replace('sm', 'compute')},code={least})"
     return {
-        "name": name,
         "lacks": f"!defined(__CUDA_ARCH_FEAT_SM{number}_ALL)" if specific else f"__CUDA_ARCH__ < {number}0",
-        "least": least,
-        "since": "alone" if specific else "or later",
+        "needed": f"it needs {alone}" if specific else f"{name} needs {least} or later",
         "words": " and ".join(word for feature, word in INSTRUCTIONS.items() if feature in features - below),
     }
 

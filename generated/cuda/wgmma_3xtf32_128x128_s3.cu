@@ -36,7 +36,7 @@ struct alignas(64) CUtensorMap {
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
-#error "wgmma_3xtf32_128x128_s3 needs sm_90a alone"
+#error "it needs sm_90a alone (-gencode arch=compute_90a,code=sm_90a)"
 #endif
 
 namespace wgmma_3xtf32_128x128_s3_detail {

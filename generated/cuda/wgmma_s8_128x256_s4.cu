@@ -30,7 +30,7 @@ struct alignas(64) CUtensorMap {
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
-#error "wgmma_s8_128x256_s4 needs sm_90a alone"
+#error "it needs sm_90a alone (-gencode arch=compute_90a,code=sm_90a)"
 #endif
 
 namespace wgmma_s8_128x256_s4_detail {

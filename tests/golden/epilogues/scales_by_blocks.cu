@@ -38,7 +38,7 @@ struct alignas(64) CUtensorMap {
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
-#error "gemm_e4m3_wgmma_128x128_kpbx needs sm_90a alone"
+#error "it needs sm_90a alone (-gencode arch=compute_90a,code=sm_90a)"
 #endif
 
 namespace gemm_e4m3_wgmma_128x128_kpbx_detail {

@@ -35,7 +35,7 @@ struct alignas(64) CUtensorMap {
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // It has tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg).
-#error "gemm_bf16_wgmma_64x64_by4x32_persistent_okir needs sm_90a alone"
+#error "it needs sm_90a alone (-gencode arch=compute_90a,code=sm_90a)"
 #endif
 
 namespace gemm_bf16_wgmma_64x64_by4x32_persistent_okir_detail {

@@ -28,7 +28,7 @@ GUARDED = {
     "wgmma_128x256_s4": ("sm_90a", "sm_100", "wgmma"),
 }
 GUARD = re.compile(
-    r'^#if defined\(__CUDA_ARCH__\) && .*\n// It has .+\n'
+    r"^#if defined\(__CUDA_ARCH__\) && .*\n// It has .+\n"
     r'#error "(\w+) needs (sm_\w+) (?:or later|alone \(-gencode arch=compute_90a,code=\2\))"$',
     re.MULTILINE,
 )

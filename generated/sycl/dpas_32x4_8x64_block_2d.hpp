@@ -49,6 +49,7 @@ typedef short opencl_short8 __attribute__((ext_vector_type(8)));
 SYCL_EXTERNAL opencl_float8 intel_sub_group_f16_f16_matrix_mad_k16(opencl_short8 a, opencl_int8 b,
                                                                    opencl_float8 acc);
 
+// clang-format off
 // Functions of Intel's compiler for 2D blocks: width and pitch are in bytes.
 SYCL_EXTERNAL void intel_sub_group_2d_block_read_16b_32r16x2c(
     __attribute__((opencl_global)) void *base, int width, int height, int pitch, opencl_int2 at,
@@ -77,6 +78,7 @@ __builtin_IB_subgroup_addBlock2DAddressPayloadBlockY(__attribute__((opencl_priva
 extern "C" SYCL_EXTERNAL void __builtin_IB_subgroup_block_read_ap_prefetch_u16_m32k16v2(
     __attribute__((opencl_private)) int *payload, int x, int y, int cached);
 #endif
+// clang-format on
 
 // The halves of a barrier, without a fence.
 extern "C" SYCL_EXTERNAL void __builtin_IB_thread_group_barrier_signal();

@@ -22,7 +22,7 @@ from gemmgen.spec import GemmSpec
 from tests.support import hip
 from tests.support.cli import gemmgen as command
 from tests.support.golden import Golden
-from tests.support.tools import tool
+from tests.support.tools import ran, tool
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only")
 #: Compilers, each with its standard and the ending of its files.
@@ -323,12 +323,15 @@ def test_cuda_project_compiles(product: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["wgmma_128x256_s4", "mma_f8_8x16_16x8", "mbarrier_8x16_16x16_stream"])
 def test_cuda_program_calls_the_launcher_as_it_is(name: str, tmp_path: Path) -> None:
-    """With the types of its matrices, tensor maps behind it, and memory by the number of multiprocessors."""
+    """With the types of its matrices, tensor maps behind it, and memory by the number of multiprocessors. The host's
+    compiler warns of headers of CUDA 13.5.
+    """
     preset = presets.load(name)
     files = project_files(preset.spec, preset.schedule, "cuda")
     (tmp_path / "main.cu").write_text(files["main.cu"])
-    warnings = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror")
-    run([tool("nvcc"), "-std=c++17", *warnings, "-c", "main.cu", "-o", "main.o"], tmp_path)
+    warnings = ("-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow")
+    made = ran([tool("nvcc"), "-std=c++17", *warnings, "-c", "main.cu", "-o", "main.o"], cwd=tmp_path)
+    assert not re.findall(r"main\.cu[:(]\d+.*(?:warning|error).*", made.stderr)
 
 
 @pytest.mark.parametrize("product", ["naive", "a packed batch", "complex", "float16", "bfloat16", "int8"])

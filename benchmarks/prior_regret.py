@@ -27,9 +27,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import candidates, tuning
+from gemmgen.candidates import PARTS
 from gemmgen.choice import few_rows, prior
 from gemmgen.choice.machine import Machine, machine_of
-from gemmgen.choice.parts import PARTS
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from gemmgen import candidates
-from gemmgen.candidates import WAYS, Way
-from gemmgen.choice.parts import PARTS, ROUNDS, Shape, blocks_of, reaches
+from gemmgen.candidates import PARTS, ROUNDS, WAYS, Shape, Way, blocks_of, reaches
 from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference

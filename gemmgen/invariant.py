@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf, log
 
-from gemmgen.choice.parts import Shape
+from gemmgen.candidates import Shape
 from gemmgen.cpu import panels
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target

@@ -12,8 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from gemmgen import candidates
-from gemmgen.candidates import WAYS, Way
-from gemmgen.choice.parts import VECTOR
+from gemmgen.candidates import LINE, VECTOR, WAYS, Way
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
@@ -21,8 +20,6 @@ from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Atom, Schedule
 from gemmgen.spec import GemmSpec
 
-#: Bytes of a swizzled line: how deep a step of warpgroups is; of the widest store of a thread.
-LINE, STORE = 128, 16
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
@@ -92,7 +89,7 @@ def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target, grouped: b
     depth = LINE // size
     for rows, count in WARPGROUPS:
         for cols in WIDTHS:
-            c_width = _c_width((rows, cols), 128 * count, STORE // result if grouped else 4)
+            c_width = _c_width((rows, cols), 128 * count, VECTOR // result if grouped else 4)
             # Pairs are half of a sector: TMA stores whole ones, threads store vectors.
             if rows * cols // (128 * count) > MOST_SUMS[count] or (grouped and c_width == 2):
                 continue

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gemmgen.choice.parts import PARTS, Shape
+from gemmgen.candidates import PARTS, Shape
 from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.target import Target

@@ -14,12 +14,11 @@ from heapq import merge
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.candidates import changed
+from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, changed, reaches, short_lines
 from gemmgen.checks.schedulers import MOST_JOINED
 from gemmgen.choice import few_rows, prior
 from gemmgen.choice.designs import more, of_target, varies
 from gemmgen.choice.machine import Machine, machine_of
-from gemmgen.choice.parts import PARTS, ROUNDS, VECTOR, Shape, reaches, short_lines
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked

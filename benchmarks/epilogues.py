@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
         ("bias",), lambda x, p: p + x["bias"], lambda x: torch.addmm(x["bias"], x["a"], x["b"]), ("bias",), 1.03
     ),
     "scale": Case(("scale",), lambda x, p: p * x["scale"], None, ("scale",), 1.03),
-    "relu": Case(("relu",), lambda x, p: torch.relu(p), None, (), 1.03),
+    "relu": Case(("relu",), lambda _, p: torch.relu(p), None, (), 1.03),
     "bias_relu": Case(
         ("bias", "relu"),
         lambda x, p: torch.relu(p + x["bias"]),
@@ -103,7 +103,7 @@ CASES: dict[str, Case] = {
         lambda x: _with_activation(x, True),
         ("bias",),
     ),
-    "silu": Case(("silu",), lambda x, p: F.silu(p)),
+    "silu": Case(("silu",), lambda _, p: F.silu(p)),
     "residual": Case(
         ("residual",),
         lambda x, p: p + x["residual"],
@@ -113,7 +113,7 @@ CASES: dict[str, Case] = {
     "beta": Case(
         (), lambda x, p: p + x["residual"], lambda x: torch.addmm(x["residual"], x["a"], x["b"]), ("residual",)
     ),
-    "swiglu": Case(("silu", "expr: acc * residual"), lambda x, p: _halves(p)),
+    "swiglu": Case(("silu", "expr: acc * residual"), lambda _, p: _halves(p)),
 }
 
 
@@ -214,7 +214,7 @@ def contenders(name: str, shape: Shape, autotune: bool) -> Iterator[Contender]:
             if "plain" not in each and not right(case, given[-1], result):
                 print(f"# {each} is WRONG: {name} at {shape}", flush=True)
             yield captured(each, launch, [(x, None, None) for x in given])
-        except Exception as error:  # of whichever library it is
+        except (RuntimeError, ValueError, TypeError, torch._dynamo.exc.TorchDynamoException) as error:
             print(f"# {each} is left out: {name} at {shape}: {str(error).splitlines()[0][:150]}", flush=True)
 
 
@@ -265,11 +265,9 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Of each epilogue, over its shapes: geometric mean and worst of the ratios."""
     for name in dict.fromkeys(row["epilogue"] for row in rows):
         found = [row["ratios"] for row in rows if row["epilogue"] == name and "ratios" in row]
-        parts = []
-        for other in ("target", "our plain", "plain", "cublas", "compile", "autotune"):
-            if values := [x[other][0] for x in found if other in x]:
-                parts.append(f"{other} {mean(values):.2f} ({min(values):.2f})")
-        yield f"{name:9} {'  '.join(parts)}"
+        others = ("target", "our plain", "plain", "cublas", "compile", "autotune")
+        values = {other: [x[other][0] for x in found if other in x] for other in others}
+        yield f"{name:9} " + "  ".join(f"{key} {mean(of):.2f} ({min(of):.2f})" for key, of in values.items() if of)
 
 
 def main() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from math import gcd
+from math import gcd, sqrt
 from typing import cast
 
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.records import Line, Measurement, kind_of
@@ -14,6 +15,12 @@ from gemmgen.tuning.space import Shape
 
 #: Seconds of one look at a schedule, beside its first runs.
 LOOK = 0.15
+#: Whole numbers in A and B are at most so large; smaller where K is so long that sums would not be exact.
+LARGEST = (8, 4, 2, 1)
+#: Sums up to this are exact. Instructions of 8-bit floats keep 13 bits behind the first one of a sum.
+EXACT, EXACT_FLOAT8 = 2**24, 2**13
+#: Standard deviations within which all sums of a product lie.
+DEVIATIONS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,14 @@ class Job:
         m, n, k = line["shape"]
         made = Line(**{**line, "shape": (m, n, k)}).measurement()
         return cls(backend, device, made.spec, made.shape, made.products, made.schedule, budget, cutoff)
+
+
+def largest_drawn(spec: GemmSpec, k: int) -> int:
+    """How large whole numbers in A and B may be, for sums of `k` products to be exact in the kernel's accumulators."""
+    if spec.dtype not in FLOAT8:
+        return next(x for x in LARGEST if k * x**2 < EXACT or x == LARGEST[-1])
+    # Numbers from -x to x have the variance x (x + 1) / 3, their products its square.
+    return next(x for x in LARGEST if DEVIATIONS * x * (x + 1) / 3 * sqrt(k) <= EXACT_FLOAT8 or x == LARGEST[-1])
 
 
 @dataclass(frozen=True, slots=True)

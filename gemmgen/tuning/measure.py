@@ -33,12 +33,10 @@ from gemmgen.oracle import Answer, answer, wide
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.selection import pick
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import Job, Outcome, promised
+from gemmgen.tuning.job import Job, Outcome, largest_drawn, promised
 from gemmgen.tuning.space import Shape
 
 Matrix = NDArray[np.generic]
-#: Whole numbers in A and B are at most so large; smaller ones where K is so long that sums would not be exact.
-LARGEST, SMALLER = 8, 2
 #: Runs of a product at most.
 MOST_RUNS = 1000
 #: Times a job's cutoff from which on it is given up after two runs.
@@ -47,7 +45,6 @@ HOPELESS = 1.5
 ROUNDS = 5
 #: Runs from which on it is enough where the middle half of them differs by so small a part.
 STEADY_RUNS, STEADY = 8, 0.01
-_EXACT = {1: 2**3, 2: 2**11, 4: 2**24, 8: 2**53}
 
 
 # --- what is multiplied ---------------------------------------------------------------------------
@@ -102,7 +99,7 @@ def problem_of(spec: GemmSpec, shape: Shape, products: int) -> Problem:
     """The same for the same product. C is poisoned where it is not read."""
     rng, exact = np.random.default_rng(0), is_exact(spec)
     m, n, k = shape
-    largest = LARGEST if k * LARGEST**2 < _EXACT[4] else SMALLER
+    largest = largest_drawn(spec, k)
 
     def draw(dtype: DType, *extents: int) -> Matrix:
         if dtype.pairs:

@@ -25,7 +25,7 @@ from gemmgen.runtime.cuda_build import binary
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, info_of
 from gemmgen.runtime.variants import variants_of
 from gemmgen.source import Source
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import Job, largest_drawn, promised
 
 if TYPE_CHECKING:
     import cupy
@@ -205,7 +205,7 @@ def matrices_of(
     if problem is not None:
         a, b, c = (_stored(_given(x), None) for x in (problem.a, problem.b, problem.c))
         return Matrices(_copies(a, sets), _copies(b, sets), _copies(c, sets), _operands(problem), None, sets)
-    rng, largest = cupy.random.default_rng(0), 8 if k * 64 < 2**24 else 2
+    rng, largest = cupy.random.default_rng(0), largest_drawn(spec, k)
 
     def draw(*extents: int) -> cupy.ndarray:
         return rng.integers(-largest, largest + 1, (*batch, *extents)).astype("float64")

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import platformdirs
+
 import gemmgen
 
 #: Processes of a figure.
@@ -138,7 +140,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    compileall.compile_dir(str(Path(gemmgen.__file__).parent), quiet=1)
+    for package in (gemmgen, platformdirs):  # as pip does, unless it is told not to
+        compileall.compile_dir(str(Path(package.__file__).parent), quiet=1)
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         for row in figures(cache):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
 from gemmgen.ir.dtypes import DType
@@ -153,6 +152,8 @@ class Source:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what the kernels compute, and the text, folded away."""
+        from html import escape  # its table of entities is large, and a call needs none
+
         kernels = ", ".join(f"<code>{escape(entry.name)}</code>" for entry in self.entry_points)
         lines = self.text.count("\n")
         return (

@@ -112,8 +112,8 @@ def _told(value: object) -> str:
 
 
 @once
-def _made_by() -> tuple[object, ...]:
-    """gemmgen's version, the time and size of each of its files, and Python's version."""
+def _made_by() -> bytes:
+    """What stands for gemmgen's version, the time and size of each of its files, and Python's version."""
     package = Path(gemmgen.__file__).parent
     found: list[tuple[str, int, int]] = []
     # In a checkout the templates are beside the package.
@@ -123,7 +123,7 @@ def _made_by() -> tuple[object, ...]:
             for path in (os.path.join(folder, file) for file in files):  # noqa: PTH118  (hundreds, at each start)
                 about = os.stat(path)  # noqa: PTH116
                 found.append((path, about.st_mtime_ns, about.st_size))
-    return gemmgen.__version__, sys.version, tuple(sorted(found))
+    return digest(gemmgen.__version__, sys.version, repr(sorted(found)))
 
 
 def _as_written(value: object) -> Written:

@@ -73,7 +73,7 @@ def test_what_is_damaged_is_worked_out_anew(folder: Path, damage: object) -> Non
 
 def test_another_version_asks_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(1)
-    monkeypatch.setattr(on_disk, "_made_by", lambda: ("another",))
+    monkeypatch.setattr(on_disk, "_made_by", lambda: b"another")
     assert asked(1)
     assert len(list(folder.iterdir())) == 2
 

@@ -22,6 +22,7 @@ import pytest
 from gemmgen import presets
 from gemmgen.errors import DeviceError
 from gemmgen.fuzz.case import Case
+from gemmgen.runtime.sycl_library import library
 from gemmgen.spec import GemmSpec
 from tests.support import skips
 from tests.support.docs import PAGES, ROOT, blocks_of, page_name
@@ -65,10 +66,20 @@ def has_gpu() -> bool:
         return False
 
 
+@cache
+def has_sycl() -> bool:
+    try:
+        return library().is_file()
+    except DeviceError:
+        return False
+
+
 #: Blocks of Python that need what not every machine has.
 NEEDS: dict[str, tuple[re.Pattern[str], Callable[[], bool]]] = {
     skips.TORCH: (re.compile(r"^import .*\btorch\b", re.MULTILINE), lambda: not find_spec("torch")),
     skips.GPU: (re.compile(r'backend="cuda"|generated\.cuda|import cupy'), lambda: not has_gpu()),
+    # CI has it: `.ci/run` lets no test skip for this reason.
+    "the SYCL runtime is not installed": (re.compile(r'backend="sycl"'), lambda: not has_sycl()),
 }
 
 

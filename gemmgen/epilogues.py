@@ -40,7 +40,7 @@ from gemmgen.positions import (
     SUM_ROW,
     ThreadLayout,
 )
-from gemmgen.problem import Problem, three_dimensional, which_product
+from gemmgen.problem import Problem
 
 # --- functions on elements of C -------------------------------------------------------------------
 
@@ -98,14 +98,14 @@ def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
     return tuple(Step(function.name, map_expr(function.value, substitute(values))) for function in functions)
 
 
-def _of_batch(step: Step) -> Step:
+def _of_batch(problem: Problem, step: Step) -> Step:
     """A function on elements of C that reads matrices of a batch by three coordinates."""
 
     def reads(node: Expr) -> Expr:
         if not isinstance(node, Load) or len(node.index) != 2:
             return node
-        matrix = three_dimensional(node.buffer)
-        return Load(matrix, (*which_product(matrix), *node.index))
+        matrix = problem.three_dimensional(node.buffer)
+        return Load(matrix, (*problem.which_product(matrix), *node.index))
 
     return replace(step, value=map_expr(step.value, reads))
 
@@ -327,7 +327,7 @@ class WarpgroupEpilogue:
     @property
     def c(self) -> Buffer:
         """C as this kernel has it, with TMA tiles where it is stored so."""
-        c = three_dimensional(self.problem.c)
+        c = self.problem.three_dimensional(self.problem.c)
         return replace(c, tma_tile=self._box) if self.problem.schedule.epilogue_stages else c
 
     @property
@@ -377,10 +377,10 @@ class WarpgroupEpilogue:
         problem, s, staging = self.problem, self.problem.schedule, self._staging
         by_columns = self._by_columns
         origin = (COL0, ROW0) if by_columns else (ROW0, COL0)
-        planes = which_product(self.c) if self.whole else (PART,)
+        planes = problem.which_product(self.c) if self.whole else (PART,)
         tile = Tile(self.result, (*planes, *origin), *staging.lines, by_columns and not staging.mirrored)
         vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
-        functions = tuple(map(_of_batch, steps(problem, staging.mirrored)))
+        functions = tuple(_of_batch(problem, step) for step in steps(problem, staging.mirrored))
         update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
         comment = Comment(problem.epilogue_comment())
         if not self.whole:
@@ -400,4 +400,5 @@ class WarpgroupEpilogue:
 
     def operands(self) -> tuple[Buffer | Var, ...]:
         """What the functions take, as this kernel has it."""
-        return tuple(three_dimensional(p) if isinstance(p, Buffer) else p for p in parameters(self.problem))
+        taken = parameters(self.problem)
+        return tuple(self.problem.three_dimensional(p) if isinstance(p, Buffer) else p for p in taken)

@@ -6,12 +6,15 @@ it. So the grid of groups of rows is the most that offsets can ask for, and surp
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, minimum, select
 from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUP_STEPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Return, Store
+from gemmgen.launch import given_shape
 from gemmgen.positions import GROUP, GROUP_BEGIN, ROW0
 from gemmgen.problem import Problem
 from gemmgen.spec import OFFSETS
@@ -81,3 +84,24 @@ def _bounds(size: Var, total: Var) -> Body:
     """Where a group begins, and how long it is: offsets past the end of the matrices are taken for that."""
     before = select(compare("==", GROUP, 0), Const(0), Load(ENDS, (GROUP - 1,)))
     return Let(GROUP_BEGIN, before), Let(size, minimum(Load(ENDS, (GROUP,)), total) - GROUP_BEGIN)
+
+
+# --- by tensor maps -------------------------------------------------------------------------------
+
+
+def ending_with(matrix: Buffer) -> Buffer:
+    """A matrix whose lines groups share out, as tensor maps have it: a matrix for each line e that a group may end at,
+    which has as many lines as there are in all, the last of them line e - 1. So nothing that lies past a group is
+    loaded, but zeros, nor stored to. A group's lines are the last ones of its matrix, so that nothing before it counts.
+    """
+    lines, length = given_shape(matrix)
+    pitch, one = matrix.layout.strides
+    layout = Layout((lines + 1, lines, length), (pitch, pitch, one), base=Const(0) - lines * pitch)
+    contracted = None if matrix.contracted is None else matrix.contracted + 1
+    return replace(matrix, layout=layout, contracted=contracted)
+
+
+def place_in(problem: Problem, line: Expr, element: Expr) -> tuple[Expr, ...]:
+    """The coordinates there of a place among a group's own lines."""
+    total, own = (_TOTAL_M, GROUP_ROWS) if problem.spec.grouped == "rows" else (_TOTAL_K, GROUP_DEPTH)
+    return GROUP_BEGIN + own, total - own + line, element

@@ -417,6 +417,31 @@ class Problem:
         """How many products have a grid each; None where one grid is all."""
         return GROUP_COUNT if self.spec.grouped == "k" else BATCH_COUNT if self.spec.batched else None
 
+    @property
+    def product(self) -> Var:
+        """Which of those a kernel's block is of: a product of a batch, or a group."""
+        return GROUP if self.spec.grouped else BATCH
+
+    @property
+    def products(self) -> Var:
+        """How many there are."""
+        return GROUP_COUNT if self.spec.grouped else BATCH_COUNT
+
+    def three_dimensional(self, matrix: Buffer) -> Buffer:
+        """A matrix of a batch, or one that each group has its own of, by three coordinates, the first of which says
+        which one: so tensor maps have it, and so does a persistent kernel, whose groups go from one product to another.
+        Any other matrix as it is.
+        """
+        if matrix.batch_stride is None or len(matrix.shape) != 2:
+            return matrix
+        layout = Layout((self.products, *matrix.shape), (matrix.batch_stride, *matrix.layout.strides))
+        contracted = None if matrix.contracted is None else matrix.contracted + 1
+        return replace(matrix, layout=layout, contracted=contracted)
+
+    def which_product(self, matrix: Buffer) -> tuple[Expr, ...]:
+        """The coordinate that stands before the others of such a matrix."""
+        return (self.product,) if len(matrix.shape) > 2 else ()
+
     def _to_group(self, matrices: Collection[Buffer | None]) -> Body:
         """Moves matrices on to what a group has of them: by a stride, or to where its share begins along their rows, or
         along K.
@@ -500,23 +525,3 @@ class Problem:
         if width == 1 or "atomic_vectors" not in self.target.features:
             return ATOMIC_ADD, 1
         return ATOMIC_ADD_VECTOR, ATOMIC_ADD_VECTOR.widest(width, self.spec.result.size)
-
-
-def three_dimensional(matrix: Buffer, count: Expr = BATCH_COUNT) -> Buffer:
-    """A matrix of a batch by three coordinates, the first of which says which one: so tensor maps have it, and so does
-    a persistent kernel, whose groups go from one product to another. Any other matrix as it is.
-
-    Args:
-        count: how many there are.
-    """
-    if matrix.batch_stride is None or len(matrix.shape) != 2:
-        return matrix
-    layout = matrix.layout
-    layout = Layout((count, *layout.shape), (matrix.batch_stride, *layout.strides))
-    contracted = None if matrix.contracted is None else matrix.contracted + 1
-    return replace(matrix, layout=layout, contracted=contracted)
-
-
-def which_product(matrix: Buffer, product: Expr = BATCH) -> tuple[Expr, ...]:
-    """The coordinate that stands before the others of such a matrix."""
-    return (product,) if len(matrix.shape) > 2 else ()

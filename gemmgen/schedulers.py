@@ -119,7 +119,7 @@ class Scheduler:
     @property
     def batch_in_line(self) -> bool:
         """Whether the blocks of all products of a batch stand in one line, as persistent groups go through them."""
-        return self.problem.spec.batched and self._schedule.persistent
+        return bool(self.problem.layers) and self._schedule.persistent
 
     @property
     def layers(self) -> Var | None:
@@ -198,7 +198,7 @@ class Scheduler:
         if self._schedule.stream_k:
             return Const(1), GROUPS
         each = Const(self._schedule.partial_sums * self.clustered)
-        across = across * BATCH_COUNT if self.batch_in_line else across
+        across = across * problem.products if self.batch_in_line else across
         return (Const(1), down * across * each) if self.in_line else (down, across)
 
     def _numbered(self) -> Body:
@@ -212,7 +212,7 @@ class Scheduler:
             number, count = number // self.clustered, count // self.clustered
         if self._schedule.persistent:
             waves = div(BLOCKS - number + count - 1, count)
-            blocks = DOWN * ACROSS * (BATCH_COUNT if self.batch_in_line else 1)
+            blocks = DOWN * ACROSS * (problem.products if self.batch_in_line else 1)
             sizes = (*sizes, Let(BLOCKS, blocks), Let(WAVES, waves))
             number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
@@ -224,7 +224,7 @@ class Scheduler:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
         if self.batch_in_line:
             place = Let(OF_ALL, number)
-            block = place, Let(BATCH, OF_ALL // (DOWN * ACROSS)), Let(BLOCK, OF_ALL % (DOWN * ACROSS))
+            block = place, *self._product(OF_ALL // (DOWN * ACROSS)), Let(BLOCK, OF_ALL % (DOWN * ACROSS))
         return (*sizes, *block, *self._swizzled())
 
     def _swizzled(self) -> Body:
@@ -255,11 +255,10 @@ class Scheduler:
 
     def product(self) -> Body:
         """Which product of several a grid is, and of a group its share of K."""
-        if self.layers is None:
-            return ()
-        if self.problem.spec.grouped:
-            return groups.share_of_k(call("group_id", 2))
-        return (Let(BATCH, call("group_id", 2)),)
+        return () if self.layers is None else self._product(call("group_id", 2))
+
+    def _product(self, number: Expr) -> Body:
+        return groups.share_of_k(number) if self.problem.spec.grouped else (Let(BATCH, number),)
 
     def positions(self, threads: ThreadLayout, k_main: Body = ()) -> Body:
         """Where a thread stands, names that nothing uses being dropped by `simplify`; `k_main` names where the main

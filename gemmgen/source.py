@@ -39,6 +39,8 @@ class TensorMap:
         swizzle: bytes of the lines of local memory that it goes to; 0 where those don't swizzle.
         batch: how many matrices there are, and how many elements lie between the beginnings of two, 0 where one serves
             for all; None where it is of one matrix.
+        ends: whether it is a matrix for each line that a group may end at, of the `lines` before that: so many pitches
+            lie before the operand, and of these no line is copied.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TensorMap:
     box: tuple[int, int]
     swizzle: int
     batch: tuple[Expr, Expr] | None = None
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from gemmgen.backends.files import rendered
 from gemmgen.backends.shared_struct import Member
 from gemmgen.backends.simt import Simt
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.dtypes import F64
-from gemmgen.ir.expr import Call, Expr, Var
+from gemmgen.ir.dtypes import F64, I64
+from gemmgen.ir.expr import Call, Expr, Var, convert
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
@@ -198,7 +198,9 @@ class Cuda(Simt):
         lines, length, pitch = map(self.expr, (tensor_map.lines, tensor_map.length, tensor_map.pitch))
         name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
         kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
-        call = f"make_tensor_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
+        begin: Expr = convert(tensor_map.lines, I64) * tensor_map.pitch
+        matrix = f"{tensor_map.operand} - {self.expr(begin)}" if tensor_map.ends else tensor_map.operand
+        call = f"make_tensor_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {matrix}, "
         how = "" if _agree(tensor_maps(self.kernel)) else f", {_swizzle(tensor_map)}"
         batch = "".join(f", {self.expr(x)}" for x in tensor_map.batch or ())
         call += f"{lines}, {length}, {pitch}{batch}, {self.number(high)}, {self.number(wide)}{how})"

@@ -9,7 +9,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct, Gemv, SubGroup
 from gemmgen.schedule.mainloop import Mainloop
-from gemmgen.schedule.schedulers import OneTile
+from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.warp_mma import WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
@@ -32,7 +32,8 @@ def grouped_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[st
             f"a grouped product, but {type(s.mainloop).__name__} finds A and B by other means than pointers that a "
             "group can move: use a preset such as smem_8x8, async_8x8_8x16 or mma_8x16_16x8"
         )
-    if type(s.scheduler) is not OneTile:
+    persistent = type(s.scheduler) is Persistent and type(s.mainloop) is WarpgroupMma and spec.grouped == "k"
+    if type(s.scheduler) is not OneTile and not persistent:
         yield (
             f"a grouped product deals out blocks by offsets, but the scheduler is {type(s.scheduler).__name__}: use "
             "split_k 1, without atomic, stream_k, persistent and clusters"
@@ -47,12 +48,12 @@ def grouped_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[st
 
 
 def _by_tensor_maps(spec: GemmSpec, s: Schedule) -> Iterator[str]:
-    """A map is of all rows of A; so it can't end where a group does."""
-    if spec.grouped == "k":
-        yield "groups of K, but TMA loads past a group's end what the next one has: use a preset such as mma_8x16_16x8"
+    """What loads and stores by tensor maps can't do for groups."""
     if s.operands_swapped:
         group = "group 64x4" if s.group[0] < s.group[1] else "another group"
-        yield f"a grouped product has groups of rows, but group {s.group[0]}x{s.group[1]} swaps operands: use {group}"
+        yield f"a grouped product has groups of A's rows or columns, but group {s.group[0]}x{s.group[1]} swaps operands: use {group}"
+    if spec.grouped == "k":
+        return
     if s.epilogue_stages:
         yield (
             f"epilogue_stages = {s.epilogue_stages}, but TMA would store past a group's end what the next one has: use "

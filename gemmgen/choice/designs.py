@@ -18,7 +18,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Atom, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Grouped
 
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
@@ -203,7 +203,7 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
         return ()
     found: dict[Schedule, None] = {}
     if "wgmma" in target.features and spec.dtype.size <= 2:
-        known = _by_axes(_atom(spec), (spec.dtype.size, spec.result.size), target, spec.grouped is not None)
+        known = _by_axes(_atom(spec), (spec.dtype.size, spec.result.size), target, spec.grouped)
         staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
         way = next((way for way in WAYS if _can(spec, _as(known[0], way, staged), target)), None)
         found |= {} if way is None else dict.fromkeys(_packed(known, way, staged))
@@ -220,10 +220,12 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 @lru_cache(maxsize=64)
-def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool) -> tuple[Schedule, ...]:
-    plain = tuple(of_warpgroups(atom, sizes, target, grouped))
-    if grouped:
+def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: Grouped | None) -> tuple[Schedule, ...]:
+    plain = tuple(of_warpgroups(atom, sizes, target, grouped == "rows"))
+    if grouped == "rows":
         return plain
+    if grouped == "k":
+        return (*plain, *of_clusters(plain))
     plain += tuple(of_swapped(atom, sizes, target))
     return (*plain, *of_clusters(plain))
 

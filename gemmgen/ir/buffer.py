@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
@@ -32,15 +32,17 @@ class Layout:
         strides: elements between neighbours along each dimension; the last one is 1.
         swizzle: bytes of a line whose parts of 16 bytes change places, as `ir/swizzle.py` says; 0 where addresses are
             as they are counted. Only copies and matrix instructions that know of it go there.
+        base: the element offset of the coordinates 0; below 0 where only others are accessed.
     """
 
     shape: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     swizzle: int = 0
+    base: Expr = field(default_factory=lambda: Const(0))
 
     def offset(self, index: tuple[Expr, ...]) -> Expr:
         """The element offset of `index`."""
-        total: Expr = Const(0)
+        total = self.base
         for coordinate, stride in zip(index, self.strides, strict=True):
             total = total + coordinate * stride
         return total

@@ -34,6 +34,7 @@ class Scope:
         varying: variables that differ between the work-items of a group.
         divergent: whether work-items of a group may part ways before they get here.
         role: whether this is a side of an `If` of roles.
+        own: buffers that have been declared since work-items parted ways.
     """
 
     variables: dict[str, DType] = field(default_factory=dict)
@@ -41,11 +42,12 @@ class Scope:
     varying: set[str] = field(default_factory=set)
     divergent: bool = False
     role: bool = False
+    own: set[str] = field(default_factory=set)
 
     def inner(self, divergent: bool = False, role: bool = False) -> Scope:
         """A block inside: what it adds ends with it."""
-        parts = self.divergent or divergent
-        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
+        parts, own = self.divergent or divergent, set[str]() if divergent else set(self.own)
+        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role, own)
 
     def name(self, kernel: Kernel) -> None:
         """Make all names known that a kernel binds where all work-items go, or all of a role, in loops too;
@@ -297,6 +299,7 @@ class Checker:
             scope.variables[name.name] = name.dtype
         else:
             scope.buffers[name.name] = name
+            scope.own.add(name.name)
 
     # --- the target -------------------------------------------------------------------------------
 

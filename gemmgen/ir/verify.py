@@ -83,7 +83,7 @@ class _Verifier(Checker):
             self._at = f"the shape of {param.name}"
             # An image has no pitch of its own.
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
-            self._exprs((*param.shape, *strides), scope)
+            self._exprs((*param.shape, *strides, param.layout.base), scope)
         self._at = "its facts"
         self._integers(self._kernel.nonnegative, scope)
 
@@ -108,7 +108,8 @@ class _Verifier(Checker):
             case Store(buffer, index, value):
                 self._element(buffer, index, scope, written=True)
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
-                differs = scope.divergent or any(map(scope.varies, (*index, value)))
+                parted = scope.divergent and buffer.name not in scope.own
+                differs = parted or any(map(scope.varies, (*index, value)))
                 self._require(
                     not (buffer.places and differs), f"{buffer.name} may differ between work-items of a group"
                 )

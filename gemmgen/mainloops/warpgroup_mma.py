@@ -28,7 +28,6 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.kernel import Kernel, Limit, loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
-from gemmgen.ir.sizes import GROUP_COUNT
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -48,13 +47,9 @@ from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
 from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import given_shape
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of
 from gemmgen.positions import (
-    BATCH,
-    BATCH_COUNT,
     COL0,
-    GROUP,
     GROUP_BEGIN,
     K0,
     LOCAL_COL,
@@ -63,7 +58,7 @@ from gemmgen.positions import (
     ThreadLayout,
     position_in_c,
 )
-from gemmgen.problem import Problem, three_dimensional, which_product
+from gemmgen.problem import Problem
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedulers import Scheduler
 
@@ -191,13 +186,12 @@ class WarpgroupMma:
         line = min(line, fast)
         by_boxes = fast % (line * shared) == 0
         box = slow if by_boxes else slow // shared, line
-        if self.problem.spec.grouped:
-            # A's map is of all groups' rows: a block loads rows of the next group as well, and stores nothing of them.
-            step = matrix.batch_stride or Const(0)
-            matrix = replace(matrix, layout=replace(matrix.layout, shape=given_shape(matrix)), batch_stride=step)
         boxed = replace(matrix, tma_tile=box, multicast=shared, evict_first=self._operand(name).evict_first)
-        of_groups: Expr = GROUP_COUNT if name == "b" else Const(1)
-        return three_dimensional(boxed, of_groups if self.problem.spec.grouped else BATCH_COUNT)
+        return groups.ending_with(boxed) if self._is_shared_out(boxed) else self.problem.three_dimensional(boxed)
+
+    def _is_shared_out(self, matrix: Buffer) -> bool:
+        """Whether groups have lines of it, not a matrix each."""
+        return self.problem.spec.grouped is not None and matrix.batch_stride is None
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
@@ -213,15 +207,12 @@ class WarpgroupMma:
     def _source(self, name: str) -> Tile:
         """Where the TMA tiles of a step come from."""
         k0 = K0 if self.instruction.terms == 1 else K0 * self.instruction.terms
-        grouped = self.problem.spec.grouped is not None
-        row = GROUP_BEGIN + ROW0 if grouped else ROW0
-        logical = (row, k0) if name == "a" else (k0, COL0)
-        transposed = self.problem.is_transposed(name)
-        origin = logical[::-1] if transposed else logical
-        matrix = self.matrix(name)
-        product: Expr = (GROUP if name == "b" else Const(0)) if grouped else BATCH
-        which = which_product(matrix, product)
-        return Tile(matrix, (*which, *origin), *self._logical(name), transposed)
+        matrix, transposed = self.matrix(name), self.problem.is_transposed(name)
+        logical = (ROW0, k0) if name == "a" else (k0, COL0)
+        slow, fast = logical[::-1] if transposed else logical
+        place: tuple[Expr, ...] = (*self.problem.which_product(matrix), slow, fast)
+        place = groups.place_in(self.problem, slow, fast) if self._is_shared_out(matrix) else place
+        return Tile(matrix, place, *self._logical(name), transposed)
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -376,11 +367,11 @@ class WarpgroupMma:
         names: Body = (*self.scheduler.positions(self.threads), *self.threads.warpgroup(), *self._k_last())
         names, blocks = self.scheduler.loop_over_blocks(names, self._block())
         params = self._parameters()
-        grouped, whole = problem.spec.grouped is not None, self.epilogue.whole
-        moved = () if whole and not grouped else problem.to_product(self.epilogue.result, *self._finishing)
+        grouped = problem.spec.grouped is not None
+        moved = problem.to_product(*self._by_pointers)
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         awaited = problem.awaited(*(p for p in params if isinstance(p, Buffer)))
-        of_batch = (BATCH_COUNT - BATCH - 1,) if problem.spec.batched else ()
+        of_many = (problem.products - problem.product - 1,) if problem.strided else ()
         return Kernel(
             name=problem.name,
             params=params,
@@ -400,7 +391,7 @@ class WarpgroupMma:
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.instruction.lanes,
-            nonnegative=(*self.scheduler.assumptions(), *of_batch),
+            nonnegative=(*self.scheduler.assumptions(), *of_many),
             assumptions=problem.assumptions(),
             grid_z=self.scheduler.layers,
             persistent=s.persistent,
@@ -411,9 +402,12 @@ class WarpgroupMma:
         )
 
     @property
-    def _finishing(self) -> tuple[Buffer, ...]:
-        """What the epilogue takes, of which a group has its own."""
-        return epilogues.matrices(self.problem) if self.problem.spec.grouped else ()
+    def _by_pointers(self) -> tuple[Buffer, ...]:
+        """Of what the epilogue writes and takes, what no coordinate tells the products of: pointers go to one's own."""
+        if self.problem.spec.grouped is None:
+            return () if self.epilogue.whole else (self.epilogue.result,)
+        found = (self.epilogue.result, *epilogues.matrices(self.problem))
+        return tuple(x for x in found if len(self.problem.three_dimensional(x).shape) < 3)
 
     @property
     def _limits(self) -> tuple[Limit, ...]:
@@ -438,7 +432,7 @@ class WarpgroupMma:
             order += [problem.beta, *problem.parameters_of(epilogue.c), *made, *epilogue.operands()]
         else:
             order += [epilogue.result, *made]
-        order += [BATCH_COUNT] if self.scheduler.batch_in_line else []
+        order += [problem.products] if self.scheduler.batch_in_line else []
         return tuple(p for p in order if isinstance(p, Buffer | Var))
 
 

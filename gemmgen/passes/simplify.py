@@ -224,7 +224,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
 
 def _shape_names(buffer: Buffer) -> tuple[Var, ...]:
     """What an element's address is made of, besides its coordinates."""
-    return tuple(x for stride in buffer.layout.strides for x in walk_expr(stride) if isinstance(x, Var))
+    steps = (*buffer.layout.strides, buffer.layout.base)
+    return tuple(x for step in steps for x in walk_expr(step) if isinstance(x, Var))
 
 
 def _drop_unused(body: Body) -> Body:

@@ -29,8 +29,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, compare, select
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, compare, select
 from gemmgen.ir.kernel import end_of_search
 from gemmgen.ir.stmt import (
     Alloc,
@@ -43,6 +44,7 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Stmt,
+    Store,
     Tile,
     TileMma,
 )
@@ -63,6 +65,9 @@ from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WAVE, WAVES
 SLOT = Var("stage")
 #: Steps of K of each block, where a group has several; and which step it is, counted over all of them.
 STEPS, STEP = Var("steps"), Var("step")
+#: Where blocks differ in their steps: those of the blocks before, and those that a side has done.
+BEFORE = Var("steps_before")
+_DONE = Buffer("steps_done", I32, Space.PRIVATE, Layout.packed(), places=True)
 WARP = 32
 
 
@@ -77,15 +82,18 @@ def specialize(body: Body, pipe: Pipe) -> Body:
     roles = pipe.roles
     if roles is None:
         raise LoweringError(f"pipe {pipe.name} has no roles")
-    start = end_of_search(body)
+    # Groups' ends are read first, and another kernel may have written them.
+    start = max(end_of_search(body), int(isinstance(body[0], DependentLaunch)))
     search, body = body[:start], body[start:]
     shared = next(i for i, stmt in enumerate(body) if not _is_for_all(stmt))
     dependent_launch = tuple(stmt for stmt in body[:shared] if isinstance(stmt, DependentLaunch | Barrier))
     common = tuple(stmt for stmt in body[:shared] if stmt not in dependent_launch)
     rest = body[shared:]
     blocks, loop = _loops(rest, pipe)
-    before = Const(0) if blocks is None else blocks.var * STEPS
-    named = () if blocks is None else (Let(STEPS, ceil_div(loop.stop - loop.start, loop.step)),)
+    steps = Let(STEPS, ceil_div(loop.stop - loop.start, loop.step))
+    differ = blocks is not None and not _is_known_before(blocks, (steps,))
+    before: Expr = Const(0) if blocks is None else BEFORE if differ else blocks.var * STEPS
+    named = () if blocks is None or differ else (steps,)
     ready = (
         replace(_mbarrier("init", "full", pipe), index=LOCAL_INDEX, arrivals=1),
         replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP * roles.cluster),
@@ -95,7 +103,10 @@ def specialize(body: Body, pipe: Pipe) -> Body:
         *dependent_launch,
     )
     first = next(i for i, stmt in enumerate(common) if isinstance(stmt, Alloc))
-    sides = by_roles(roles, _multiplying(rest, pipe, before), _copying(rest, pipe, before))
+    multiply, copy = _multiplying(rest, pipe, before), _copying(rest, pipe, before)
+    if blocks is not None and differ:
+        multiply, copy = (_counting(side, blocks.var, loop) for side in (multiply, copy))
+    sides = by_roles(roles, multiply, copy)
     last = (
         Comment("A block may not exit while others of the cluster still copy to it."),
         Barrier(groups=roles.cluster),
@@ -131,6 +142,29 @@ def _loops(body: Body, pipe: Pipe) -> tuple[For | None, For]:
     if pipe_of(outer.body) == pipe:
         return None, outer
     return outer, _loops(outer.body, pipe)[1]
+
+
+def _is_known_before(blocks: For, names: Body) -> bool:
+    """Whether what stands in front of the loop over blocks of C is enough for those names."""
+    inside = {stmt.var for stmt in blocks.body if isinstance(stmt, Let)}
+    return inside.isdisjoint(used_in(names))
+
+
+def _counting(body: Body, block: Var, loop: For) -> Body:
+    """A side whose blocks of C differ in their steps, of which it keeps count."""
+    done = Load(_DONE, ())
+    # Of a group that ends before it begins, there are none.
+    steps = Call("max", (Const(0), ceil_div(loop.stop - loop.start, loop.step)), I32)
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.var == block:
+            each = replace(stmt, body=_counting(stmt.body, block, loop))
+            out += [Alloc(_DONE), Store(_DONE, (), Const(0)), each]
+        elif isinstance(stmt, For) and stmt.var == loop.var:
+            out += [Let(STEPS, steps), Let(BEFORE, done), Store(_DONE, (), BEFORE + STEPS), stmt]
+        else:
+            out.append(stmt)
+    return tuple(out)
 
 
 def _step_of(loop: For, before: Expr) -> tuple[Body, Expr]:

@@ -67,7 +67,7 @@ class _Frame:
         self.launches: tuple[_Launch, ...] = ()
         self.configs: tuple[cuda_driver.LaunchConfig, ...] = ()
         self.attributes: tuple[cuda_driver.LaunchAttribute, ...] = ()
-        self.maps: tuple[tuple[ctypes.c_void_p, int], ...] = ()
+        self.maps: tuple[tuple[ctypes.c_void_p, int, int], ...] = ()
         self.factors = factors
         self.stream: int | None = 0
 
@@ -103,7 +103,7 @@ class CudaLaunches:
         self._image = bytearray(8 * len(addresses))
         self._grids = [self._step(number, grid) for number, grid in grids]
         self._arguments: list[list[int]] = []
-        self._maps: list[tuple[int, int]] = []
+        self._maps: list[tuple[int, int, int]] = []
         self._scalars: dict[str, tuple[int, str]] = {}
         self._place_arguments(dict(offsets), list(addresses), values)
 
@@ -130,8 +130,8 @@ class CudaLaunches:
             for config in frame.configs:
                 config.stream = stream
             frame.stream = stream
-        for pointer, index in frame.maps:
-            if code := self._replace(pointer, addresses[index]):
+        for pointer, index, before in frame.maps:
+            if code := self._replace(pointer, addresses[index] - before):
                 raise cuda_driver.failure(code, "the address of a tensor map")
         if self._is_alone:
             launch = self._launch
@@ -203,7 +203,7 @@ class CudaLaunches:
         words = encoded(tensor_map, _SOME_ADDRESS, sizes)
         offset = self._placed(words or bytes(MAP_BYTES), _MAP_ALIGNMENT)
         if words is not None:
-            self._maps.append((offset, addresses.index(tensor_map.operand)))
+            self._maps.append((offset, addresses.index(tensor_map.operand), _bytes_before(tensor_map, sizes)))
         return offset
 
     def _placed(self, data: bytes, alignment: int) -> int:
@@ -232,7 +232,7 @@ class CudaLaunches:
             configs.append(config)
             attributes.append(said)
         frame.launches, frame.configs, frame.attributes = tuple(launches), tuple(configs), tuple(attributes)
-        frame.maps = tuple((ctypes.c_void_p(begin + offset), index) for offset, index in self._maps)
+        frame.maps = tuple((ctypes.c_void_p(begin + offset), index, before) for offset, index, before in self._maps)
         return frame
 
 
@@ -240,7 +240,7 @@ class CudaLaunches:
 
 
 def encoded(tensor_map: TensorMap, address: int, sizes: Mapping[str, int]) -> bytes | None:
-    """The tensor map of a matrix at an address. An empty matrix has none, and no kernel uses it.
+    """The tensor map of a matrix that it says begins at an address. An empty matrix has none, and no kernel uses it.
 
     Raises: DeviceError with the driver's code.
     """
@@ -248,12 +248,27 @@ def encoded(tensor_map: TensorMap, address: int, sizes: Mapping[str, int]) -> by
     count, apart = (evaluate(x, dict(sizes)) for x in tensor_map.batch or (Const(1), Const(0)))
     if not lines or not length or not count:
         return None
-    # The leading dimension of a single line is never used, and need not meet the tensor map's rules.
-    step = _ALIGNED_BYTES // tensor_map.dtype.size
-    pitch = evaluate(tensor_map.pitch, dict(sizes)) if lines > 1 else -(-length // step) * step
+    pitch = _pitch(tensor_map, sizes)
     if tensor_map.batch is None:
         return _asked(tensor_map, address, (length, lines), (pitch,))
+    if tensor_map.ends:
+        return _asked(tensor_map, address, (length, lines, count), (pitch, pitch))
     return _asked(tensor_map, address, (length, lines, count), (pitch, apart if count > 1 else 0))
+
+
+def _pitch(tensor_map: TensorMap, sizes: Mapping[str, int]) -> int:
+    """Elements from a line to the next. The leading dimension of a single line is never used, and need not meet the
+    tensor map's rules.
+    """
+    lines, length = (evaluate(extent, dict(sizes)) for extent in (tensor_map.lines, tensor_map.length))
+    step = _ALIGNED_BYTES // tensor_map.dtype.size
+    return evaluate(tensor_map.pitch, dict(sizes)) if lines > 1 else -(-length // step) * step
+
+
+def _bytes_before(tensor_map: TensorMap, sizes: Mapping[str, int]) -> int:
+    """How far before the matrix its map begins: by all lines, where these end with a group."""
+    lines = evaluate(tensor_map.lines, dict(sizes)) if tensor_map.ends else 0
+    return lines * _pitch(tensor_map, sizes) * tensor_map.dtype.size if lines else 0
 
 
 def _asked(tensor_map: TensorMap, address: int, extents: tuple[int, ...], steps: tuple[int, ...]) -> bytes:

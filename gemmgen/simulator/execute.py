@@ -206,8 +206,9 @@ class _Run:
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
-        """All groups, a share of them at a time; where each loads sizes of its own, one."""
-        most = 1 if self._loaded else max(1, MOST_LANES // self._lanes.group_size)
+        """All groups, a share of them at a time; where each loads places of its own, one."""
+        alone = any(matrix.places for matrix in self._kernel.matrices)
+        most = 1 if alone else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)

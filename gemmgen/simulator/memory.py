@@ -82,7 +82,7 @@ class Strided(Base):
 
     Attributes:
         addressed: whether instructions name these addresses; registers are named one by one.
-        strides, start: what an address is made of.
+        strides, base, start: what an address is made of.
     """
 
     addressed = True
@@ -90,8 +90,9 @@ class Strided(Base):
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
         super().__init__(lanes, buffer, sizes, sites)
         self.strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
+        self.base = evaluate(buffer.layout.base, sizes)
         self._size = 0
-        self.start: Index = 0
+        self.start: Index = self.base
 
     @property
     def size(self) -> int:
@@ -288,7 +289,7 @@ class GlobalMemory(_Shared):
 
     def _begin(self) -> None:
         """Where the groups that run next find it."""
-        self.start = 0
+        self.start = self.base
 
     def _touch(self, address: Index, lanes: Ints, writes: bool, site: Site) -> None:
         """Tell the launch, in which other kernels may run meanwhile."""

@@ -189,9 +189,9 @@ class BoxedMatrix(GlobalMemory):
         there is no such matrix.
         """
         if len(place) == 2:
-            return 0, *self._shape  # type: ignore[return-value]
+            return self.base, *self._shape  # type: ignore[return-value]
         (count, high, wide), number = self._shape, place[0]
-        return (number * self.strides[0], high, wide) if 0 <= number < count else (0, 0, 0)
+        return (self.base + number * self.strides[0], high, wide) if 0 <= number < count else (0, 0, 0)
 
     def box(self, place: Sequence[int], rows: int, cols: int, lane: int, site: Site) -> Floats:
         """The elements of a TMA tile that begins there, row by row, which a lane asks for."""
@@ -199,6 +199,8 @@ class BoxedMatrix(GlobalMemory):
         out = np.zeros((rows, cols), self._dtype)
         inside = max(0, min(rows, high - row)), max(0, min(cols, wide - col))
         at = begin + (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
+        if at.size and not 0 <= at.min() <= at.max() < self._size:
+            raise KernelFault("out-of-bounds", site.text, f"the TMA load goes past the elements of {self._name}")
         self._touch(at.reshape(-1), np.full(at.size, lane, np.int64), False, site)
         out[: inside[0], : inside[1]] = self._data[at]
         return out
@@ -216,6 +218,8 @@ class BoxedMatrix(GlobalMemory):
         addresses = begin + (rows[some][:, None] * pitch + cols[part]).reshape(-1)
         if len(addresses) and addresses.max() >= self._size:
             raise KernelFault("out-of-bounds", site.text, f"the TMA store ends past the elements of {self._name}")
+        if len(addresses) and addresses.min() < 0:
+            raise KernelFault("out-of-bounds", site.text, f"the TMA store begins before the elements of {self._name}")
         self._touch(addresses, np.full(len(addresses), lane, np.int64), True, site)
         lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number)

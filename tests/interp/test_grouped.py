@@ -17,6 +17,7 @@ from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import If, Let, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import map_body
+from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Grouped, Order
 from tests.support.grouped import ENDS, OTHERS, TOTAL, Groups, interpret
@@ -84,6 +85,49 @@ def test_warpgroups(
     spec = GemmSpec(grouped="rows", dtype=dtype, c_dtype=BF16, b_order=b_order, ld_multiple=16)
     schedule = candidates.load(name).schedule.but(**{"tile": (2, 16), **changes, "epilogue_stages": 0})
     interpret(Groups.of(rng, spec, sizes=(48, 64), pad=16), schedule, TARGETS["sm_90a"])
+
+
+#: Stores by threads, by TMA; two blocks that share tiles; operands of 64-byte lines.
+OF_K: dict[str, dict[str, object]] = {
+    "threads": {"epilogue_stages": 0, "c_width": 8},
+    "pairs": {"epilogue_stages": 0, "c_width": 2},
+    "tma": {},
+    "cluster": {"cluster": (2, 1)},
+    "across": {"cluster": (1, 2), "tile": (2, 32)},
+    "shallow": {"block_k": 16, "stages": 2},
+    "persistent": {"persistent": True, "block_k": 16, "stages": 3},
+    "persistent, pairs": {"persistent": True, "epilogue_stages": 0, "c_width": 2, "threadblock_swizzle": 0},
+    "turns": {"persistent": True, "epilogue_stages": 2, "ordered_epilogue": True, "group": (64, 4)},
+}
+
+
+def of_k(changes: dict[str, object]) -> Schedule:
+    return candidates.load("wgmma_128x256_s4").schedule.but(**{"tile": (2, 16), **changes})
+
+
+@pytest.mark.parametrize("changes", OF_K.values(), ids=OF_K)
+@pytest.mark.parametrize("factors", [(1.5, 0.0), (2.0, -0.5)])
+def test_warpgroups_along_k(changes: dict[str, object], factors: tuple[float, float], rng: np.random.Generator) -> None:
+    spec = spec_of("k", dtype=BF16, ld_multiple=8)
+    interpret(Groups.of(rng, spec, sizes=(144, 72), pad=16, factors=factors), of_k(changes), TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize("ends", OTHERS, ids=["one", "rows", "none", "alone"])
+def test_other_groups_along_k_by_warpgroups(ends: tuple[int, ...], rng: np.random.Generator) -> None:
+    spec = spec_of("k", dtype=F16, ld_multiple=8)
+    interpret(Groups.of(rng, spec, ends, (72, 40), pad=8), of_k({}), TARGETS["sm_90a"])
+
+
+@pytest.mark.parametrize("group", [1, 3, 4, 5])
+def test_nothing_of_neighbours_is_added(group: int, rng: np.random.Generator) -> None:
+    """All other groups are full of NaN, and so is what lies behind the last one."""
+    plain = Groups.of(rng, spec_of("k", dtype=BF16, ld_multiple=8), sizes=(72, 40), pad=8, factors=(1.0, 0.0))
+    own = slice(ENDS[group - 1], ENDS[group])
+    for matrix in (plain.a.T, plain.b):
+        mine = matrix[own].copy()
+        matrix[...] = np.nan
+        matrix[own] = mine
+    interpret(plain, of_k({}), TARGETS["sm_90a"], only=group)
 
 
 @pytest.mark.parametrize(("dtype", "b_order"), [(BF16, "row"), (F8_E4M3, "col")], ids=str)

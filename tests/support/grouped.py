@@ -75,12 +75,15 @@ class Groups:
         """With an epilogue's arrays."""
         return replace(self, operands=operands)
 
-    def check(self, before: Matrix, result: Matrix, cut: tuple[int, int] | None = None) -> None:
+    def check(
+        self, before: Matrix, result: Matrix, cut: tuple[int, int] | None = None, only: int | None = None
+    ) -> None:
         """Each group by itself, and rows that no group has as they were.
 
         Args:
             before: C before the kernel.
             cut: of the instruction's sums (`gemmgen.oracle.answer`).
+            only: the group that is checked; None for all.
         """
         begin, spec = 0, replace(self.spec, grouped=None)
         for group, end in enumerate(self.ends):
@@ -89,7 +92,7 @@ class Groups:
             a, b = (self.a[mine], self.b[group]) if by_rows else (self.a[:, mine], self.b[mine])
             old, new = (before[mine], result[mine]) if by_rows else (before[group], result[group])
             operands = {name: self._own(name, x, group, mine) for name, x in self.operands.items()}
-            if new.size:
+            if new.size and only in (None, group):
                 right = answer(spec, (a, b, old), (self.alpha, self.beta), operands, cut=cut)
                 check(right, np.ascontiguousarray(new))
             begin = end
@@ -113,11 +116,20 @@ def _lines(matrix: Matrix, order: str, pad: int) -> Matrix:
     return view if order == "row" else view.swapaxes(-1, -2)
 
 
-def interpret(groups: Groups, schedule: Schedule, target: Target, offsets: Sequence[int] | None = None) -> None:
+def interpret(
+    groups: Groups,
+    schedule: Schedule,
+    target: Target,
+    offsets: Sequence[int] | None = None,
+    only: int | None = None,
+    resident: int = 2,
+) -> None:
     """Run a kernel in the interpreter, and check what it leaves.
 
     Args:
         offsets: what the kernel is given instead of the ends.
+        only: the group that is checked; None for all.
+        resident: how many work-groups a persistent kernel has at most.
     """
     spec, before = groups.spec, groups.c.copy()
     program = lowered(spec, schedule, target)
@@ -133,7 +145,7 @@ def interpret(groups: Groups, schedule: Schedule, target: Target, offsets: Seque
         letter = "r" if name == "residual" else name
         known[f"ld{letter}"] = steps[-1 if orders.get(name, spec.c_order) == "col" else -2] if array.ndim > 1 else 1
         known[f"stride_{letter}"] = steps[0] if array.ndim > 2 else 0
-    run_program(program, known)  # type: ignore[arg-type]
-    groups.check(before, groups.c)
+    run_program(program, known, resident)  # type: ignore[arg-type]
+    groups.check(before, groups.c, only=only)
     gap = np.asarray(groups.c.base)[..., groups.c.shape[-1 if spec.c_order == "row" else -2] :]
     assert (gap == gap.dtype.type(CANARY)).all(), "the padding of C was written to"

@@ -99,13 +99,14 @@ def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
 
 
 def _of_batch(problem: Problem, step: Step) -> Step:
-    """A function on elements of C that reads matrices of a batch by three coordinates."""
+    """A function on elements of C that reads matrices of a batch, and a group's vectors, by one more coordinate."""
 
     def reads(node: Expr) -> Expr:
-        if not isinstance(node, Load) or len(node.index) != 2:
+        if not isinstance(node, Load):
             return node
         matrix = problem.three_dimensional(node.buffer)
-        return Load(matrix, (*problem.which_product(matrix), *node.index))
+        which = (problem.product,) * (len(matrix.shape) - len(node.index))
+        return Load(matrix, (*which, *node.index))
 
     return replace(step, value=map_expr(step.value, reads))
 

@@ -430,8 +430,11 @@ class Problem:
     def three_dimensional(self, matrix: Buffer) -> Buffer:
         """A matrix of a batch, or one that each group has its own of, by three coordinates, the first of which says
         which one: so tensor maps have it, and so does a persistent kernel, whose groups go from one product to another.
-        Any other matrix as it is.
+        Of a persistent kernel, a vector that each group has its own of, by two. Anything else as it is.
         """
+        if matrix.batch_stride is not None and len(matrix.shape) == 1 and self.schedule.persistent:
+            layout = Layout((self.products, *matrix.shape), (matrix.batch_stride, *matrix.layout.strides))
+            return replace(matrix, layout=layout, batch_stride=None)
         if matrix.batch_stride is None or len(matrix.shape) != 2:
             return matrix
         layout = Layout((self.products, *matrix.shape), (matrix.batch_stride, *matrix.layout.strides))

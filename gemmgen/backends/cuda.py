@@ -187,7 +187,15 @@ class Cuda(Simt):
         }
 
     def launch_fields(self, file: Self, last: bool) -> Mapping[str, object]:
-        maps = [{"name": x.name, "made": self._made(x, file)} for x in tensor_maps(self.kernel)]
+        maps = [
+            {
+                "name": x.name,
+                "made": self._made(x, file),
+                "operand": x.operand,
+                "ends": self.expr(x.lines) if x.ends else None,
+            }
+            for x in tensor_maps(self.kernel)
+        ]
         return {**super().launch_fields(file, last), "maps": maps, "early": bool(awaited(self.kernel))}
 
     def counter(self) -> str:

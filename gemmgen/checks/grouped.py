@@ -51,7 +51,7 @@ def _by_tensor_maps(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What loads and stores by tensor maps can't do for groups."""
     if s.operands_swapped:
         group = "group 64x4" if s.group[0] < s.group[1] else "another group"
-        yield f"a grouped product has groups of A's rows or columns, but group {s.group[0]}x{s.group[1]} swaps operands: use {group}"
+        yield f"group {s.group[0]}x{s.group[1]} swaps A and B, of which groups have lines: use {group}"
     if spec.grouped == "k":
         return
     if s.epilogue_stages:

@@ -407,7 +407,7 @@ class WarpgroupMma:
         if self.problem.spec.grouped is None:
             return () if self.epilogue.whole else (self.epilogue.result,)
         found = (self.epilogue.result, *epilogues.matrices(self.problem))
-        return tuple(x for x in found if len(self.problem.three_dimensional(x).shape) < 3)
+        return tuple(x for x in found if len(x.shape) < 3 and self.problem.three_dimensional(x) == x)
 
     @property
     def _limits(self) -> tuple[Limit, ...]:

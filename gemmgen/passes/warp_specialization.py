@@ -153,8 +153,8 @@ def _is_known_before(blocks: For, names: Body) -> bool:
 def _counting(body: Body, block: Var, loop: For) -> Body:
     """A side whose blocks of C differ in their steps, of which it keeps count."""
     done = Load(_DONE, ())
-    # Of a group that ends before it begins, there are none.
-    steps = Call("max", (Const(0), ceil_div(loop.stop - loop.start, loop.step)), I32)
+    # A group that offsets leave nothing of may end before it begins.
+    steps = ceil_div(Call("max", (Const(0), loop.stop - loop.start), I32), loop.step)
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For) and stmt.var == block:

@@ -16,6 +16,7 @@ from gemmgen.ir.instructions import cut_sums
 from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, resolve, target_of
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Grouped
 from tests.device.naive import DEVICES
 from tests.support import cuda, sycl
@@ -234,7 +235,7 @@ def test_nothing_to_do(rng: np.random.Generator) -> None:
 
 SKIP = cuda.why_no_gpu()
 on_gpu = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-#: Schedules in the orders that they take groups in; K of the kinds that a tensor map rules out is left out.
+#: Schedules in the orders that they take groups in. 8-bit floats lie along K, where lines can't begin anywhere.
 CUDA: dict[str, tuple[Grouped, ...]] = {
     "naive": KINDS,
     "smem_8x8": KINDS,
@@ -242,7 +243,7 @@ CUDA: dict[str, tuple[Grouped, ...]] = {
     "mbarrier_8x8_4x8_slices8": KINDS,
     "gemv_4x4": ("rows",),
     "mma_8x16_16x8": KINDS,
-    "wgmma_128x256_s4": ("rows",),
+    "wgmma_128x256_s4": KINDS,
     "wgmma_f8_128x256_s4": ("rows",),
 }
 
@@ -251,9 +252,6 @@ CUDA: dict[str, tuple[Grouped, ...]] = {
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in CUDA.items() for kind in kinds])
 @pytest.mark.parametrize("ends", [ENDS, *OTHERS])
 def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Generator) -> None:
-    """A by columns is the transpose of what lies in memory."""
-    import torch
-
     preset = candidates.load(name)
     schedule = preset.schedule.but(epilogue_stages=0, c_width=2) if name.startswith("wgmma") else preset.schedule
     unit = 16 // preset.spec.dtype.size
@@ -266,7 +264,15 @@ def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Ge
         b_order="col" if f8 else "row",
         ld_multiple=unit if name.startswith("wgmma") else 1,
     )
-    groups = Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0)
+    launch_on_cuda(Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0), schedule)
+
+
+def launch_on_cuda(groups: Groups, schedule: Schedule, only: int | None = None) -> None:
+    """Call a kernel several times, and check what it leaves. A by columns is the transpose of what lies in memory."""
+    import torch
+
+    spec, kind, ends = groups.spec, groups.spec.grouped, groups.ends
+    f8 = spec.dtype.size == 1
     a, b, c = (
         torch.from_numpy(np.ascontiguousarray(x).view(f"int{8 * x.itemsize}")).cuda().view(getattr(torch, str(x.dtype)))
         for x in (groups.a.T if kind == "k" else groups.a, groups.b.swapaxes(1, 2) if f8 else groups.b, groups.c)
@@ -278,7 +284,30 @@ def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Ge
         out = c.clone()
         kernel(a, b, out, offsets=offsets, alpha=groups.alpha, beta=groups.beta)
         result = out.cpu().view(getattr(torch, f"int{8 * out.element_size()}")).numpy().view(groups.c.dtype)
-        groups.check(before, result, cut_sums(schedule.atom, spec.dtype))
+        groups.check(before, result, cut_sums(schedule.atom, spec.dtype), only)
+
+
+#: Blocks of C one after the other, in turns, of clusters; C by threads; steps of which a group has several.
+OF_K: dict[str, dict[str, object]] = {
+    "by TMA": {},
+    "persistent": {"persistent": True},
+    "in turns": {"persistent": True, "epilogue_stages": 2, "ordered_epilogue": True},
+    "cluster": {"cluster": (2, 1)},
+    "by threads": {"epilogue_stages": 0, "c_width": 8},
+    "shallow": {"block_k": 16, "stages": 3, "persistent": True},
+}
+
+
+@on_gpu
+@pytest.mark.parametrize("changes", OF_K.values(), ids=OF_K)
+@pytest.mark.parametrize("only", [None, 1, 3, 4])
+def test_cuda_by_warpgroups_along_k(changes: dict[str, object], only: int | None, rng: np.random.Generator) -> None:
+    """All groups; and one of them, while all others and what lies behind them are full of NaN."""
+    spec = GemmSpec(grouped="k", dtype=BF16, a_order="col", ld_multiple=8)
+    groups = Groups.of(rng, spec, sizes=(1032, 776), pad=0, factors=(1.0, 0.0) if only else (2.0, -0.5))
+    if only is not None:
+        groups.leave(only)
+    launch_on_cuda(groups, candidates.load("wgmma_128x256_s4").schedule.but(**changes), only)
 
 
 @on_gpu

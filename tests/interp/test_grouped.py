@@ -119,15 +119,25 @@ def test_other_groups_along_k_by_warpgroups(ends: tuple[int, ...], rng: np.rando
 
 
 @pytest.mark.parametrize("group", [1, 3, 4, 5])
-def test_nothing_of_neighbours_is_added(group: int, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("changes", [{}, {"persistent": True}], ids=["one block", "persistent"])
+def test_nothing_of_neighbours_is_added(group: int, changes: dict[str, object], rng: np.random.Generator) -> None:
     """All other groups are full of NaN, and so is what lies behind the last one."""
-    plain = Groups.of(rng, spec_of("k", dtype=BF16, ld_multiple=8), sizes=(72, 40), pad=8, factors=(1.0, 0.0))
-    own = slice(ENDS[group - 1], ENDS[group])
-    for matrix in (plain.a.T, plain.b):
-        mine = matrix[own].copy()
-        matrix[...] = np.nan
-        matrix[own] = mine
-    interpret(plain, of_k({}), TARGETS["sm_90a"], only=group)
+    groups = Groups.of(rng, spec_of("k", dtype=BF16, ld_multiple=8), sizes=(72, 40), pad=8, factors=(1.0, 0.0))
+    groups.leave(group)
+    interpret(groups, of_k(changes), TARGETS["sm_90a"], only=group)
+
+
+def test_ends_are_read_once_the_kernel_before_is_done() -> None:
+    """It may have written them."""
+    text = driver.emit(spec_of("k", dtype=BF16, ld_multiple=8), of_k({}), "cuda", TARGETS["sm_90a"]).text
+    kernel = text[text.index("__global__") :]
+    assert kernel.index("griddepcontrol_wait()") < kernel.index("offsets[group - 1]")
+
+
+def test_offsets_past_the_end_leave_groups_behind_it_empty(rng: np.random.Generator) -> None:
+    """By a kernel that counts its steps: a group begins past the end of K."""
+    groups = Groups.of(rng, spec_of("k", dtype=BF16, ld_multiple=8), (5, 67, 67), (72, 40), pad=8)
+    interpret(groups, of_k({"persistent": True}), TARGETS["sm_90a"], offsets=(5, 999, 1000))
 
 
 @pytest.mark.parametrize(("dtype", "b_order"), [(BF16, "row"), (F8_E4M3, "col")], ids=str)
@@ -154,13 +164,15 @@ def test_scales_of_sums(ends: tuple[int, ...], rng: np.random.Generator) -> None
 
 def test_what_tensor_maps_rule_out() -> None:
     schedule = candidates.load("wgmma_128x256_s4").schedule
-    spec = GemmSpec(grouped="k", dtype=BF16, ld_multiple=8, a_order="col")
+    spec = GemmSpec(grouped="rows", dtype=BF16, ld_multiple=8)
     with pytest.raises(ScheduleError) as error:
         driver.emit(spec, schedule.but(cluster=(2, 1)), "cuda")
-    groups, stores, cluster = error.value.problems
-    assert groups.startswith("groups of K, but TMA loads past a group's end what the next one has: use a preset")
+    stores, cluster = error.value.problems
     assert stores.startswith("epilogue_stages = 2, but TMA would store past a group's end what the next one has")
     assert cluster.startswith("cluster 2x1 shares tiles between blocks, which groups divide: use cluster 1x1")
+    swapped = schedule.but(tile=(64, 2), group=(4, 64), epilogue_stages=0)
+    with pytest.raises(ScheduleError, match="group 4x64 swaps A and B, of which groups have lines: use group 64x4"):
+        driver.emit(spec_of("k", dtype=BF16, ld_multiple=8), swapped, "cuda")
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, I8])
@@ -203,6 +215,20 @@ def test_each_group_has_operands_of_its_own(kind: Grouped, name: str, rng: np.ra
         residual=rng.standard_normal((*lead, rows, cols), np.float32),
     )
     interpret(groups, candidates.load(name).schedule, TARGETS["portable" if NAMES[name] != "cpu" else "cpu"])
+
+
+@pytest.mark.parametrize("changes", [{}, {"persistent": True}, {"persistent": True, "epilogue_stages": 0}], ids=str)
+def test_operands_of_groups_along_k(changes: dict[str, object], rng: np.random.Generator) -> None:
+    """By pointers, or where a kernel goes from one group to another, by coordinates."""
+    functions = ("bias", "row_bias", "residual", "expr: acc + row * 0.25 - col")
+    spec = spec_of("k", dtype=BF16, ld_multiple=8, epilogue=functions)
+    plain, many = Groups.of(rng, spec, sizes=(72, 44), pad=4, factors=(1.0, 0.0)), len(ENDS)
+    groups = plain.with_operands(
+        bias=rng.standard_normal((many, 44)).astype(plain.c.dtype),
+        row_bias=rng.standard_normal((many, 72)).astype(plain.c.dtype),
+        residual=rng.standard_normal((many, 72, 44)).astype(plain.c.dtype),
+    )
+    interpret(groups, of_k(changes), TARGETS["sm_90a"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,6 +75,14 @@ class Groups:
         """With an epilogue's arrays."""
         return replace(self, operands=operands)
 
+    def leave(self, group: int) -> None:
+        """Fill A and B of all other groups of K, and what lies behind these, with NaN."""
+        for matrix in (self.a.T, self.b):
+            own = slice(self.ends[group - 1], self.ends[group])
+            kept = matrix[own].copy()
+            matrix[...] = np.nan
+            matrix[own] = kept
+
     def check(
         self, before: Matrix, result: Matrix, cut: tuple[int, int] | None = None, only: int | None = None
     ) -> None:

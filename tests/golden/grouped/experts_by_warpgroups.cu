@@ -441,7 +441,8 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
                 #pragma unroll
                 for (int i = 0; i < BK / 64; ++i) {
                     tma_load_3d(shared.tiles.a[stage][i][0], &a_map, k0 + i * 64,
-                                group_begin + row0, 0, &shared.tiles.full[stage]);
+                                m - group_rows + row0, group_begin + group_rows,
+                                &shared.tiles.full[stage]);
                 }
                 #pragma unroll
                 for (int i = 0; i < BN / 64; ++i) {
@@ -531,9 +532,12 @@ extern "C" cudaError_t experts_by_warpgroups_launch(int m, int n, int k, int gro
         !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
+    // For each line e that a group may end at, the map has a matrix of the m lines before line e:
+    // TMA fills what lies past a group with zeros. The first of these matrices ends where a begins.
     CUtensorMap a_map = {};
     if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                                                          2, a, m, k, lda, 1, 0, BM, 64)
+                                                          2, a - static_cast<long long>(m) * lda, m,
+                                                          k, lda, m + 1, lda, BM, 64)
                                         : cudaSuccess) {
         return error;
     }

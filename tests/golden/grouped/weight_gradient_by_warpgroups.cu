@@ -373,7 +373,7 @@ weight_gradient_by_warpgroups(int m, int n, int k, const int *offsets,
                     acc[i][j] = 0.0f;
                 }
             }
-            const int steps = max(0, (group_depth + BK - 1) / BK);
+            const int steps = (max(0, group_depth) + BK - 1) / BK;
             const int steps_before = steps_done;
             steps_done = steps_before + steps;
             for (int k0 = 0; k0 < group_depth; k0 += BK) {
@@ -473,7 +473,7 @@ weight_gradient_by_warpgroups(int m, int n, int k, const int *offsets,
                 const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
                 const int row0 = block_row * BM;
                 const int col0 = block_col * BN;
-                const int steps = max(0, (group_depth + BK - 1) / BK);
+                const int steps = (max(0, group_depth) + BK - 1) / BK;
                 const int steps_before = steps_done;
                 steps_done = steps_before + steps;
                 for (int k0 = 0; k0 < group_depth; k0 += BK) {

@@ -1,0 +1,154 @@
+"""What a choice and a short search lose against all schedules that the prior doesn't rule out, on this machine's GPU.
+
+    python benchmarks/exhaustive.py --commit $(git rev-parse HEAD) --dtype bfloat16 --count 24 --output table.jsonl.gz
+    python benchmarks/exhaustive.py --read table.jsonl.gz
+
+Shapes are drawn by a commit's hash, as by `drawn_shapes.py`. Of each are measured: what a search would begin with; what
+the prior puts at most three times as high as its first; and points of the space near its best. The fastest ten are
+measured again, in turns with the choice. `--part 2/4` is the second of four parts of the shapes: a process a GPU.
+
+A line a shape: how many were measured; the time of the fastest by that of the choice, and by that of the fastest of the
+first 10, 20 and 40 that a search measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from drawn_shapes import Shape, drawn
+
+from gemmgen.choice import gpu
+from gemmgen.choose import choose
+from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.target import Target
+from gemmgen.kernel_names import kernel_name
+from gemmgen.options import build_spec
+from gemmgen.runtime.cuda_devices import pick
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.order import RULED_OUT, ordered, static_problem
+from gemmgen.tuning.runners import LocalRunner
+from gemmgen.tuning.space import is_precise, space_of
+
+#: What a search begins with; near points of each of the prior's best so many; schedules of a shape at most.
+BEGUN, NEAR_OF, NEAR, MOST = 60, 12, 8, 480
+#: Those measured again, the choice among them, and seconds for it.
+AGAIN, SECONDS = 10, 1.5
+#: How many of a search's measurements are looked at.
+COUNTS = (10, 20, 40)
+
+
+def candidates(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
+    """In the order of a search; what it would not come to follows."""
+    found = dict.fromkeys(islice(ordered(spec, shape, target), BEGUN))
+    ranked = list(gpu.ranked(spec, shape, target, wider=True))
+    likely = [schedule.but(name=None) for cost, schedule in ranked if cost <= RULED_OUT * ranked[0][0]]
+    found.update(dict.fromkeys(likely[: MOST - NEAR_OF * NEAR]))
+    draw = random.Random(0)
+    for schedule in likely[:NEAR_OF]:
+        space = space_of(schedule, spec, target)
+        for near in (space.near(schedule, draw) for _ in range(NEAR)):
+            if near is not None and is_precise(near, spec.dtype) and static_problem(near, shape, target) is None:
+                found[near.but(name=None)] = None
+    return list(found)
+
+
+def measured(spec: GemmSpec, shape: Shape, target: Target, runner: LocalRunner) -> dict[str, object]:
+    """A row of the table: schedules in the search's order, each with its time."""
+    found = candidates(spec, shape, target)
+    jobs = [Job("cuda", None, spec, shape, 1, schedule) for schedule in found]
+    times: dict[int, float] = {}
+    wrong = []
+    for index, outcome in runner.run(jobs):
+        if outcome.problem is None:
+            times[index] = outcome.seconds
+        elif "wrong" in outcome.problem:
+            wrong.append(f"{kernel_name(found[index], spec)}: {outcome.problem}")
+    best = sorted(times, key=lambda index: times[index])[:AGAIN]
+    again = list(dict.fromkeys([*best, *([0] if 0 in times else [])]))
+    for index, outcome in zip(again, runner.compare([jobs[x] for x in again], SECONDS), strict=True):
+        if outcome.problem is None:
+            times[index] = outcome.seconds
+    chosen = choose(spec, shape, target).but(name=None)
+    lines = [[kernel_name(found[x], spec), round(t * 1e6, 3), x in again, found[x] == chosen] for x, t in times.items()]
+    texts = [jobs[x].text() for x in times]
+    return {"shape": shape, "layout": [spec.a_order, spec.b_order], "times": lines, "jobs": texts, "wrong": wrong}
+
+
+def told(row: dict[str, object]) -> tuple[str, list[float]]:
+    """A line for a row, and its ratios: of the choice, and of each count."""
+    times = cast("list[tuple[str, float, bool, bool]]", row["times"])
+    # Only what was measured again counts as the fastest: single looks are luckier.
+    name, best = min(((name, us) for name, us, again, _ in times if again), key=lambda each: each[1])
+    chosen = next((us for _, us, _, is_choice in times if is_choice), math.inf)
+    first = [min(us if again else max(us, best) for _, us, again, _ in times[:count]) for count in COUNTS]
+    ratios = [best / chosen, *(best / us for us in first)]
+    texts = " ".join(f"{ratio:.3f}" for ratio in ratios)
+    return f"{row['shape']} {row['layout']}: {len(times)} measured, {texts}; {name} {best:.1f} us", ratios
+
+
+def summary(rows: Sequence[dict[str, object]]) -> Iterator[str]:
+    """Of all shapes."""
+    table = [told(row)[1] for row in rows]
+    for name, column in zip(("choice", *(f"first {count}" for count in COUNTS)), zip(*table, strict=True), strict=True):
+        mean = math.exp(sum(map(math.log, column)) / len(column))
+        good = sum(ratio >= 0.97 for ratio in column) / len(column)
+        yield f"{name}: geomean {mean:.3f}, worst {min(column):.3f}, within 3 % on {good:.0%} of {len(column)} shapes"
+
+
+def read(paths: Sequence[Path]) -> list[dict[str, object]]:
+    """The rows of tables."""
+    lines = (line for path in paths for line in gzip.decompress(path.read_bytes()).decode().splitlines())
+    return [row for line in lines if "times" in (row := json.loads(line))]
+
+
+def main() -> None:
+    """Measure or read, and say what is lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--builders", type=int, help="processes that compile")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--read", type=Path, nargs="+", help="tables, in place of measuring")
+    said, begin = parser.parse_args(), time.perf_counter()
+    if said.read:
+        rows = read(said.read)
+        print(*(told(row)[0] for row in rows), *summary(rows), sep="\n")
+        return
+    info, (part, parts) = pick(), map(int, said.part.split("/"))
+    builders = said.builders or max(1, len(os.sched_getaffinity(0)) // parts - 1)
+    runner, rows = LocalRunner(is_alone=False, builders=builders), []
+    layouts = ["row,col"] if build_spec(dtype=said.dtype).dtype in FLOAT8 else "row,row row,col col,row col,col".split()
+    lines = [json.dumps({"device": str(info), "commit": said.commit, "dtype": said.dtype})]
+    for shape, layout in list(drawn(said.commit, said.dtype, said.count, layouts))[part - 1 :: parts]:
+        if time.perf_counter() - begin > said.seconds:
+            break
+        spec = promised(build_spec(dtype=said.dtype, layout=layout), shape)
+        rows.append(measured(spec, shape, info.target, runner))
+        lines.append(json.dumps(rows[-1]))
+        print(told(rows[-1])[0], *cast("list[str]", rows[-1]["wrong"]), sep="\n", flush=True)
+        if said.output:
+            said.output.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    runner.close()
+    print(*summary(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

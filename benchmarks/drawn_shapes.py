@@ -3,9 +3,10 @@
     python benchmarks/drawn_shapes.py --commit $(git rev-parse HEAD) --dtype bfloat16 --count 40 --json rows.json
 
 Contenders of each shape: the choice by the prior; what records say; `torch.matmul`; and the fastest of the algorithms
-that cuBLASLt proposes. With `--tune 60` records are those of a search of 60 seconds for each shape, before all else. Each product of a graph has matrices of its own, so many that they come from
-memory. Times are medians of replays. A ratio is the faster library's time to ours. No shape lies within 2 % of a
-recorded one in all three sizes. Kernels are compiled by many processes before.
+that cuBLASLt proposes. With `--tune 60` records are those of a search of 60 seconds for each shape, before all else.
+Each product of a graph has matrices of its own, so many that they come from memory. Times are medians of replays. A
+ratio is the faster library's time to ours. No shape lies within 2 % of a recorded one in all three sizes. Kernels are
+compiled by many processes before.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def measure(dtype: str, m: int, n: int, k: int) -> dict[str, object]:
 
 def of_driver(kernel: gemmgen.CudaKernel) -> Call:
     """The launches of a kernel's last call again, without anything of ours around them."""
-    launches = kernel._calls.last._plan.steps[0].launches
+    launches = kernel._calls.last.steps[0].launches
     frame, launch = launches._frames[0], launches._launch
 
     def again(_: int) -> None:

@@ -26,8 +26,8 @@ from gemmgen.runtime.cuda_arrays import (
     Installed,
     TorchTensor,
     as_matrix,
-    memory_of,
 )
+from gemmgen.runtime.cuda_memory import Memory, memory_of
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded
 from gemmgen.spec import Order
 
@@ -435,19 +435,12 @@ class Gpu(DeviceLibrary):
         return copied
 
     def empty(self, shape: Shape, dtype: Dtype, like: Operand) -> Operand:
-        where = cast(DeviceMatrix, like.array)
-        matrix = memory_of(where.maker).empty(shape, dtype, where.device)
+        matrix = self._memory(like).empty(shape, dtype, cast(DeviceMatrix, like.array).device)
         return Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)
 
     def assign(self, target: Operand, source: Operand) -> None:
-        to, numbers = self._array(target), self._array(source)
-        if cast(DeviceMatrix, target.array).maker == "torch":
-            cast(TorchTensor, to).copy_(numbers)
-            return
-        import cupy
-
-        with cupy.cuda.Device(cast(DeviceMatrix, target.array).device):
-            cupy.copyto(to, numbers, casting="unsafe")
+        to, memory = cast(DeviceMatrix, target.array), self._memory(target)
+        memory.assign(self._array(memory, target), self._array(self._memory(source), source), to.device)
 
     def finish(self, result: Operand) -> object:
         return cast(DeviceMatrix, result.array).array
@@ -490,22 +483,14 @@ class Gpu(DeviceLibrary):
     def device(self, operand: Operand) -> object:
         return cast(DeviceMatrix, operand.array).device
 
-    def _array(self, operand: Operand) -> object:
+    @staticmethod
+    def _memory(operand: Operand) -> Memory:
+        return memory_of(cast(DeviceMatrix, operand.array).maker)
+
+    @staticmethod
+    def _array(memory: Memory, operand: Operand) -> object:
         """An array of the library over the same memory."""
-        matrix = cast(DeviceMatrix, operand.array)
-        if matrix.maker == "torch":
-            import torch
-
-            item = operand.dtype.itemsize
-            return torch.as_strided(matrix.array, operand.shape, [step // item for step in operand.strides])
-        import cupy
-
-        if matrix.maker == "cupy":
-            return cupy.lib.stride_tricks.as_strided(matrix.array, operand.shape, operand.strides)
-        size = sum((extent - 1) * step for extent, step in zip(operand.shape, operand.strides, strict=True))
-        memory = cupy.cuda.UnownedMemory(matrix.pointer, size + operand.dtype.itemsize, matrix.array, matrix.device)
-        begin = cupy.cuda.MemoryPointer(memory, 0)
-        return cupy.ndarray(operand.shape, operand.dtype, begin, operand.strides)
+        return memory.strided(cast(DeviceMatrix, operand.array), operand.shape, operand.strides)
 
 
 # --- the library of a call's arguments ------------------------------------------------------------

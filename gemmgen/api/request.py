@@ -29,7 +29,7 @@ from gemmgen.spec import GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
-    from gemmgen.runtime.cuda_calls import Plan, Step
+    from gemmgen.runtime.cuda_calls import CudaCall, Step
 
 #: Products of a call that is kept.
 MOST_STEPS = 64
@@ -175,14 +175,12 @@ class Request(ABC):
         assert self.kept is not None
         keep(prepared_calls, self.kept.how, self.kept.arrays, self.factors, self.kept.operands, call)
 
-    def outcome(
-        self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False, dtype: object = None
-    ) -> Outcome:
-        """What calls like this one result in. `dtype` is the type as the array library has it; None for NumPy's."""
+    def outcome(self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False) -> Outcome:
+        """What calls like this one result in."""
         more = [x if isinstance(x, DeviceMatrix) else np.asarray(x) for x in operands]
         others = (reach_of(Operand(x, tuple(x.shape), tuple(x.strides), x.dtype)) for x in more)
         reach = *map(reach_of, (self.a, self.b, into)), *others
-        return Outcome(self.shape, self.types.result if dtype is None else dtype, False, reach, is_mirrored)
+        return Outcome(self.shape, self.types.result, False, reach, is_mirrored)
 
     def _may_be_kept(self, work: Work) -> bool:
         """Whether the kernel writes the result itself, and takes the caller's own arrays beside A and B."""
@@ -202,37 +200,32 @@ class Request(ABC):
 
     def _queue(self, work: Work) -> None:
         """Queue all calls on a GPU, and keep them for calls like this one."""
-        from gemmgen.runtime.cuda_calls import prepared
-
-        more = cast("list[DeviceMatrix]", list(work.operands.values()))
-        plans, steps, jobs = self._queued(work)
+        calls, steps, jobs = self._queued(work)
         a, b, read = self.a, self.b, work.read
         is_converted = (read[0].dtype, read[1].dtype) != (a.dtype, b.dtype) or 0 in (*a.shape, *b.shape)
-        if is_converted or len(steps) > MOST_STEPS or len({plan.rooms for plan in plans}) > 1:
+        if is_converted or len(steps) > MOST_STEPS or len({call.rooms for call in calls}) > 1:
             return
         if not self._may_be_kept(work) or self.kept is None:
             return
+        outcome = self.outcome(work.into, [*work.operands.values()], work.is_mirrored)
+        copies = read[0].array is not a.array, read[1].array is not b.array
+        call = calls[0].of_products(outcome, steps, copies)
+        call.about, call.provisional = work.choice, work.pending is not None or bool(jobs)
         given = [x for x in (*self.kept.arrays, *self.kept.operands.values()) if x is not None]
-        plan = replace(
-            plans[0],
-            steps=tuple(steps),
-            outcome=self.outcome(work.into, more, work.is_mirrored, self.types.result.name),
-            copies=(read[0].array is not a.array, read[1].array is not b.array),
-            provisional=work.pending is not None or bool(jobs),
-            about=work.choice,
-            grads=any(getattr(x, "requires_grad", False) for x in given),
-        )
-        if (call := prepared(plan, given)) is not None:
-            self.keep(call)
+        if (known := call.for_arrays(given)) is not None:
+            self.keep(known)
         for job in jobs:
             _expect_pending(job)
 
-    def _queued(self, work: Work) -> tuple[list[Plan], list[Step], list[Hashable]]:
-        """Queue all calls on a GPU. Returns the plans, a step for each call, and the keys of what is compiled aside."""
+    def _queued(self, work: Work) -> tuple[list[CudaCall], list[Step], list[Hashable]]:
+        """Queue all calls on a GPU. Returns those of unlike alignments, a step for each, and the keys of what is
+        compiled aside.
+        """
         from gemmgen.runtime.cuda_calls import Step
 
-        plans: dict[Hashable, Plan] = {}
+        calls: dict[Hashable, CudaCall] = {}
         steps, jobs, kernel = [], list[Hashable](), cast("CudaKernel", work.kernel)
+        more = cast("list[DeviceMatrix]", [*work.operands.values()])
 
         def later(key: Hashable, job: Callable[[], object]) -> None:
             jobs.append(key)
@@ -242,11 +235,11 @@ class Request(ABC):
             matrices = cast("tuple[DeviceMatrix, DeviceMatrix, DeviceMatrix]", self._views(work.spec, call))
             # Calls differ in addresses only, and these matter by their alignment only.
             low = tuple(matrix.pointer % ALIGNMENT for matrix in matrices)
-            if low not in plans:
-                plans[low] = kernel.plan(*matrices, self.factors, work.operands, None if work.waits else later)
-            kernel.queue(plans[low], [*matrices, *cast("Sequence[DeviceMatrix]", list(work.operands.values()))])
-            steps.append(Step(plans[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
-        return list(plans.values()), steps, jobs
+            if low not in calls:
+                calls[low] = kernel.call_for(*matrices, self.factors, work.operands, None if work.waits else later)
+            calls[low].queue([*matrices, *more])
+            steps.append(Step(calls[low].steps[0].launches, (call.a.offset, call.b.offset, call.c.offset)))
+        return [*calls.values()], steps, jobs
 
 
 def _owner(array: object) -> object:

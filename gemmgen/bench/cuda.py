@@ -19,8 +19,8 @@ from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.kernel_names import kernel_name
 from gemmgen.oracle import gamma
 from gemmgen.runtime import require_cupy
-from gemmgen.runtime.cuda_arrays import translated
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
+from gemmgen.runtime.cuda_memory import translated
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

@@ -95,8 +95,8 @@ def _of_cuda(device: Device, spec: GemmSpec, schedule: Schedule, exact: bool, st
     import cupy
 
     from gemmgen.api.compile import cuda_kernel
-    from gemmgen.runtime.cuda_arrays import translated
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+    from gemmgen.runtime.cuda_memory import translated
 
     assert isinstance(device, CudaDeviceInfo)
     kernel = cuda_kernel(spec, schedule, device, exact, strict)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class PreparedCall(ABC):
     """
 
     types: frozenset[type]
-    key_of: ClassVar[staticmethod[..., Key | None]]
+    key_of: KeyOf
     about: object = None
     provisional = False
     guard: Callable[[Held, bool], bool] | None = None
@@ -145,6 +145,10 @@ class PreparedCall(ABC):
         made = copy(self)
         made._take(outcome)
         return made
+
+    def placed(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: Any) -> Any:
+        """As `run`, at a place. Returns the result and its event; None as `run`."""
+        return self.run(held, places, more, factors, place)
 
     def run(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: Any = None) -> Any:
         """Compute it. Returns the result; None if C may overlap, so that the full checks are needed.
@@ -203,7 +207,7 @@ def replay(
     Args:
         how: all that is no array.
         below_autograd: whether autograd is somebody else's business.
-        place: as for `PreparedCall.run`.
+        place: the queue or stream, and events (`call.Place`); None where the arrays decide.
     """
     key_of = KEYS.get(type(a))
     if key_of is None:
@@ -218,7 +222,9 @@ def replay(
         if call is None or (call.guard is not None and call.guard(held, below_autograd)):
             return None
         table.last = call
-        return call.run(held, places, more, factors, place)
+        if place is None:
+            return call.run(held, places, more, factors)
+        return call.placed(held, places, more, factors, place)
     except (RuntimeError, *MISFIT):  # the full checks say what is wrong
         return None
 
@@ -254,7 +260,7 @@ def keep(
     if any(type(x) not in call.types for x in (*arrays, *operands.values()) if x is not None):
         return
     with suppress(RuntimeError, *MISFIT):  # a schedule that is no key, say
-        key_of = type(call).key_of
+        key_of = call.key_of
         if (found := key_of(how, *arrays, factors, operands)) is not None:
             table.keep(found[0], call, call.provisional)
             KEYS.update(dict.fromkeys(call.types, key_of))

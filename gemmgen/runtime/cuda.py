@@ -12,21 +12,15 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.arrays import Request, letter
-from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, Outcome, keep
-from gemmgen.runtime.cuda_arrays import (
-    ALIGNMENT,
-    Installed,
-    as_matrix,
-    memory_of,
-    placement_problems,
-    stream_pointer,
-)
+from gemmgen.runtime.call import CallableKernel
+from gemmgen.runtime.calls import Factors, Outcome
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, Installed, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
-from gemmgen.runtime.cuda_calls import Plan, Step, prepared
+from gemmgen.runtime.cuda_calls import Captured, CudaCall, CudaPlace, Step
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick
 from gemmgen.runtime.cuda_driver import Event, Graph, Stream, on_device
 from gemmgen.runtime.cuda_launch import ROOM_ALIGNMENT, CudaLaunches
+from gemmgen.runtime.cuda_memory import memory_of, stream_pointer
 from gemmgen.runtime.lists import each_matrix
 from gemmgen.runtime.variants import Variants
 from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
@@ -57,8 +51,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         self._info: CudaDeviceInfo | None = None
         self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
-        #: Workspaces of captured calls, by the graph and their size, with their owners.
-        self._captured: dict[tuple[int | None, int], tuple[int, object]] = {}
+        self._captured: Captured = {}
 
     @classmethod
     def from_source(cls, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> CudaKernel:
@@ -102,7 +95,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         self._expect("gemm")
         return self._choose(self._request(a, b, c, None, None, operands))
 
-    def plan(
+    def call_for(
         self,
         a: object,
         b: object,
@@ -110,12 +103,12 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         factors: Factors,
         operands: Mapping[str, object],
         later: Callable[[Hashable, Callable[[], object]], object] | None = None,
-    ) -> Plan:
-        """What calls with such arrays launch, after all checks.
+    ) -> CudaCall:
+        """The call of such arrays, after all checks.
 
         Args:
-            later: does a job of a key later. With it, a variant that is not compiled yet is left to a job, and the plan
-                is a provisional one with the general kernel.
+            later: does a job of a key later. With it, a variant that is not compiled yet is left to a job, and the call
+                is a provisional one of the general kernel.
 
         Raises: as a call.
         """
@@ -126,44 +119,10 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             if (device, spec) not in kernel._built:
                 twin = partial(kernel._variants.twin, spec)
                 later((kernel, device, spec), lambda: kernel._kernels(device, twin()))
-                plan = kernel._planned(request, factors, tuple(operands), kernel.source)
-                return replace(plan, provisional=True)
-        return kernel._planned(request, factors, tuple(operands))
-
-    def queue(
-        self, plan: Plan, matrices: Sequence[DeviceMatrix], place: Place[Never, Never, object] | None = None
-    ) -> Event | None:
-        """Queue what is planned.
-
-        Args:
-            matrices: A, B, C and the others, in the plan's order, then the lists of addresses if there are any.
-            place: the stream; None for the current one.
-
-        Returns: the event of its completion, if one is wanted. Raises: DeviceError, SpecError.
-        """
-        place = place or Place()
-        stream, maker = stream_pointer(place.stream, matrices, plan.device), matrices[0].maker
-        memory = memory_of(maker)
-        with on_device(plan.device), memory.on_stream(stream, plan.device):
-            addresses, owner = [matrix.pointer for matrix in matrices], None
-            if plan.rooms[-1]:
-                # A graph uses the memory again. Only torch's own capture tells its allocator.
-                is_told = maker == "torch" and place.stream is None
-                graph = None if is_told else cuda_driver.capture_of(stream)
-                room, owner = self._captured.get((graph, plan.rooms[-1]), (0, None))
-                if owner is None:
-                    room, owner = memory.room(plan.rooms[-1], plan.device)
-                if graph is not None:
-                    self._captured[graph, plan.rooms[-1]] = room, owner
-                addresses += [room + begin for begin in plan.rooms[:-1]]
-            for step in plan.steps:
-                step.launches.launch(stream, addresses)
-            del owner  # the allocator may use it again behind these kernels
-            if not place.want_event:
-                return None
-            event = Event()
-            event.record(stream)
-            return event
+                call = kernel._call(request, factors, tuple(operands), kernel.source)
+                call.provisional = True
+                return call
+        return kernel._call(request, factors, tuple(operands))
 
     def _timed(
         self,
@@ -178,28 +137,18 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
                 "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
                 "time a batch with a constant stride"
             )
-        device, memory = _device(request), memory_of(_matrices(request)[0].maker)
-        with on_device(device):
-            if request.output[1] is None:
-                name, _, view = request.output
-                request = replace(request, output=(name, memory.result(view, device), view))
-            plan = self._planned(request, factors, operands)
-            room, owner = memory.room(plan.rooms[-1], device) if plan.rooms[-1] else (0, None)
-            addresses = [x.pointer for x in _ordered(request, operands)]
-            addresses += [room + begin for begin in plan.rooms[:-1]]
-            cuda_driver.synchronize()  # the arrays may still be on their way
-            stream, seconds = Stream(), []
-            (step,) = plan.steps
-            graph = Graph(stream.ptr, partial(step.launches.launch, stream.ptr, addresses))
-            begin, end = Event(timing=True), Event(timing=True)
-            for _ in range(iterations):
-                begin.record(stream.ptr)
-                graph.replay()
-                end.record(stream.ptr)
-                end.synchronize()
-                seconds.append(end.seconds_since(begin))
-            del owner
-        return seconds
+        call = self._call(request, factors, operands)
+        memory, current = call.memory, call.memory.stream_of(call.device)()
+        with call.on(current), memory.checked(call.device):
+            matrices = _ordered(_with_result(request, call), operands)
+            room = memory.room(max(1, call.rooms[-1]), call.device, current)
+            try:
+                cuda_driver.synchronize()  # the arrays may still be on their way
+                stream, addresses = Stream(), [*(x.pointer for x in matrices), *(room + x for x in call.rooms[:-1])]
+                graph = Graph(stream.ptr, partial(call.steps[0].launches.launch, stream.ptr, addresses))
+                return [_seconds(graph, stream.ptr) for _ in range(iterations)]
+            finally:
+                memory.release(room)
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -228,10 +177,10 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _planned(
+    def _call(
         self, request: Request, factors: Factors, operands: Sequence[str] = (), source: Source | None = None
-    ) -> Plan:
-        """What calls like this one launch.
+    ) -> CudaCall:
+        """The call of checked arrays.
 
         Args:
             operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
@@ -253,56 +202,51 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             size = max(1, elements) * workspace.dtype.size
             rooms.append(rooms[-1] + -(-size // ROOM_ALIGNMENT) * ROOM_ALIGNMENT)
         values: dict[str, complex] = {**sizes, **request.scalars}
-        launches = CudaLaunches(built, device, grids, names, values, factors)
-        views = request.views
+        launches, views = CudaLaunches(built, device, grids, names, values, factors), request.views
         reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *operands))
-        return Plan(
-            steps=(Step(launches, (0, 0, 0)),),
-            device=device,
-            outcome=Outcome(stored_shape(view), str(view.dtype), view.order != "row", reach),
-            rooms=tuple(rooms),
-            grads=any(getattr(x.array, "requires_grad", False) for x in _matrices(request)),
+        return CudaCall(
+            memory_of(_matrices(request)[0].maker),
+            device,
+            Step(launches, (0, 0, 0)),
+            Outcome(stored_shape(view), view.dtype, view.order != "row", reach),
+            tuple(rooms),
+            self._captured,
             is_complex=self.source.spec.dtype.real is not None,
         )
 
     # --- running ----------------------------------------------------------------------------------
 
-    def _perform(
-        self,
-        arrays: Mapping[str, object],
-        factors: Factors,
-        place: Place[Never, Never, object],
-    ) -> tuple[object, Event | None]:
-        a, b, c = (arrays[name] for name in "abc")
-        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        reaching, request = self._reaching(a, b, c, *factors, operands)
-        kernel = cast(CudaKernel, reaching)
-        plan = kernel._planned(request, factors, tuple(operands))
-        done = kernel._queued(request, plan, place, tuple(operands))
-        if not self.source.spec.listed and all(view.span for view in request.views.values()):
-            call = prepared(plan, [x for x in arrays.values() if x is not None])
-            if call is not None:
-                keep(self._calls, None, (a, b, c), factors, operands, call)
-        return done
+    def _prepared(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> CudaCall | None:
+        arrays = [x.array for x in _matrices(request)]
+        return self._call(request, factors, names[3:]).for_arrays(arrays)
 
-    def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, Event | None]:
-        return self._queued(request, self._planned(request, (None, None)), place)
-
-    def _queued(
-        self, request: Request, plan: Plan, place: Place[Never, Never, object], operands: Sequence[str] = ()
-    ) -> tuple[object, Event | None]:
-        """Queue what is planned, with a new result if none is given."""
-        name, output, view = request.output
-        first = _matrices(request)[0]
-        memory, device = memory_of(first.maker), plan.device
-        stream = stream_pointer(place.stream, _matrices(request), device)
-        with on_device(device), memory.on_stream(stream, device):
-            made = memory.result(view, device) if output is None else cast(DeviceMatrix, output)
-            request = replace(request, output=(name, made, view))
-            lists = [memory.numbers(_places(request, x), device) for x in "abc" if self.source.spec.listed]
-        addressed = [replace(first, pointer=pointer) for pointer, _ in lists]
-        event = self.queue(plan, [*_ordered(request, operands), *addressed], replace(place, stream=stream))
+    def _run(self, request: Request, place: CudaPlace) -> tuple[object, Event | None]:
+        operands = [name for name in request.inputs if name not in ("a", "b")]
+        call, matrices = self._call(request, (None, None), operands), _matrices(request)
+        stream = stream_pointer(place.stream, {x.maker for x in matrices}, call.device)
+        with call.on(stream):
+            request = _with_result(request, call)
+            made, listed = cast(DeviceMatrix, request.output[1]), "abc" if self.source.spec.listed else ""
+            lists = [call.memory.integers(_places(request, x), call.device) for x in listed]
+            event = call.queue(_ordered(request, operands), replace(place, stream=stream), [at for _, at in lists])
         return (made.array if request.given is None else request.given), event
+
+
+def _with_result(request: Request, call: CudaCall) -> Request:
+    """The request with an array for the result: a new one if none was given."""
+    name, output, view = request.output
+    made = call.memory.result(view, call.device) if output is None else output
+    return replace(request, output=(name, made, view))
+
+
+def _seconds(graph: Graph, stream: int) -> float:
+    """The device time of a replay."""
+    begin, end = Event(timing=True), Event(timing=True)
+    begin.record(stream)
+    graph.replay()
+    end.record(stream)
+    end.synchronize()
+    return end.seconds_since(begin)
 
 
 def _matrices(request: Request) -> list[DeviceMatrix]:
@@ -318,13 +262,13 @@ def _device(request: Request) -> int:
 
 
 def _ordered(request: Request, operands: Sequence[str]) -> list[DeviceMatrix]:
-    """The arrays in the order in which a plan names them."""
+    """The arrays in the order in which a call names them."""
     found = {**{name: matrix for name, (matrix, _) in request.inputs.items()}, request.output[0]: request.output[1]}
     return [cast(DeviceMatrix, found[name]) for name in _names(request, operands)]
 
 
 def _names(request: Request, operands: Sequence[str]) -> list[str]:
-    """The arrays by name, in the order of a plan. The transpose kernel calls its result b."""
+    """The arrays by name, in the order of a call. The transpose kernel calls its result b."""
     return ["a", "b"] if request.output[0] == "b" else ["a", "b", "c", *operands]
 
 

@@ -1,26 +1,21 @@
-"""Arrays in a GPU's memory, of CuPy, torch, `__cuda_array_interface__` or DLPack, as one type, never copied. And the
-allocators of torch and CuPy, with their current streams.
-"""
+"""Arrays in a GPU's memory, of CuPy, torch, `__cuda_array_interface__` or DLPack, as one type, never copied."""
 
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmgen.epilogue import OPERANDS
-from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime import INSTALL_CUDA, cuda_driver, require_cupy
-from gemmgen.runtime.views import DeviceMatrix, Maker, View, loaded, stored_shape
+from gemmgen.runtime import INSTALL_CUDA, cuda_driver
+from gemmgen.runtime.views import DeviceMatrix, Maker, loaded
 from gemmgen.spec import OFFSETS
 
 #: The alignment in bytes that vectors, and lines that TMA copies, require.
@@ -105,6 +100,12 @@ class Installed:
         return cast(object, torch.from_dlpack(value))
 
 
+@cache
+def has_cupy() -> bool:
+    """Whether CuPy is installed."""
+    return find_spec("cupy") is not None
+
+
 def as_matrix(name: str, value: object, library: Library, problems: list[str]) -> object:
     """`value` as a `DeviceMatrix`. If that is impossible, `value` itself, with a problem added. None, and a
     `DeviceMatrix`, are returned as they are.
@@ -117,9 +118,9 @@ def as_matrix(name: str, value: object, library: Library, problems: list[str]) -
         install = "" if find_spec("cupy") else f" (CuPy is not installed: {INSTALL_CUDA})"
         problems.append(f"{name} is a NumPy array, in the host's memory: pass cupy.asarray({name}){install}")
     elif loaded("cupy", "ndarray", value):
-        matrix = _from_cupy(cast(CupyArray, value), "cupy", value)
+        matrix = from_cupy(cast(CupyArray, value), "cupy", value)
     elif loaded("torch", "Tensor", value):
-        matrix = _from_torch(name, cast(TorchTensor, value), problems)
+        matrix = from_torch(name, cast(TorchTensor, value), problems)
     else:
         matrix = _from_protocol(name, value, library, problems)
     if matrix is None and len(problems) == before:
@@ -129,12 +130,14 @@ def as_matrix(name: str, value: object, library: Library, problems: list[str]) -
     return value if matrix is None else matrix
 
 
-def _from_cupy(value: CupyArray, maker: Maker, array: object) -> DeviceMatrix:
+def from_cupy(value: CupyArray, maker: Maker, array: object) -> DeviceMatrix:
+    """An array of CuPy, over which `array` lies."""
     where = value.data
     return DeviceMatrix(value.shape, value.strides, value.dtype, where.ptr, where.device_id, maker, False, array)
 
 
-def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatrix | None:
+def from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatrix | None:
+    """A tensor; None, with a problem added, if no kernel takes it."""
     dtype = str(value.dtype).removeprefix("torch.")
     if value.device.type != "cuda":
         problems.append(f"{name} is a tensor on {value.device.type!r}, not on a GPU: pass {name}.cuda()")
@@ -174,8 +177,8 @@ def _from_protocol(name: str, value: object, library: Library, problems: list[st
             return None
         array = library.from_dlpack(value)
         if not loaded("torch", "Tensor", array):
-            return _from_cupy(cast(CupyArray, array), "other", value)
-        known = _from_torch(name, cast(TorchTensor, array), problems)
+            return from_cupy(cast(CupyArray, array), "other", value)
+        known = from_torch(name, cast(TorchTensor, array), problems)
         return None if known is None else replace(known, maker="other", array=value)
     except Exception as error:  # noqa: BLE001  (whatever the array's own library says)
         problems.append(f"{name} ({type(value).__name__}) does not give its memory away: {error}")
@@ -225,240 +228,3 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
     if result is not None and result.readonly:
         problems.append(f"{output} is read-only: pass a writable array, or leave {output} out to have it allocated")
     return problems
-
-
-# --- allocators and streams of the arrays' libraries ----------------------------------------------
-
-
-class Memory(ABC):
-    """The allocator of an array library. It reuses memory in the order of the stream that was current when the memory
-    was requested. So a call may drop its workspaces once its kernels are queued on that stream.
-    """
-
-    @abstractmethod
-    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
-        """A new array without gaps. Raises: DeviceError if there is no memory."""
-
-    @abstractmethod
-    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
-        """Another view of an array of this library, with the last two axes exchanged."""
-
-    def result(self, view: View, device: int) -> DeviceMatrix:
-        """A new matrix without gaps, or a batch. Raises: as `empty`."""
-        stored = self.empty(stored_shape(view), view.dtype, device)
-        return stored if view.order == "row" else self.transposed(stored)
-
-    @abstractmethod
-    def room(self, size: int, device: int) -> tuple[int, object]:
-        """The address of so many bytes, aligned for any use, and the object that owns them. Raises: DeviceError."""
-
-    @abstractmethod
-    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
-        """64-bit integers in the GPU's memory: the address, and the object that owns it."""
-
-    @abstractmethod
-    def current_stream(self, device: int) -> int:
-        """The current `cudaStream_t` of a GPU."""
-
-    @abstractmethod
-    def on_stream(self, pointer: int, device: int) -> AbstractContextManager[None]:
-        """Context in which memory is requested on a stream."""
-
-
-class TorchMemory(Memory):
-    """torch's caching allocator."""
-
-    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
-        import torch
-
-        with _torch_memory(device):
-            tensor = torch.empty(shape, dtype=getattr(torch, dtype.name), device=torch.device("cuda", device))
-        return self._seen(tensor, dtype, device)
-
-    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
-        return self._seen(cast(Any, matrix.array).mT, matrix.dtype, matrix.device)
-
-    @staticmethod
-    def _seen(tensor: Any, dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
-        strides = tuple(int(step) * dtype.itemsize for step in tensor.stride())
-        return DeviceMatrix(tuple(tensor.shape), strides, dtype, int(tensor.data_ptr()), device, "torch", False, tensor)
-
-    def room(self, size: int, device: int) -> tuple[int, object]:
-        import torch
-
-        with _torch_memory(device):
-            tensor = torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", device))
-        return int(tensor.data_ptr()), tensor
-
-    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
-        import torch
-
-        host = torch.tensor([value - (1 << 64 if value >> 63 else 0) for value in values], dtype=torch.int64)
-        with _torch_memory(device):
-            tensor = host.to(torch.device("cuda", device))
-        return int(tensor.data_ptr()), tensor
-
-    def current_stream(self, device: int) -> int:
-        import torch
-
-        return int(torch.cuda.current_stream(device).cuda_stream)
-
-    @contextmanager
-    def on_stream(self, pointer: int, device: int) -> Iterator[None]:
-        import torch
-
-        if pointer == self.current_stream(device):
-            yield
-            return
-        with torch.cuda.stream(torch.cuda.ExternalStream(pointer, device=torch.device("cuda", device))):
-            yield
-
-
-@contextmanager
-def _torch_memory(device: int) -> Iterator[None]:
-    """Context in which torch's lack of memory is a DeviceError."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        first = str(error).splitlines()[0]
-        raise DeviceError(f"GPU {device} is out of memory ({first}): use smaller matrices") from error
-
-
-class CupyMemory(Memory):
-    """CuPy's memory pool."""
-
-    def empty(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> DeviceMatrix:
-        import cupy
-
-        with _cupy_memory(device):
-            array = cupy.empty(shape, dtype)
-        return _from_cupy(array, "cupy", array)
-
-    def transposed(self, matrix: DeviceMatrix) -> DeviceMatrix:
-        array = cast(Any, matrix.array).swapaxes(-1, -2)
-        return _from_cupy(array, "cupy", array)
-
-    def room(self, size: int, device: int) -> tuple[int, object]:
-        import cupy
-
-        with _cupy_memory(device):
-            memory = cupy.cuda.alloc(size)
-        return int(memory.ptr), memory
-
-    def numbers(self, values: Sequence[int], device: int) -> tuple[int, object]:
-        import cupy
-
-        with _cupy_memory(device):
-            array = cupy.asarray(np.array(values, np.uint64))
-        return int(array.data.ptr), array
-
-    def current_stream(self, device: int) -> int:
-        import cupy
-
-        with cupy.cuda.Device(device):
-            return int(cupy.cuda.get_current_stream().ptr)
-
-    @contextmanager
-    def on_stream(self, pointer: int, device: int) -> Iterator[None]:
-        import cupy
-
-        with cupy.cuda.Device(device):
-            if int(cupy.cuda.get_current_stream().ptr) == pointer:
-                yield
-                return
-            stream = cupy.cuda.Stream.from_external(_ForeignStream(pointer)) if pointer else cupy.cuda.Stream.null
-            with stream:
-                yield
-
-
-@contextmanager
-def _cupy_memory(device: int) -> Iterator[None]:
-    """Context in which a GPU is CuPy's, and its lack of memory is a DeviceError."""
-    import cupy
-
-    with translated(f"GPU {device}"), cupy.cuda.Device(device):
-        yield
-
-
-@contextmanager
-def translated(device: str = "CUDA") -> Iterator[None]:
-    """Turn CuPy's errors into a DeviceError."""
-    import cupy
-
-    try:
-        yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise DeviceError(f"{device} is out of memory ({error}): use smaller matrices, or free others") from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-        raise DeviceError(f"{device} failed: {error}. If the arrays are fine, please report it") from error
-
-
-class _ForeignStream:
-    """A `cudaStream_t` that another library owns."""
-
-    def __init__(self, pointer: int) -> None:
-        self.pointer = pointer
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """The protocol's version, and the stream."""
-        return 0, self.pointer
-
-
-@cache
-def has_cupy() -> bool:
-    """Whether CuPy is installed."""
-    return find_spec("cupy") is not None
-
-
-_TORCH, _CUPY = TorchMemory(), CupyMemory()
-
-
-def memory_of(maker: Maker) -> Memory:
-    """The allocator for calls with arrays of a library; CuPy's for arrays of no known library, or else torch's.
-
-    Raises: DeviceError if neither is installed.
-    """
-    if maker == "torch" or (maker == "other" and not has_cupy() and find_spec("torch") is not None):
-        return _TORCH
-    require_cupy()
-    return _CUPY
-
-
-def stream_pointer(stream: object, matrices: Sequence[DeviceMatrix], device: int) -> int:
-    """The `cudaStream_t` to launch on.
-
-    Raises: SpecError if `stream` is not a stream, or is a stream of another GPU, or if arrays of CuPy and torch are
-    mixed and the two have different current streams.
-    """
-    if stream is None:
-        return _current_stream({matrix.maker for matrix in matrices}, device)
-    where = getattr(stream, "device_id", None)  # CuPy's; -1 for one that belongs to none
-    if loaded("torch.cuda", "Stream", stream):
-        where = getattr(stream, "device_index", None)
-    if isinstance(where, int) and where not in (-1, device):
-        raise SpecError(f"the stream belongs to GPU {where}, but the arrays are on GPU {device}: pass one of that GPU")
-    for attribute in ("ptr", "cuda_stream"):  # CuPy's, torch's
-        if isinstance(pointer := getattr(stream, attribute, None), int):
-            return pointer
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if callable(protocol):
-        return int(cast("tuple[int, int]", protocol())[1])
-    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
-        return stream
-    raise SpecError(
-        f"stream is of type {type(stream).__name__}: pass a stream of CuPy or torch, or a cudaStream_t as an integer"
-    )
-
-
-def _current_stream(makers: set[Maker], device: int) -> int:
-    if "torch" not in makers:
-        return memory_of("cupy" if "cupy" in makers else "other").current_stream(device)
-    theirs = _TORCH.current_stream(device)
-    if "cupy" in makers and _CUPY.current_stream(device) != theirs:
-        raise SpecError(
-            "CuPy's and torch's arrays are mixed while their current streams differ, so that it is open which to wait "
-            "for: pass stream="
-        )
-    return theirs

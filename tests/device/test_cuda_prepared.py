@@ -264,11 +264,11 @@ def test_a_variant_is_left_to_a_job() -> None:
     """Meanwhile the general kernel runs, so that no call waits for the compiler."""
     kernel = gemmgen.compile(GemmSpec(), candidates.load("smem_8x8_double").schedule, backend="cuda")
     a, b, jobs = random("float32", 64, 64), random("float32", 64, 64), list[Callable[[], object]]()
-    plan = partial(kernel.plan, a, b, None, (None, None), {}, lambda _, job: jobs.append(job))
-    assert plan().provisional and len(jobs) == 1
+    made = partial(kernel.call_for, a, b, None, (None, None), {}, lambda _, job: jobs.append(job))
+    assert made().provisional and len(jobs) == 1
     jobs[0]()
-    assert not plan().provisional and len(jobs) == 1
-    assert not kernel.plan(a, b, None, (None, None), {}).provisional
+    assert not made().provisional and len(jobs) == 1
+    assert not kernel.call_for(a, b, None, (None, None), {}).provisional
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -22,9 +22,10 @@ from gemmgen.runtime import cuda_driver, nvrtc
 from gemmgen.runtime.arrays import check_gemm
 from gemmgen.runtime.build import build_failure, check_device
 from gemmgen.runtime.cuda import CudaKernel
-from gemmgen.runtime.cuda_arrays import as_matrix, memory_of, placement_problems
+from gemmgen.runtime.cuda_arrays import as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import ERROR_LINE, WORDS, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
+from gemmgen.runtime.cuda_memory import memory_of
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
 from tests.support.tools import ran

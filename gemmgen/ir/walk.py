@@ -154,7 +154,7 @@ def evaluate(node: Expr, values: Mapping[str, int]) -> int:
 
     result = map_expr(node, known)
     if isinstance(result, Const) and isinstance(result.value, int):
-        return result.value
+        return int(result.value)  # a plain number, without the names of the constants that it is made of
     raise LoweringError(f"{node} is not a number over {sorted(values)}")
 
 

@@ -228,7 +228,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             request = _with_result(request, call)
             made, listed = cast(DeviceMatrix, request.output[1]), "abc" if self.source.spec.listed else ""
             lists = [call.memory.integers(_places(request, x), call.device) for x in listed]
-            event = call.queue(_ordered(request, operands), replace(place, stream=stream), [at for _, at in lists])
+            event = call.queue(_ordered(request, operands), place, [at for _, at in lists])
         return (made.array if request.given is None else request.given), event
 
 

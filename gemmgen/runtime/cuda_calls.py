@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Never, Self, TypeAlias, cast
+from typing import Any, Never, Self, TypeAlias
 
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.call import Place
@@ -18,7 +18,7 @@ from gemmgen.runtime.cuda_launch import CudaLaunches
 from gemmgen.runtime.cuda_memory import Memory, stream_pointer
 from gemmgen.runtime.views import DeviceMatrix
 
-#: Where a call goes: any stream, or the address of one; and whether an event is wanted.
+#: Where a call goes: any stream, or the address of one (None for the current one); and whether an event is wanted.
 CudaPlace: TypeAlias = Place[Never, Never, object]
 _Resolved: TypeAlias = Place[Never, Never, int]
 #: Arrays that only their addresses are needed of.
@@ -113,7 +113,7 @@ class CudaCall(PreparedCall):
         stream = stream_pointer(place.stream, {x.maker for x in matrices}, self.device)
         with self.on(stream):
             addresses = (*[matrix.pointer for matrix in matrices], *lists)
-            return self._compute(addresses, None, _NOTHING, Place(stream=stream, want_event=place.want_event))
+            return self._compute(addresses, None, _NOTHING, _resolved(place, stream))
 
     @contextmanager
     def on(self, stream: int) -> Iterator[None]:
@@ -126,7 +126,7 @@ class CudaCall(PreparedCall):
     ) -> Any:
         stream = self._stream() if place.stream is None else stream_pointer(place.stream, set(), self.device)
         with self.on(stream):
-            return self.run(held, places, more, factors, Place(stream=stream, want_event=place.want_event))
+            return self.run(held, places, more, factors, _resolved(place, stream))
 
     def _new(self, a: object) -> tuple[Any, int]:  # noqa: ARG002
         try:
@@ -138,10 +138,10 @@ class CudaCall(PreparedCall):
     def _compute(
         self, addresses: tuple[int, ...], factors: Factors | None, held: Held, place: _Resolved | None
     ) -> Event | None:
-        if place is None:
+        if place is None or place.stream is None:
             stream, asks = self._stream(), self._asks
         else:
-            stream, asks = cast(int, place.stream), True
+            stream, asks = place.stream, True
         if self._copies is not None:
             addresses, held = self._without_gaps(addresses, held, *self._copies)
         if self._size:
@@ -196,3 +196,8 @@ class CudaCall(PreparedCall):
             b, at_b = self.memory.copied(b) if copy_b else (b, at_b)
         found = (at_b, at_a, *others) if self._mirrored else (at_a, at_b, *others)
         return found, (a, b, *held[2:])
+
+
+def _resolved(place: CudaPlace, stream: int) -> _Resolved:
+    """The place with its stream's address. Only of the current stream the allocator knows whether it captures."""
+    return Place(stream=None if place.stream is None else stream, want_event=place.want_event)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gemmgen import groups
 from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -27,10 +28,12 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduct
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
 from gemmgen.ir.walk import map_expr, substitute
+from gemmgen.launch import given_shape
 from gemmgen.positions import (
     COL0,
     FIRST_COL,
     FIRST_ROW,
+    GROUP_BEGIN,
     LANE_K,
     LOCAL_INDEX,
     PART,
@@ -98,17 +101,28 @@ def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
     return tuple(Step(function.name, map_expr(function.value, substitute(values))) for function in functions)
 
 
-def _of_batch(problem: Problem, step: Step) -> Step:
-    """A function on elements of C that reads matrices of a batch, and a group's vectors, by one more coordinate."""
+def _by_coordinates(problem: Problem, step: Step) -> Step:
+    """A function on elements of C that reads matrices of a batch, and what groups have, by coordinates."""
+    own_row = groups.own_line(problem, ELEMENT_ROW) if problem.ends_with_groups else ELEMENT_ROW
 
     def reads(node: Expr) -> Expr:
+        if node == ELEMENT_ROW:
+            return own_row
         if not isinstance(node, Load):
             return node
-        matrix = problem.three_dimensional(node.buffer)
-        which = (problem.product,) * (len(matrix.shape) - len(node.index))
-        return Load(matrix, (*which, *node.index))
+        taken = _taken(problem, node.buffer)
+        if problem.ends_with_groups and taken.batch_stride is None and len(taken.shape) == len(node.index):
+            return Load(taken, (GROUP_BEGIN + node.index[0], *node.index[1:]))
+        return Load(taken, (*(problem.product,) * (len(taken.shape) - len(node.index)), *node.index))
 
     return replace(step, value=map_expr(step.value, reads))
+
+
+def _taken(problem: Problem, operand: Buffer) -> Buffer:
+    """An operand as kernels have it that find products by coordinates: if groups share out its rows, all of them."""
+    if problem.ends_with_groups and operand.batch_stride is None:
+        return replace(operand, layout=replace(operand.layout, shape=given_shape(operand)))
+    return problem.three_dimensional(operand)
 
 
 # --- through shared memory ------------------------------------------------------------------------
@@ -329,6 +343,7 @@ class WarpgroupEpilogue:
     def c(self) -> Buffer:
         """C as this kernel has it, with TMA tiles where it is stored so."""
         c = self.problem.three_dimensional(self.problem.c)
+        c = groups.ending_with(c) if self.problem.ends_with_groups else c
         return replace(c, tma_tile=self._box) if self.problem.schedule.epilogue_stages else c
 
     @property
@@ -378,10 +393,11 @@ class WarpgroupEpilogue:
         problem, s, staging = self.problem, self.problem.schedule, self._staging
         by_columns = self._by_columns
         origin = (COL0, ROW0) if by_columns else (ROW0, COL0)
-        planes = problem.which_product(self.c) if self.whole else (PART,)
-        tile = Tile(self.result, (*planes, *origin), *staging.lines, by_columns and not staging.mirrored)
+        planes: tuple[Expr, ...] = problem.which_product(self.c) if self.whole else (PART,)
+        place = groups.place_in(problem, *origin) if self.problem.ends_with_groups else (*planes, *origin)
+        tile = Tile(self.result, place, *staging.lines, by_columns and not staging.mirrored)
         vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
-        functions = tuple(_of_batch(problem, step) for step in steps(problem, staging.mirrored))
+        functions = tuple(_by_coordinates(problem, step) for step in steps(problem, staging.mirrored))
         update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
         comment = Comment(problem.epilogue_comment())
         if not self.whole:
@@ -402,4 +418,4 @@ class WarpgroupEpilogue:
     def operands(self) -> tuple[Buffer | Var, ...]:
         """What the functions take, as this kernel has it."""
         taken = parameters(self.problem)
-        return tuple(self.problem.three_dimensional(p) if isinstance(p, Buffer) else p for p in taken)
+        return tuple(_taken(self.problem, p) if isinstance(p, Buffer) else p for p in taken)

@@ -48,9 +48,9 @@ def _first_block(group: Expr, begin: Expr, rows: int) -> Expr:
     return begin // rows + group
 
 
-def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
+def group_of(block: Expr, rows: int, begin: Var = ROW0, goes_on: bool = False) -> Body:
     """The group that has a block of so many rows, found by bisection: its bounds, and a name (`begin`) for where
-    the block begins in it. The work-groups of surplus blocks return.
+    the block begins in it. The work-groups of surplus blocks return, unless one goes on to other blocks.
     """
     found, left = Load(_FOUND, ()), Load(_LEFT, ())
     middle = found + _AHEAD
@@ -71,7 +71,7 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
         Let(GROUP, found),
         *_bounds(GROUP_ROWS, _TOTAL_M),
         Let(begin, (block - _first_block(GROUP, GROUP_BEGIN, rows)) * rows),
-        If(begin >= GROUP_ROWS, (Return(),)),
+        *(() if goes_on else (If(begin >= GROUP_ROWS, (Return(),)),)),
     )
 
 
@@ -96,12 +96,28 @@ def ending_with(matrix: Buffer) -> Buffer:
     """
     lines, length = given_shape(matrix)
     pitch, one = matrix.layout.strides
-    layout = Layout((lines + 1, lines, length), (pitch, pitch, one), base=Const(0) - lines * pitch)
+    layout = Layout((lines + 1, lines, length), (pitch, pitch, one), ends=True)
     contracted = None if matrix.contracted is None else matrix.contracted + 1
     return replace(matrix, layout=layout, contracted=contracted)
 
 
 def place_in(problem: Problem, line: Expr, element: Expr) -> tuple[Expr, ...]:
     """The coordinates there of a place among a group's own lines."""
-    total, own = (_TOTAL_M, GROUP_ROWS) if problem.spec.grouped == "rows" else (_TOTAL_K, GROUP_DEPTH)
-    return GROUP_BEGIN + own, total - own + line, element
+    own = GROUP_ROWS if problem.spec.grouped == "rows" else GROUP_DEPTH
+    return GROUP_BEGIN + own, lines_before(problem) + line, element
+
+
+def lines_before(problem: Problem) -> Expr:
+    """How many lines of its matrix lie before the group's own."""
+    return _TOTAL_M - GROUP_ROWS if problem.spec.grouped == "rows" else _TOTAL_K - GROUP_DEPTH
+
+
+def assumptions(problem: Problem) -> tuple[Expr, ...]:
+    """What can't be negative: lines before a group's own in its matrix, and lines behind it."""
+    before = lines_before(problem)
+    return before, before - GROUP_BEGIN
+
+
+def own_line(problem: Problem, line: Expr) -> Expr:
+    """Which of the group's own lines a line of its matrix is."""
+    return line - lines_before(problem)

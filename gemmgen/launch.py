@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
 from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
@@ -84,8 +84,8 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
             (lines, length), pitch = p.shape[-2:], p.layout.strides[-2]
             name, swizzle = map_name(p, kernel), swizzles.get(p.name, TILE_LINE_BYTES)
             batch = (p.shape[0], p.layout.strides[0]) if len(p.shape) > 2 else None
-            ends = p.layout.base != Const(0)
-            out.append(TensorMap(name, p.name, p.dtype, lines, length, pitch, p.tma_tile, swizzle, batch, ends))
+            how = lines, length, pitch, p.tma_tile, swizzle, batch, p.layout.ends
+            out.append(TensorMap(name, p.name, p.dtype, *how))
     return tuple(out)
 
 

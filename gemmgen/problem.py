@@ -427,12 +427,25 @@ class Problem:
         """How many there are."""
         return GROUP_COUNT if self.spec.grouped else BATCH_COUNT
 
+    @property
+    def by_coordinates(self) -> bool:
+        """Whether coordinates say which group's C it is, and which operands of an epilogue, not pointers: where a
+        kernel goes from group to group, and where TMA stores rows of a C that groups share out.
+        """
+        s, kind = self.schedule, self.spec.grouped
+        return kind is not None and (s.persistent or (kind == "rows" and s.epilogue_stages > 0))
+
+    @property
+    def ends_with_groups(self) -> bool:
+        """Whether coordinates say which rows of C, and of what an epilogue takes, a group has of those of all."""
+        return self.by_coordinates and self.spec.grouped == "rows"
+
     def three_dimensional(self, matrix: Buffer) -> Buffer:
         """A matrix of a batch, or one that each group has its own of, by three coordinates, the first of which says
         which one: so tensor maps have it, and so does a persistent kernel, whose groups go from one product to another.
-        Of a persistent kernel, a vector that each group has its own of, by two. Anything else as it is.
+        A vector that each group has its own of, by two, if by coordinates at all. Anything else as it is.
         """
-        if matrix.batch_stride is not None and len(matrix.shape) == 1 and self.schedule.persistent:
+        if matrix.batch_stride is not None and len(matrix.shape) == 1 and self.by_coordinates:
             layout = Layout((self.products, *matrix.shape), (matrix.batch_stride, *matrix.layout.strides))
             return replace(matrix, layout=layout, batch_stride=None)
         if matrix.batch_stride is None or len(matrix.shape) != 2:

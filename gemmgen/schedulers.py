@@ -141,7 +141,12 @@ class Scheduler:
     @property
     def k_end(self) -> Expr:
         """Where it ends."""
-        return K_END if self.in_parts else self.problem.k_extent
+        return K_END if self.in_parts or self.has_surplus else self.problem.k_extent
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether persistent groups come to blocks that no group of rows has: of these K is empty."""
+        return self.problem.spec.grouped == "rows" and self._schedule.persistent
 
     @property
     def _goes_past_k(self) -> bool:
@@ -159,6 +164,9 @@ class Scheduler:
         if s.stream_k:
             last = self.problem.end_unless_zero(K_BEGIN, minimum(extent, END * depth))
             return Let(K_BEGIN, BEGIN * depth), Let(K_END, last)
+        if self.has_surplus:
+            say = Comment("Blocks that no group has are not multiplied, and nothing is stored of them.")
+            return say, Let(K_END, select(self.problem.m > ROW0, extent, Const(0)))
         if s.split_k == 1:
             return ()
         part: Expr = PART if s.partial_sums > 1 else Const(0)
@@ -246,7 +254,7 @@ class Scheduler:
         """Where a block begins in C."""
         (rows, cols), (row, col) = self._schedule.block_tile, self._block
         if self.problem.spec.grouped == "rows":
-            return *groups.group_of(row, rows), Let(COL0, col * cols)
+            return *groups.group_of(row, rows, goes_on=self.has_surplus), Let(COL0, col * cols)
         return Let(ROW0, row * rows), Let(COL0, col * cols)
 
     def origin_by_number(self) -> Body:

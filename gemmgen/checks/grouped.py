@@ -32,7 +32,7 @@ def grouped_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[st
             f"a grouped product, but {type(s.mainloop).__name__} finds A and B by other means than pointers that a "
             "group can move: use a preset such as smem_8x8, async_8x8_8x16 or mma_8x16_16x8"
         )
-    persistent = type(s.scheduler) is Persistent and type(s.mainloop) is WarpgroupMma and spec.grouped == "k"
+    persistent = type(s.scheduler) is Persistent and type(s.mainloop) is WarpgroupMma
     if type(s.scheduler) is not OneTile and not persistent:
         yield (
             f"a grouped product deals out blocks by offsets, but the scheduler is {type(s.scheduler).__name__}: use "
@@ -54,11 +54,6 @@ def _by_tensor_maps(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"group {s.group[0]}x{s.group[1]} swaps A and B, of which groups have lines: use {group}"
     if spec.grouped == "k":
         return
-    if s.epilogue_stages:
-        yield (
-            f"epilogue_stages = {s.epilogue_stages}, but TMA would store past a group's end what the next one has: use "
-            "epilogue_stages 0, and c_width 8, say"
-        )
     if s.cluster != (1, 1):
         yield f"cluster {s.cluster[0]}x{s.cluster[1]} shares tiles between blocks, which groups divide: use cluster 1x1"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
@@ -32,17 +32,26 @@ class Layout:
         strides: elements between neighbours along each dimension; the last one is 1.
         swizzle: bytes of a line whose parts of 16 bytes change places, as `ir/swizzle.py` says; 0 where addresses are
             as they are counted. Only copies and matrix instructions that know of it go there.
-        base: the element offset of the coordinates 0; below 0 where only others are accessed.
+        ends: whether there is a matrix for each line that a part of the lines may end at, which the first of three
+            coordinates says. Matrix e has as many lines as there are in all, the last of them line e - 1.
     """
 
     shape: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     swizzle: int = 0
-    base: Expr = field(default_factory=lambda: Const(0))
+    ends: bool = False
+
+    @property
+    def base(self) -> Expr:
+        """The element offset of the coordinates 0, which no element has where matrices end with a part."""
+        return Const(0) - self.shape[1] * self.strides[1] if self.ends else Const(0)
 
     def offset(self, index: tuple[Expr, ...]) -> Expr:
         """The element offset of `index`."""
-        total = self.base
+        if self.ends:
+            end, line, element = index
+            return (end + line - self.shape[1]) * self.strides[1] + element * self.strides[2]
+        total: Expr = Const(0)
         for coordinate, stride in zip(index, self.strides, strict=True):
             total = total + coordinate * stride
         return total

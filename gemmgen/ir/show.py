@@ -178,8 +178,8 @@ def _declared(buffer: Buffer) -> str:
     text = f"{buffer.name}: {buffer.space.value} {buffer.dtype}[{shape}]"
     if not _is_packed(buffer):
         text += f" strides ({', '.join(map(show_expr, buffer.layout.strides))})"
-    if buffer.layout.base != Const(0):
-        text += f" from {show_expr(buffer.layout.base)}"
+    if buffer.layout.ends:
+        text += " of matrices that end at each line"
     if buffer.space in (Space.GLOBAL, Space.IMAGE):
         text += ", written" if buffer.writable else ", read only"
     return text

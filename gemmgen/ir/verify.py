@@ -83,7 +83,7 @@ class _Verifier(Checker):
             self._at = f"the shape of {param.name}"
             # An image has no pitch of its own.
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
-            self._exprs((*param.shape, *strides, param.layout.base), scope)
+            self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
         self._integers(self._kernel.nonnegative, scope)
 

@@ -36,6 +36,7 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     FragmentLoad,
+    If,
     Let,
     Registers,
     Stmt,
@@ -333,8 +334,13 @@ class WarpgroupMma:
             *((Comment(said),) if self.problem.rows_are_columns else ()),
             For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
             *self._slots_read(),
-            *self.epilogue.store(self.acc),
+            *self._stored(),
         )
+
+    def _stored(self) -> Body:
+        """What stores C, or a part's share of it: nothing of blocks that no group has."""
+        store = self.epilogue.store(self.acc)
+        return (If(self.problem.m > ROW0, store),) if self.scheduler.has_surplus else store
 
     def _slots_read(self) -> Body:
         """TMA stores of the last block read their slots for some time, for most of which there is K to go."""
@@ -372,6 +378,7 @@ class WarpgroupMma:
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         awaited = problem.awaited(*(p for p in params if isinstance(p, Buffer)))
         of_many = (problem.products - problem.product - 1,) if problem.strided else ()
+        of_many += groups.assumptions(problem) if problem.ends_with_groups else ()
         return Kernel(
             name=problem.name,
             params=params,
@@ -406,6 +413,8 @@ class WarpgroupMma:
         """Of what the epilogue writes and takes, what no coordinate tells the products of: pointers go to one's own."""
         if self.problem.spec.grouped is None:
             return () if self.epilogue.whole else (self.epilogue.result,)
+        if self.problem.by_coordinates:
+            return ()
         found = (self.epilogue.result, *epilogues.matrices(self.problem))
         return tuple(x for x in found if len(x.shape) < 3 and self.problem.three_dimensional(x) == x)
 

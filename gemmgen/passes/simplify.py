@@ -224,7 +224,7 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
 
 def _shape_names(buffer: Buffer) -> tuple[Var, ...]:
     """What an element's address is made of, besides its coordinates."""
-    steps = (*buffer.layout.strides, buffer.layout.base)
+    steps = (*buffer.layout.strides, *(buffer.shape[1:2] if buffer.layout.ends else ()))
     return tuple(x for step in steps for x in walk_expr(step) if isinstance(x, Var))
 
 

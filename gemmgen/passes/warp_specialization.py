@@ -185,10 +185,15 @@ def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
 
 
 def behind_names(before: Body, body: Body) -> Body:
-    """A body behind those names of what stands before it that it uses."""
+    """A body behind those names of what stands before it that it uses, and what looks for their values."""
     for stmt in reversed(before):
-        if isinstance(stmt, Let) and stmt.var in used_in(body):
-            body = (stmt, *body)
+        used = used_in(body)
+        if isinstance(stmt, Let):
+            needed = stmt.var in used
+        else:
+            found = {x.buffer for x in walk((stmt,)) if isinstance(x, Alloc | Store) and x.buffer.places}
+            needed = any(isinstance(node, Load) and node.buffer in found for node in used)
+        body = (stmt, *body) if needed else body
     return body
 
 

@@ -112,6 +112,20 @@ def test_warpgroups_along_k(changes: dict[str, object], factors: tuple[float, fl
     interpret(Groups.of(rng, spec, sizes=(144, 72), pad=16, factors=factors), of_k(changes), TARGETS["sm_90a"])
 
 
+#: The same of groups of rows.
+OF_ROWS: dict[str, dict[str, object]] = {name: OF_K[name] for name in ("tma", "shallow", "persistent", "turns")}
+OF_ROWS |= {"persistent, by threads": {"persistent": True, "epilogue_stages": 0, "c_width": 8}}
+
+
+@pytest.mark.parametrize("changes", OF_ROWS.values(), ids=OF_ROWS)
+@pytest.mark.parametrize("ends", [ENDS, *OTHERS[:3]], ids=["several", "one", "rows", "none"])
+def test_rows_that_tma_stores(changes: dict[str, object], ends: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Not a row of the next group; with ends of lines that are no whole vectors."""
+    spec = spec_of("rows", dtype=BF16, ld_multiple=8)
+    groups = Groups.of(rng, spec, ends, sizes=(76, 72), pad=20 if ends == ENDS else 4)
+    interpret(groups, of_k(changes), TARGETS["sm_90a"])
+
+
 @pytest.mark.parametrize("ends", OTHERS, ids=["one", "rows", "none", "alone"])
 def test_other_groups_along_k_by_warpgroups(ends: tuple[int, ...], rng: np.random.Generator) -> None:
     spec = spec_of("k", dtype=F16, ld_multiple=8)

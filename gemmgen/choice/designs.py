@@ -77,31 +77,29 @@ def _atom(spec: GemmSpec) -> Atom:
     return "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
 
 
-def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target, grouped: bool = False) -> Iterator[Schedule]:
+def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterator[Schedule]:
     """Of `wgmma`.
 
     Args:
         sizes: bytes of an element of A and B, and of C.
-        grouped: whether groups share out the rows: threads store C then, as TMA would store past a group's end.
     """
     base = candidates.load("wgmma_128x256_s4").schedule.but(name=None)
     size, result = sizes
     depth = LINE // size
     for rows, count in WARPGROUPS:
         for cols in WIDTHS:
-            c_width = _c_width((rows, cols), 128 * count, VECTOR // result if grouped else 4)
-            # Pairs are half of a sector: TMA stores whole ones, threads store vectors.
-            if rows * cols // (128 * count) > MOST_SUMS[count] or (grouped and c_width == 2):
+            c_width = _c_width((rows, cols), 128 * count)
+            if rows * cols // (128 * count) > MOST_SUMS[count]:
                 continue
             ring = (rows + cols) * depth * size
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
-            slot = 0 if grouped else rows * min(cols, LINE // result) * result
+            slot = rows * min(cols, LINE // result) * result
             shared = target.local_bytes - RESERVED
             most = [(shared - slot) // ring, (shared // 2 - slot) // ring]
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
-                for stays, turns in ((False, False), (True, True), (True, False))[: 1 if grouped else 3]:
+                for stays, turns in ((False, False), (True, True), (True, False)):
                     if turns and (rows, stages) != (128, most[0]):
                         continue
                     yield base.but(
@@ -111,7 +109,7 @@ def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target, grouped: b
                         block_k=depth,
                         stages=stages,
                         c_width=c_width,
-                        epilogue_stages=0 if grouped else 2 if turns else 1,
+                        epilogue_stages=2 if turns else 1,
                         ordered_epilogue=turns,
                         producer_threads=32 if count == 1 else 128,
                         setmaxnreg=HANDED[count],
@@ -120,11 +118,10 @@ def of_warpgroups(atom: Atom, sizes: tuple[int, int], target: Target, grouped: b
                     )
 
 
-def _c_width(block: tuple[int, int], threads: int, most: int) -> int:
-    """Elements of C that a thread stores at once: as many as can be dealt out evenly, or the pairs that it has."""
+def _c_width(block: tuple[int, int], threads: int) -> int:
+    """Elements of C that a thread stores at once: four if they can be dealt out evenly, or the pairs that it has."""
     rows, cols = block
-    widths = (width for width in (8, 4) if width <= most)
-    return next((x for x in widths if threads * x % cols == 0 and rows * cols % (threads * x) == 0), 2)
+    return 4 if threads * 4 % cols == 0 and rows * cols % (threads * 4) == 0 else 2
 
 
 def of_swapped(atom: Atom, sizes: tuple[int, int], target: Target) -> Iterator[Schedule]:
@@ -221,7 +218,7 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 @lru_cache(maxsize=64)
 def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: Grouped | None) -> tuple[Schedule, ...]:
-    plain = tuple(of_warpgroups(atom, sizes, target, grouped == "rows"))
+    plain = tuple(of_warpgroups(atom, sizes, target))
     if grouped == "rows":
         return plain
     if grouped == "k":

@@ -253,7 +253,6 @@ CUDA: dict[str, tuple[Grouped, ...]] = {
 @pytest.mark.parametrize("ends", [ENDS, *OTHERS])
 def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Generator) -> None:
     preset = candidates.load(name)
-    schedule = preset.schedule.but(epilogue_stages=0, c_width=2) if name.startswith("wgmma") else preset.schedule
     unit = 16 // preset.spec.dtype.size
     f8 = preset.spec.dtype.size == 1
     spec = GemmSpec(
@@ -264,7 +263,7 @@ def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Ge
         b_order="col" if f8 else "row",
         ld_multiple=unit if name.startswith("wgmma") else 1,
     )
-    launch_on_cuda(Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0), schedule)
+    launch_on_cuda(Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0), preset.schedule)
 
 
 def launch_on_cuda(groups: Groups, schedule: Schedule, only: int | None = None) -> None:
@@ -288,7 +287,7 @@ def launch_on_cuda(groups: Groups, schedule: Schedule, only: int | None = None) 
 
 
 #: Blocks of C one after the other, in turns, of clusters; C by threads; steps of which a group has several.
-OF_K: dict[str, dict[str, object]] = {
+WARPGROUPS: dict[str, dict[str, object]] = {
     "by TMA": {},
     "persistent": {"persistent": True},
     "in turns": {"persistent": True, "epilogue_stages": 2, "ordered_epilogue": True},
@@ -299,14 +298,24 @@ OF_K: dict[str, dict[str, object]] = {
 
 
 @on_gpu
-@pytest.mark.parametrize("changes", OF_K.values(), ids=OF_K)
-@pytest.mark.parametrize("only", [None, 1, 3, 4])
-def test_cuda_by_warpgroups_along_k(changes: dict[str, object], only: int | None, rng: np.random.Generator) -> None:
-    """All groups; and one of them, while all others and what lies behind them are full of NaN."""
+@pytest.mark.parametrize("changes", WARPGROUPS.values(), ids=WARPGROUPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_by_warpgroups(kind: Grouped, changes: dict[str, object], rng: np.random.Generator) -> None:
+    if kind == "rows" and "cluster" in changes:
+        changes = {"persistent": True, "epilogue_stages": 0}
+    spec = GemmSpec(grouped=kind, dtype=BF16, a_order="col" if kind == "k" else "row", ld_multiple=8)
+    groups = Groups.of(rng, spec, sizes=(1032, 776), pad=0, factors=(2.0, -0.5))
+    launch_on_cuda(groups, candidates.load("wgmma_128x256_s4").schedule.but(**changes))
+
+
+@on_gpu
+@pytest.mark.parametrize("changes", WARPGROUPS.values(), ids=WARPGROUPS)
+@pytest.mark.parametrize("only", [1, 3, 4])
+def test_cuda_adds_nothing_of_neighbours(changes: dict[str, object], only: int, rng: np.random.Generator) -> None:
+    """Groups of K, of which all but one are full of NaN, and what lies behind them."""
     spec = GemmSpec(grouped="k", dtype=BF16, a_order="col", ld_multiple=8)
-    groups = Groups.of(rng, spec, sizes=(1032, 776), pad=0, factors=(1.0, 0.0) if only else (2.0, -0.5))
-    if only is not None:
-        groups.leave(only)
+    groups = Groups.of(rng, spec, sizes=(264, 520), pad=0, factors=(1.0, 0.0))
+    groups.leave(only)
     launch_on_cuda(groups, candidates.load("wgmma_128x256_s4").schedule.but(**changes), only)
 
 

@@ -21,7 +21,7 @@ from gemmgen.options import build_spec, read_document
 from gemmgen.passes.validate import is_possible
 from gemmgen.project import project_files
 from gemmgen.runtime.variants import promises
-from gemmgen.schedule.schedulers import OneTile
+from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.spec import GemmSpec, Grouped, Order
 from tests.support.cli import refused
 
@@ -122,14 +122,27 @@ def test_what_is_chosen_takes_groups(kind: Grouped, target: str, dtype: object, 
 @pytest.mark.parametrize(("dtype", "b_order"), [(BF16, "row"), (BF16, "col"), (F16, "row"), (F8_E4M3, "col")], ids=str)
 @pytest.mark.parametrize("mean", [1, 8, 64, 300, 1024])
 def test_experts_go_by_warpgroups(dtype: DType, b_order: Order, mean: int) -> None:
-    """Threads store C by whole vectors, and nothing of K is in parts. TMA needs aligned lines."""
+    """TMA stores C, and nothing of K is in parts. TMA needs aligned lines: those of C alone may begin anywhere."""
     spec = GemmSpec(grouped="rows", dtype=dtype, b_order=b_order, ld_multiple=16)
     chosen = choose(spec, (mean, 2048, 4096), TARGETS["sm_90a"], 16)
-    assert chosen.by_warpgroups and not chosen.epilogue_stages and type(chosen.scheduler) is OneTile
-    assert chosen.c_width * spec.result.size >= 8
+    assert chosen.by_warpgroups and chosen.epilogue_stages and type(chosen.scheduler) in (OneTile, Persistent)
     driver.emit(spec, chosen, "cuda", TARGETS["sm_90a"])
+    by_threads = choose(replace(spec, ld_multiple=(16, 16, 1)), (mean, 2048, 4096), TARGETS["sm_90a"], 16)
+    assert by_threads.by_warpgroups and not by_threads.epilogue_stages
     odd = choose(GemmSpec(grouped="rows", dtype=dtype, b_order=b_order), (mean, 2048, 4096), TARGETS["sm_90a"], 16)
     assert odd.by_warps
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("mean", [1, 8, 64, 300, 1024])
+def test_gradients_of_weights_go_by_warpgroups(dtype: DType, mean: int) -> None:
+    """Lines that begin anywhere, and 8-bit floats, whose lines lie along K, by warps."""
+    spec = GemmSpec(grouped="k", dtype=dtype, a_order="col", ld_multiple=8)
+    chosen = choose(spec, (2048, 4096, mean), TARGETS["sm_90a"], 16)
+    assert chosen.by_warpgroups and chosen.epilogue_stages
+    driver.emit(spec, chosen, "cuda", TARGETS["sm_90a"])
+    for other in (replace(spec, ld_multiple=1), replace(spec, dtype=F8_E4M3)):
+        assert choose(other, (2048, 4096, mean), TARGETS["sm_90a"], 16).by_warps
 
 
 def test_what_a_host_is_told() -> None:

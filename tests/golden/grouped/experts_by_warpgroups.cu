@@ -1,4 +1,5 @@
-// experts_by_warpgroups: C = A * B; bfloat16, sums in float32; groups of rows by offsets
+// experts_by_warpgroups: C = A * B, then bias, silu; bfloat16, sums in float32; groups of rows by
+// offsets
 //
 // Tile       128x256 of C per block, 2x64 per thread, 64 along K per step
 // Threads    2 consumer warpgroups, 232 registers per thread: multiply, then store C
@@ -7,16 +8,21 @@
 // B          global memory, TMA, 4 stages in shared memory, 128-byte swizzle
 // Pipeline   a full and an empty mbarrier for each stage
 // Multiply   wgmma m64n256k16, sums in float32
-// C          staged in shared memory, stores of 8 elements
-// Grid       threadblock swizzle over 16 rows of blocks; programmatic dependent launch
+// C          2 stages in shared memory, stored by TMA
+// Grid       persistent blocks, each loops over tiles of C; threadblock swizzle over 16 rows of
+//            blocks; programmatic dependent launch
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
+// Epilogue   bias: acc + bias
+//            silu: acc / (1 + exp(-acc))
 // Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
 //                most m; a group begins where the one before ends, and has a B of its own, stride_b
 //                elements behind the one before
+//            bias: an element for each column of C, a line for each group
 // Unread     A and B where k is 0
-// Launch     block (4, 96), grid ((m / 128 + group_count) * ((n + 255) / 256), 1)
-// Needs      197,632 bytes of shared memory
+// Launch     block (4, 96), grid (min((m / 128 + group_count) * ((n + 255) / 256), as many as run
+//            at once))
+// Needs      230,400 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c
 //                experts_by_warpgroups.cu
@@ -53,35 +59,6 @@ static_assert(PRODUCERS == 128,
 static_assert(BK % 64 == 0, "BK must be a multiple of 64");
 static_assert(BK <= 256, "BK must be 256 or less: TMA tiles have no longer sides");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
-
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
-{
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
-}
-
-// 4 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy4(float *to, const float *from)
-{
-    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
-}
-
-// 8 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
-{
-    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
-}
-
-// 8 neighbouring elements from registers, in the type of memory; `to` is a multiple of 16 bytes.
-__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const float *from)
-{
-    __align__(16) __nv_bfloat16 elements[8];
-    #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-        elements[e] = __nv_bfloat16(from[e]);
-    }
-    copy8(to, elements);
-}
 
 // An address in shared memory as PTX instructions take it.
 __device__ __forceinline__ unsigned shared_address(const void *pointer)
@@ -189,13 +166,6 @@ __device__ __forceinline__ void setmaxnreg_dec()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(registers));
 }
 
-// bar.sync of the consumer threads only; barrier 0 is __syncthreads().
-template <int threads>
-__device__ __forceinline__ void named_barrier_sync()
-{
-    asm volatile("bar.sync 1, %0;" : : "n"(threads) : "memory");
-}
-
 // wgmma's shared-memory matrix descriptor ("Matrix-descriptor format" in the PTX ISA) of a tile
 // whose lines of 128 bytes are swizzled. Sizes count in units of 16 bytes.
 template <int leading_bytes>
@@ -271,16 +241,69 @@ __device__ __forceinline__ void wgmma_m64n256k16(float (*acc)[64], unsigned long
 #undef ALL_ACC
 #undef ACC
 
-// Shared memory of a block: the tiles, and when they have been read, what takes their place.
+// TMA store (cp.async.bulk.tensor) of one tile from shared memory to the matrix; what lies outside
+// the matrix is not written.
+__device__ __forceinline__ void tma_store_3d(const CUtensorMap *map, int column, int row, int batch,
+                                             const void *from)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %4}], [%3];"
+                 :
+                 : "l"(map), "r"(column), "r"(row), "r"(shared_address(from)), "r"(batch)
+                 : "memory");
+}
+
+// fence.proxy.async: makes this thread's writes to shared memory visible to TMA.
+__device__ __forceinline__ void fence_proxy_async()
+{
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+// cp.async.bulk.commit_group: makes a group of this thread's TMA stores since the last commit.
+__device__ __forceinline__ void cp_async_bulk_commit_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+// cp.async.bulk.wait_group.read: waits until at most the `pending` newest groups of this thread's
+// TMA stores still read shared memory.
+template <int pending>
+__device__ __forceinline__ void cp_async_bulk_wait_group_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(pending) : "memory");
+}
+
+// The shared address of an element of a tile with the 128-byte swizzle of TMA: the line's number
+// is added (xor) to the number of its 16-byte chunk, so that a column lies in different banks.
+__device__ __forceinline__ unsigned swizzled_address(const void *element)
+{
+    const unsigned address = shared_address(element);
+    return address ^ (address >> 3 & 112);
+}
+
+// stmatrix: stores four 8 x 8 matrices of a warp's accumulators to a swizzled tile, as
+// __nv_bfloat16. Lane 8 q + i has the address of line i of matrix q.
+__device__ __forceinline__ void stmatrix_x4(__nv_bfloat16 *line, const float *upper,
+                                            const float *lower)
+{
+    const __nv_bfloat162 pairs[4] = {
+        __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+        __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(swizzled_address(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                   "r"(words[3])
+                 : "memory");
+}
+
+// Shared memory of a block.
 // TMA swizzles the lines of tiles, so that a column of them lies in different banks.
-union Shared {
-    struct {
-        alignas(1024) __nv_bfloat16 a[STAGES][BK / 64][BM][64];
-        alignas(1024) __nv_bfloat16 b[STAGES][BN / 64][BK][64];
-        unsigned long long full[STAGES];
-        unsigned long long empty[STAGES];
-    } tiles;
-    alignas(16) float sums[BM][BN + 8]; // padded: lines begin in different banks
+struct Shared {
+    alignas(1024) __nv_bfloat16 a[STAGES][BK / 64][BM][64];
+    alignas(1024) __nv_bfloat16 b[STAGES][BN / 64][BK][64];
+    alignas(1024) __nv_bfloat16 c[2][CONSUMERS / 2][64];
+    unsigned long long full[STAGES];
+    unsigned long long empty[STAGES];
 };
 
 // Its size is an argument of the launch.
@@ -291,7 +314,9 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 extern "C" __global__ void __launch_bounds__(experts_by_warpgroups_detail::THREADS, 1)
 experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
                       const __grid_constant__ CUtensorMap a_map,
-                      const __grid_constant__ CUtensorMap b_map, __nv_bfloat16 *c, int ldc)
+                      const __grid_constant__ CUtensorMap b_map,
+                      const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *c, int ldc,
+                      const __nv_bfloat16 *bias)
 {
     using namespace experts_by_warpgroups_detail;
     Shared &shared = *reinterpret_cast<Shared *>(shared_memory);
@@ -302,44 +327,19 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
     const int local_col = int(threadIdx.x);
     const int blocks_down = m / BM + group_count;
     const int blocks_across = (n + BN - 1) / BN;
-    const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
-    const int in_band = block % (blocks_across * GROUP_M);
-    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
-    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-
-    // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
-    int found = 0;
-    int left = group_count;
-    for (int step = 0; step < 16; ++step) {
-        const int ahead = left / 2;
-        const int middle = found + ahead;
-        if (0 < ahead && offsets[middle - 1] / BM + middle <= block_row) {
-            found = middle;
-        }
-        left -= ahead;
-    }
-
-    const int group = found;
-    const int group_begin = group == 0 ? 0 : offsets[group - 1];
-    const int group_rows = min(offsets[group], m) - group_begin;
-    const int row0 = (block_row - (group_begin / BM + group)) * BM;
-
-    if (group_rows <= row0) {
-        return;
-    }
-
-    const int col0 = block_col * BN;
+    const int blocks = blocks_down * blocks_across;
+    const int waves = (blocks - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     if (local_index == 0) {
         prefetch_tensormap(&a_map);
         prefetch_tensormap(&b_map);
+        prefetch_tensormap(&c_map);
         #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(&shared.tiles.full[stage], 1);
-            mbarrier_init(&shared.tiles.empty[stage], CONSUMERS / 32);
+            mbarrier_init(&shared.full[stage], 1);
+            mbarrier_init(&shared.empty[stage], CONSUMERS / 32);
         }
         fence_mbarrier_init();
     }
@@ -348,106 +348,187 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
     if (local_row < CONSUMERS / 4) {
         // Consumer warpgroups: multiply, then store C.
         setmaxnreg_inc<232>();
-        c += group_begin * ldc;
-        float acc[2][BN / 4];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            #pragma unroll
-            for (int j = 0; j < BN / 4; ++j) {
-                acc[i][j] = 0.0f;
+        int steps_done = 0;
+        for (int wave = 0; wave < waves; ++wave) {
+            const int block = wave * int(gridDim.x) + int(blockIdx.x);
+            const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+            const int in_band = block % (blocks_across * GROUP_M);
+            const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+            const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+
+            // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
+            int found = 0;
+            int left = group_count;
+            for (int step = 0; step < 16; ++step) {
+                const int ahead = left / 2;
+                const int middle = found + ahead;
+                if (0 < ahead && offsets[middle - 1] / BM + middle <= block_row) {
+                    found = middle;
+                }
+                left -= ahead;
             }
-        }
-        for (int k0 = 0; k0 < k; k0 += BK) {
-            const int stage = k0 / BK % STAGES;
-            mbarrier_wait(&shared.tiles.full[stage], k0 / BK / STAGES % 2);
-            wgmma_fence();
-            const unsigned long long a_tile =
-                matrix_descriptor<16>(shared.tiles.a[stage][0][warpgroup * 64]);
-            const unsigned long long b_tile =
-                matrix_descriptor<BK * 128>(shared.tiles.b[stage][0][0]);
+            const int group = found;
+            const int group_begin = group == 0 ? 0 : offsets[group - 1];
+            const int group_rows = min(offsets[group], m) - group_begin;
+            const int row0 = (block_row - (group_begin / BM + group)) * BM;
+            const int col0 = block_col * BN;
+            const int col = col0 + local_col * 2;
+
+            // Blocks that no group has are not multiplied, and nothing is stored of them.
+            const int k_end = row0 < group_rows ? k : 0;
+            __align__(16) float acc[2][BN / 4];
             #pragma unroll
-            for (int k_block = 0; k_block < BK / 64; ++k_block) {
+            for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int kk = 0; kk < 64; kk += 16) {
-                    wgmma_m64n256k16(acc, a_tile + (k_block * BM * 64 + kk) / 8,
-                                     b_tile + (k_block * 64 + kk) * 8);
+                for (int j = 0; j < BN / 4; ++j) {
+                    acc[i][j] = 0.0f;
                 }
             }
-            wgmma_commit_group();
-
-            // The previous step's wgmma are complete: its stage is free.
-            wgmma_wait_group<1>();
-            if (0 < k0 && local_index % 32 == 0) {
-                mbarrier_arrive(&shared.tiles.empty[(k0 / BK + STAGES - 1) % STAGES]);
-            }
-        }
-        wgmma_wait_all(acc);
-
-        // Staged epilogue: through shared memory, in place of the tiles, so that warps store whole
-        // lines.
-        named_barrier_sync<256>();
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
-            #pragma unroll
-            for (int j = 0; j < BN / 8; ++j) {
-                __align__(16) float sums_values[2];
+            const int steps = (max(0, k_end) + BK - 1) / BK;
+            const int steps_before = steps_done;
+            steps_done = steps_before + steps;
+            for (int k0 = 0; k0 < k_end; k0 += BK) {
+                const int step = steps_before + k0 / BK;
+                const int stage = step % STAGES;
+                mbarrier_wait(&shared.full[stage], step / STAGES % 2);
+                wgmma_fence();
+                const unsigned long long a_tile =
+                    matrix_descriptor<16>(shared.a[stage][0][warpgroup * 64]);
+                const unsigned long long b_tile =
+                    matrix_descriptor<BK * 128>(shared.b[stage][0][0]);
                 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    sums_values[e] = acc[i][j * 2 + e];
-                }
-                copy2(&shared.sums[sums_row][local_col * 2 + j * 8], sums_values);
-            }
-        }
-        named_barrier_sync<256>();
-        const int sum_row = local_index / (BN / 8);
-        const int sum_col = local_index % (BN / 8);
-        const int first_col = col0 + sum_col * 8;
-        __align__(16) float total[BM / (CONSUMERS * 8 / BN)][8];
-        #pragma unroll
-        for (int i = 0; i < BM / (CONSUMERS * 8 / BN); ++i) {
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&total[i][j * 4],
-                      &shared.sums[sum_row + i * (CONSUMERS * 8 / BN)][sum_col * 8 + j * 4]);
-            }
-        }
-
-        // C = A * B.
-        #pragma unroll
-        for (int i = 0; i < BM / (CONSUMERS * 8 / BN); ++i) {
-            const int c_row = row0 + sum_row + i * (CONSUMERS * 8 / BN);
-            if (c_row < group_rows) {
-                if (first_col + 8 <= n) {
-                    copy8(&c[c_row * ldc + first_col], total[i]);
-                } else {
+                for (int k_block = 0; k_block < BK / 64; ++k_block) {
                     #pragma unroll
-                    for (int e = 0; e < 8; ++e) {
-                        if (first_col + e < n) {
-                            c[c_row * ldc + first_col + e] = __nv_bfloat16(total[i][e]);
+                    for (int kk = 0; kk < 64; kk += 16) {
+                        wgmma_m64n256k16(acc, a_tile + (k_block * BM * 64 + kk) / 8,
+                                         b_tile + (k_block * 64 + kk) * 8);
+                    }
+                }
+                wgmma_commit_group();
+
+                // The previous step's wgmma are complete: its stage is free.
+                wgmma_wait_group<1>();
+                if (0 < k0 && local_index % 32 == 0) {
+                    mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
+                }
+            }
+            wgmma_wait_all(acc);
+
+            // The last step's stage is free as well.
+            if (0 < steps && local_index % 32 == 0) {
+                mbarrier_arrive(&shared.empty[(steps_before + steps - 1) % STAGES]);
+            }
+            cp_async_bulk_wait_group_read<0>();
+            __syncwarp();
+            if (row0 < group_rows) {
+                // C = A * B, then bias, silu.
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int c_row =
+                        m - group_rows + row0 + local_row / 8 * 16 + local_row % 8 + i * 8;
+                    #pragma unroll
+                    for (int j = 0; j < BN / 4; ++j) {
+                        const int c_col = col + j / 2 * 8 + j % 2;
+                        if (c_row < m && c_col < n) {
+                            const float after_bias = acc[i][j] + float(bias[group * n + c_col]);
+                            acc[i][j] = after_bias / (1.0f + expf(-after_bias));
                         }
                     }
                 }
+
+                // Each warp stores its rows of C by TMA, one box after the other.
+                const int first_line = local_index / 32 * 16;
+                const int own_line = first_line + local_index % 16;
+                const int own_part = local_index % 32 / 16 * 8;
+                #pragma unroll
+                for (int tma_tile = 0; tma_tile < 4; ++tma_tile) {
+                    if (n % 8 != 0 && n < col0 + tma_tile * 64 + 64) {
+                        // TMA stores at least 16 bytes: the ragged end of C goes element by
+                        // element.
+                        #pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            const int c_row =
+                                m - group_rows + row0 + local_row / 8 * 16 + local_row % 8 + i * 8;
+                            #pragma unroll
+                            for (int j = 0; j < 16; ++j) {
+                                const int c_col = col + tma_tile * 64 + j / 2 * 8 + j % 2;
+                                if (c_row < m && c_col < n) {
+                                    c[(group_begin + group_rows + c_row - m) * ldc + c_col] =
+                                        __nv_bfloat16(acc[i][tma_tile * 16 + j]);
+                                }
+                            }
+                        }
+                    } else {
+                        // Wait until an earlier TMA store has read this stage.
+                        cp_async_bulk_wait_group_read<1>();
+                        __syncwarp();
+                        #pragma unroll
+                        for (int p = 0; p < 4; ++p) {
+                            stmatrix_x4(&shared.c[tma_tile % 2][own_line][own_part + p * 16],
+                                        &acc[0][tma_tile * 16 + p * 4],
+                                        &acc[1][tma_tile * 16 + p * 4]);
+                        }
+                        fence_proxy_async();
+                        __syncwarp();
+                        if (local_col == 0 && local_row % 8 == 0) {
+                            tma_store_3d(
+                                &c_map, col0 + tma_tile * 64, m - group_rows + row0 + first_line,
+                                group_begin + group_rows, shared.c[tma_tile % 2][first_line]);
+                        }
+                    }
+                    cp_async_bulk_commit_group();
+                }
             }
         }
+
+        // A block may not exit while TMA stores still read its shared memory.
+        cp_async_bulk_wait_group_read<0>();
     } else {
         // Producer: one thread loads tiles by TMA while a stage is free.
         setmaxnreg_dec<40>();
         if (local_index == CONSUMERS) {
-            for (int k0 = 0; k0 < k; k0 += BK) {
-                const int stage = k0 / BK % STAGES;
-                mbarrier_wait(&shared.tiles.empty[stage], (k0 / BK / STAGES + 1) % 2);
-                mbarrier_arrive_expect_tx(&shared.tiles.full[stage], (BM + BN) * BK * 2);
-                #pragma unroll
-                for (int i = 0; i < BK / 64; ++i) {
-                    tma_load_3d(shared.tiles.a[stage][i][0], &a_map, k0 + i * 64,
-                                m - group_rows + row0, group_begin + group_rows,
-                                &shared.tiles.full[stage]);
+            int steps_done = 0;
+            for (int wave = 0; wave < waves; ++wave) {
+                const int block = wave * int(gridDim.x) + int(blockIdx.x);
+                const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+                const int in_band = block % (blocks_across * GROUP_M);
+                const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+                const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+                int found = 0;
+                int left = group_count;
+                for (int step = 0; step < 16; ++step) {
+                    const int ahead = left / 2;
+                    const int middle = found + ahead;
+                    if (0 < ahead && offsets[middle - 1] / BM + middle <= block_row) {
+                        found = middle;
+                    }
+                    left -= ahead;
                 }
-                #pragma unroll
-                for (int i = 0; i < BN / 64; ++i) {
-                    tma_load_3d(shared.tiles.b[stage][i][0], &b_map, col0 + i * 64, k0, group,
-                                &shared.tiles.full[stage]);
+                const int group = found;
+                const int group_begin = group == 0 ? 0 : offsets[group - 1];
+                const int group_rows = min(offsets[group], m) - group_begin;
+                const int row0 = (block_row - (group_begin / BM + group)) * BM;
+                const int col0 = block_col * BN;
+                const int k_end = row0 < group_rows ? k : 0;
+                const int steps = (max(0, k_end) + BK - 1) / BK;
+                const int steps_before = steps_done;
+                steps_done = steps_before + steps;
+                for (int k0 = 0; k0 < k_end; k0 += BK) {
+                    const int step = steps_before + k0 / BK;
+                    const int stage = step % STAGES;
+                    mbarrier_wait(&shared.empty[stage], (step / STAGES + 1) % 2);
+                    mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 2);
+                    #pragma unroll
+                    for (int i = 0; i < BK / 64; ++i) {
+                        tma_load_3d(shared.a[stage][i][0], &a_map, k0 + i * 64,
+                                    m - group_rows + row0, group_begin + group_rows,
+                                    &shared.full[stage]);
+                    }
+                    #pragma unroll
+                    for (int i = 0; i < BN / 64; ++i) {
+                        tma_load_3d(shared.b[stage][i][0], &b_map, col0 + i * 64, k0, group,
+                                    &shared.full[stage]);
+                    }
                 }
             }
         }
@@ -510,6 +591,25 @@ static cudaError_t make_tensor_map(CUtensorMap *map, CUtensorMapDataType type, i
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// How many blocks of a kernel the current device runs at once.
+template <typename Kernel>
+static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int shared_bytes)
+{
+    int device = 0;
+    int multiprocessors = 0;
+    int together = 0;
+    cudaError_t done = cudaGetDevice(&device);
+    if (done == cudaSuccess) {
+        done = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    }
+    if (done == cudaSuccess) {
+        done =
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, threads, shared_bytes);
+    }
+    *blocks = multiprocessors * together;
+    return done;
+}
+
 } // namespace experts_by_warpgroups_detail
 
 // Queues the kernel on a stream; matrices are in the device's memory.
@@ -518,18 +618,20 @@ extern "C" cudaError_t experts_by_warpgroups_launch(int m, int n, int k, int gro
                                                     const int *offsets, const __nv_bfloat16 *a,
                                                     int lda, const __nv_bfloat16 *b, int ldb,
                                                     long long stride_b, __nv_bfloat16 *c, int ldc,
-                                                    cudaStream_t stream)
+                                                    const __nv_bfloat16 *bias, cudaStream_t stream)
 {
     using namespace experts_by_warpgroups_detail;
 
     if (m < 1 || n < 1 || group_count < 1) {
         return cudaSuccess;
     }
-    if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+    if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16) ||
+        !is_aligned(bias, 2)) {
         return cudaErrorMisalignedAddress;
     }
     if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 || ldc % 8 != 0 ||
-        !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        !is_in_reach(group_count, n, n)) {
         return cudaErrorInvalidValue;
     }
     // For each line e that a group may end at, the map has a matrix of the m lines before line e:
@@ -548,12 +650,28 @@ extern "C" cudaError_t experts_by_warpgroups_launch(int m, int n, int k, int gro
                                       : cudaSuccess) {
         return error;
     }
+    // For each line e that a group may end at, the map has a matrix of the m lines before line e:
+    // TMA fills what lies past a group with zeros. The first of these matrices ends where c begins.
+    CUtensorMap c_map = {};
+    if (const cudaError_t error =
+            make_tensor_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                            c - static_cast<long long>(m) * ldc, m, n, ldc, m + 1, ldc, 16, 64)) {
+        return error;
+    }
     if (const cudaError_t error =
             cudaFuncSetAttribute(experts_by_warpgroups, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  int(sizeof(Shared)))) {
         return error;
     }
-    const dim3 grid((m / BM + group_count) * ((n + BN - 1) / BN), 1);
+    // No more blocks than run at once: each goes on until all of C is computed.
+    int most = 0;
+    const cudaError_t asked =
+        blocks_at_once(&most, experts_by_warpgroups, CONSUMERS + PRODUCERS, int(sizeof(Shared)));
+    if (asked != cudaSuccess) {
+        return asked;
+    }
+    const int blocks = (m / BM + group_count) * ((n + BN - 1) / BN);
+    const dim3 grid(blocks < most ? blocks : most);
     const dim3 block(4, CONSUMERS / 4 + PRODUCERS / 4);
     // Programmatic dependent launch: it may begin while the previous kernel ends.
     cudaLaunchAttribute early = {};
@@ -567,6 +685,6 @@ extern "C" cudaError_t experts_by_warpgroups_launch(int m, int n, int k, int gro
     config.attrs = &early;
     config.numAttrs = 1;
     return cudaLaunchKernelEx(&config, experts_by_warpgroups, m, n, k, group_count, offsets, a_map,
-                              b_map, c, ldc);
+                              b_map, c_map, c, ldc, bias);
 }
 #endif

@@ -211,9 +211,7 @@ class Request(ABC):
         copies = read[0].array is not a.array, read[1].array is not b.array
         call = calls[0].of_products(outcome, steps, copies)
         call.about, call.provisional = work.choice, work.pending is not None or bool(jobs)
-        given = [x for x in (*self.kept.arrays, *self.kept.operands.values()) if x is not None]
-        if (known := call.for_arrays(given)) is not None:
-            self.keep(known)
+        self.keep(call)
         for job in jobs:
             _expect_pending(job)
 

@@ -63,6 +63,17 @@ class Request:
         name, _, view = self.output
         return {**{x: known for x, (_, known) in self.inputs.items()}, name: view}
 
+    def without_arrays(self) -> Request:
+        """The same for calls with others."""
+        nothing, (name, _, view) = cast(ArrayLike, None), self.output
+        inputs = {x: (nothing, known) for x, (_, known) in self.inputs.items()}
+        return replace(self, inputs=inputs, output=(name, None, view))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether an array has no elements, or is not read."""
+        return not all(view.span for view in self.views.values())
+
     def numbers(self, views: Mapping[str, View]) -> dict[str, complex]:
         """All arguments of kernels but arrays: sizes, factors, and the layouts that the kernels see."""
         values: dict[str, complex] = {**self.sizes, **self.scalars}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
@@ -208,7 +207,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         Raises: SpecError, DeviceError, ScheduleError.
         """
         self._expect_keywords("transpose", queue=queue is not None, stream=stream is not None)
-        result, _ = self._run(self._transposition(a, out), Place(queue, stream=stream))
+        place: Place[Queue, Before, Stream] = Place(queue, stream=stream)
+        request = self._transposition(a, out)
+        result, _ = self._call(request, ["a", "b"], (None, None), queue).perform(request, (None, None), place)
         return cast("Matrix", result)
 
     def time(
@@ -234,7 +235,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         self._expect_keywords("time", queue=queue is not None)
         gemm = self.source.operation == "gemm"
         request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
-        return self._timed(request, (alpha, beta), tuple(operands), queue, iterations)
+        names = ["a", "b", "c", *operands] if gemm else ["a", "b"]
+        return self._timed(request, names, (alpha, beta), queue, iterations)
 
     def again(
         self,
@@ -266,30 +268,14 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         return kept(self._calls, None, (a, b, c), factors, operands)
 
-    def _prepare(
-        self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None
-    ) -> PreparedCall | None:
-        """What calls like this one do; None if such calls can't be prepared. Of groups on the host, each call checks
-        where they end.
+    @abstractmethod
+    def _call(self, request: Request, names: Sequence[str], factors: Factors, queue: Queue | None, /) -> PreparedCall:
+        """The call of checked arrays.
 
         Args:
-            operands: the names of the arrays beside A, B and C, in the caller's order.
+            names: of the arrays, in the caller's order: A, B, C and the operands; A and its transpose.
             queue: the caller's; None if a small product may run in the calling thread.
         """
-        if self.source.spec.listed or not all(view.span for view in request.views.values()):
-            return None
-        call = self._prepared(request, ["a", "b", "c", *operands], factors, queue)
-        if call is not None and self.source.spec.grouped and not request.on_device:
-            call.guard = checks_ends(self.source.spec, request)
-        return call
-
-    def _prepared(
-        self, _request: Request, _names: Sequence[str], _factors: Factors, _queue: Queue | None, /
-    ) -> PreparedCall | None:
-        """What calls like this one do, whose arrays of these names are read and written in place; None where they are
-        not.
-        """
-        return None
 
     def _looked_at(
         self,
@@ -335,16 +321,20 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         a, b, c, *_ = arrays.values()
         operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         queue = self._queue_of(place, a)
-        again = partial(replay, self._calls, queue, a, b, c, factors, operands, place=place)
-        if not self._refuses(*factors) and (known := again()) is not None:
+        known: object = None
+        if not self._refuses(*factors):
+            known = replay(self._calls, queue, a, b, c, factors, operands, place=place)
+        if known is not None:
             return cast("tuple[object, Event]", known)
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        call = kernel._prepare(request, factors, tuple(operands), queue)
-        if call is not None:
+        call = kept(self._calls, queue, (a, b, c), factors, operands)
+        if call is None:
+            beside = [name for name, x in operands.items() if x is not None]
+            call = kernel._call(request, ["a", "b", "c", *beside], factors, queue)
+            if self.source.spec.grouped and not request.on_device:  # each call checks where groups end
+                call.guard = checks_ends(self.source.spec, request)
             keep(self._calls, queue, (a, b, c), factors, operands, call)
-            if (done := again()) is not None:
-                return cast("tuple[object, Event]", done)
-        return kernel._run(request, place)
+        return call.perform(request, factors, place)
 
     def _queue_of(self, place: Place[Queue, Before, Stream], _a: object, /) -> Queue | None:
         """The queue that a prepared call belongs to; None for the kernel's own, or the arrays'."""
@@ -413,11 +403,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         return {}
 
     @abstractmethod
-    def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
-        """Queue the work. Returns the result, and the event of its completion (None only if none is wanted)."""
-
-    @abstractmethod
     def _timed(
-        self, request: Request, factors: Factors, operands: Sequence[str], queue: Queue | None, iterations: int
+        self, request: Request, names: Sequence[str], factors: Factors, queue: Queue | None, iterations: int
     ) -> list[float]:
-        """The device time of each run in seconds. Raises: as `time`."""
+        """The device time of each run in seconds, of arrays as for `_call`. Raises: as `time`."""

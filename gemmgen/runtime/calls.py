@@ -17,7 +17,8 @@ from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
-from gemmgen.runtime.views import Numbers, View, stored_shape
+from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.views import Numbers, stored_shape
 
 #: Kinds of calls that a table holds.
 LIMIT = 4096
@@ -107,17 +108,19 @@ class Outcome:
     mirrored: bool = False
 
     @classmethod
-    def of(cls, views: Sequence[View]) -> Self:
-        """That of a kernel's call, from the layouts of A, B, C and the operands."""
-        c = views[2]
-        return cls(stored_shape(c), c.dtype, c.order != "row", tuple(view.span * view.item for view in views))
+    def of(cls, request: Request, names: Sequence[str]) -> Self:
+        """That of a kernel's call, whose arrays have these names: A, B, C and the operands, or fewer."""
+        views, c = request.views, request.output[2]
+        reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *names[3:]))
+        return cls(stored_shape(c), c.dtype, c.order != "row", reach)
 
 
 class PreparedCall(ABC):
     """A prepared call with arrays of one library.
 
     Attributes:
-        types: the types of arrays that it takes.
+        names: the names of the arrays, in the order of their addresses.
+        types: the types of arrays that have keys; without one a call is made for one time.
         key_of: makes the key of such a call.
         about: what computes it, for `gemmgen.last_choice`.
         provisional: whether it is to be replaced soon.
@@ -125,13 +128,14 @@ class PreparedCall(ABC):
             else's business; None if no call does.
     """
 
-    types: frozenset[type]
+    types: frozenset[type] = frozenset()
     key_of: KeyOf
     about: object = None
     provisional = False
     guard: Callable[[Held, bool], bool] | None = None
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, names: Sequence[str] = ("a", "b", "c")) -> None:
+        self.names = tuple(names)
         self._take(outcome)
 
     def _take(self, outcome: Outcome) -> None:
@@ -147,6 +151,22 @@ class PreparedCall(ABC):
             setattr(made, name, value)
         made._take(outcome)
         return made
+
+    def expect(self, arrays: Sequence[Any]) -> None:  # noqa: B027  (of most there is nothing to note)
+        """Note what of such arrays may differ in calls of one key. Raises: RuntimeError, or what `MISFIT` has."""
+
+    def perform(self, request: Request, factors: Factors, place: Any) -> tuple[object, Any]:
+        """Compute it for arrays that are checked. Returns the result and its event.
+
+        Args:
+            place: the queue or stream, and events (`call.Place`).
+        """
+        name, output, _ = request.output
+        made = self._new(None) if output is None else (output, self._place_of(output))
+        found: dict[str, Any] = {x: array for x, (array, _) in request.inputs.items()} | {name: made[0]}
+        at = {x: self._place_of(array) for x, array in found.items()} | {name: made[1]}
+        held = (*(found.pop(x) for x in "abc"), found)
+        return made[0], self._compute(tuple([at[x] for x in self.names]), factors, held, place)
 
     def placed(self, held: Held, places: Places, more: tuple[int, ...], factors: Factors, place: Any) -> Any:
         """As `run`, at a place. Returns the result and its event; None as `run`."""
@@ -178,6 +198,10 @@ class PreparedCall(ABC):
         addresses = (at_a, at_b, at_c, *more) if more else (at_a, at_b, at_c)
         event = self._compute(addresses, factors, held, place)
         return c if place is None else (c, event)
+
+    @abstractmethod
+    def _place_of(self, array: Any) -> int:
+        """Where an array is: an address, or a handle."""
 
     @abstractmethod
     def _new(self, a: Any) -> tuple[Any, int]:
@@ -259,9 +283,11 @@ def keep(
     Args:
         arrays: A, B and C, or None for a new one.
     """
-    if any(type(x) not in call.types for x in (*arrays, *operands.values()) if x is not None):
+    given = [x for x in (*arrays, *operands.values()) if x is not None]
+    if any(type(x) not in call.types for x in given):
         return
     with suppress(RuntimeError, *MISFIT):  # a schedule that is no key, say
+        call.expect(given)
         key_of = call.key_of
         if (found := key_of(how, *arrays, factors, operands)) is not None:
             table.keep(found[0], call, call.provisional)
@@ -322,6 +348,9 @@ class HostCall(PreparedCall):
 
     types = frozenset({np.ndarray})
     key_of = staticmethod(numpy_key)
+
+    def _place_of(self, array: Any) -> int:
+        return address_of(array)
 
     def _new(self, a: object) -> tuple[Numbers, int]:  # noqa: ARG002
         c: Numbers = np.empty(self._shape, self._dtype)

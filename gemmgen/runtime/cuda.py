@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Never, cast
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.arrays import Request, letter
 from gemmgen.runtime.call import CallableKernel
 from gemmgen.runtime.calls import Factors, Outcome
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, Installed, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
-from gemmgen.runtime.cuda_calls import Captured, CudaCall, CudaPlace, Step
+from gemmgen.runtime.cuda_calls import Captured, CudaCall, Step, matrices_of
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick
-from gemmgen.runtime.cuda_driver import Event, Graph, Stream, on_device
+from gemmgen.runtime.cuda_driver import Event, on_device
 from gemmgen.runtime.cuda_launch import ROOM_ALIGNMENT, CudaLaunches
-from gemmgen.runtime.cuda_memory import memory_of, stream_pointer
-from gemmgen.runtime.lists import each_matrix
+from gemmgen.runtime.cuda_memory import memory_of
 from gemmgen.runtime.variants import Variants
-from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
+from gemmgen.runtime.views import View
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
@@ -113,42 +110,16 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         Raises: as a call.
         """
         reaching, request = self._reaching(a, b, c, *factors, operands)
-        kernel = cast(CudaKernel, reaching)
+        kernel, names = cast(CudaKernel, reaching), ["a", "b", "c", *operands]
         if later is not None and kernel._variants is not None:
             device, spec = _device(request), kernel._variants.spec_for(request)
             if (device, spec) not in kernel._built:
                 twin = partial(kernel._variants.twin, spec)
                 later((kernel, device, spec), lambda: kernel._kernels(device, twin()))
-                call = kernel._call(request, factors, tuple(operands), kernel.source)
+                call = kernel._call(request, names, factors, source=kernel.source)
                 call.provisional = True
                 return call
-        return kernel._call(request, factors, tuple(operands))
-
-    def _timed(
-        self,
-        request: Request,
-        factors: Factors,
-        operands: Sequence[str],
-        queue: None,  # noqa: ARG002
-        iterations: int,
-    ) -> list[float]:
-        if self.source.spec.listed:
-            raise SpecError(
-                "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
-                "time a batch with a constant stride"
-            )
-        call = self._call(request, factors, operands)
-        memory, current = call.memory, call.memory.stream_of(call.device)()
-        with call.on(current), memory.checked(call.device):
-            matrices = _ordered(_with_result(request, call), operands)
-            room = memory.room(max(1, call.rooms[-1]), call.device, current)
-            try:
-                cuda_driver.synchronize()  # the arrays may still be on their way
-                stream, addresses = Stream(), [*(x.pointer for x in matrices), *(room + x for x in call.rooms[:-1])]
-                graph = Graph(stream.ptr, partial(call.steps[0].launches.launch, stream.ptr, addresses))
-                return [_seconds(graph, stream.ptr) for _ in range(iterations)]
-            finally:
-                memory.release(room)
+        return kernel._call(request, names, factors)
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -178,105 +149,61 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
             return self._built[key]
 
     def _call(
-        self, request: Request, factors: Factors, operands: Sequence[str] = (), source: Source | None = None
+        self,
+        request: Request,
+        names: Sequence[str],
+        factors: Factors,
+        _queue: None = None,
+        source: Source | None = None,
     ) -> CudaCall:
-        """The call of checked arrays.
-
-        Args:
-            operands: the names of an epilogue's or a prologue's arrays, in the caller's order.
-            source: None for the variant of such calls.
-
-        Raises: SpecError for more blocks than CUDA can launch; DeviceError.
+        """`source` is None for the variant of such calls. Raises: SpecError for more blocks than CUDA can launch;
+        DeviceError.
         """
-        device, view = _device(request), request.output[2]
+        device = _device(request)
         built, sizes = self._kernels(device, source or self._choose(request)), sizes_of(request)
         grids = self.source.launches(sizes)
         problems = [p for number, groups in grids for p in grid_problems(built.entries[number], groups)]
         if problems:
             raise SpecError(problems)
-        rooms = [0]
-        names = _names(request, operands)
-        names += [f"{name}_list" for name in "abc" if self.source.spec.listed]
+        rooms, addressed = [0], [*names, *(f"{name}_list" for name in "abc" if self.source.spec.listed)]
         for workspace, elements in self._workspace_sizes.elements(request.sizes):
-            names.append(workspace.name)
+            addressed.append(workspace.name)
             size = max(1, elements) * workspace.dtype.size
             rooms.append(rooms[-1] + -(-size // ROOM_ALIGNMENT) * ROOM_ALIGNMENT)
         values: dict[str, complex] = {**sizes, **request.scalars}
-        launches, views = CudaLaunches(built, device, grids, names, values, factors), request.views
-        reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *operands))
-        return CudaCall(
-            memory_of(_matrices(request)[0].maker),
+        call = CudaCall(
+            memory_of(matrices_of(request)[0].maker),
             device,
-            Step(launches, (0, 0, 0)),
-            Outcome(stored_shape(view), view.dtype, view.order != "row", reach),
+            names,
+            Step(CudaLaunches(built, device, grids, addressed, values, factors), (0, 0, 0)),
+            Outcome.of(request, names),
             tuple(rooms),
             self._captured,
             is_complex=self.source.spec.dtype.real is not None,
         )
+        if self.source.spec.listed or request.is_empty:
+            call.types = frozenset()
+        return call
 
-    # --- running ----------------------------------------------------------------------------------
-
-    def _prepared(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> CudaCall | None:
-        arrays = [x.array for x in _matrices(request)]
-        return self._call(request, factors, names[3:]).for_arrays(arrays)
-
-    def _run(self, request: Request, place: CudaPlace) -> tuple[object, Event | None]:
-        operands = [name for name in request.inputs if name not in ("a", "b")]
-        call, matrices = self._call(request, (None, None), operands), _matrices(request)
-        stream = stream_pointer(place.stream, {x.maker for x in matrices}, call.device)
-        with call.on(stream):
-            request = _with_result(request, call)
-            made, listed = cast(DeviceMatrix, request.output[1]), "abc" if self.source.spec.listed else ""
-            lists = [call.memory.integers(_places(request, x), call.device) for x in listed]
-            event = call.queue(_ordered(request, operands), place, [at for _, at in lists])
-        return (made.array if request.given is None else request.given), event
-
-
-def _with_result(request: Request, call: CudaCall) -> Request:
-    """The request with an array for the result: a new one if none was given."""
-    name, output, view = request.output
-    made = call.memory.result(view, call.device) if output is None else output
-    return replace(request, output=(name, made, view))
-
-
-def _seconds(graph: Graph, stream: int) -> float:
-    """The device time of a replay."""
-    begin, end = Event(timing=True), Event(timing=True)
-    begin.record(stream)
-    graph.replay()
-    end.record(stream)
-    end.synchronize()
-    return end.seconds_since(begin)
-
-
-def _matrices(request: Request) -> list[DeviceMatrix]:
-    """All arrays of a call, A first."""
-    output = request.output[1]
-    found = [*(matrix for matrix, _ in request.inputs.values()), *([] if output is None else [output])]
-    return [cast(DeviceMatrix, x) for x in (*found, *(m for each in request.lists.values() for m in each))]
+    def _timed(
+        self,
+        request: Request,
+        names: Sequence[str],
+        factors: Factors,
+        queue: None,  # noqa: ARG002
+        iterations: int,
+    ) -> list[float]:
+        if self.source.spec.listed:
+            raise SpecError(
+                "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
+                "time a batch with a constant stride"
+            )
+        return self._call(request, names, factors).times(request, iterations)
 
 
 def _device(request: Request) -> int:
     """The GPU that the arrays of a call lie on."""
-    return cast(DeviceMatrix, next(iter(request.inputs.values()))[0]).device
-
-
-def _ordered(request: Request, operands: Sequence[str]) -> list[DeviceMatrix]:
-    """The arrays in the order in which a call names them."""
-    found = {**{name: matrix for name, (matrix, _) in request.inputs.items()}, request.output[0]: request.output[1]}
-    return [cast(DeviceMatrix, found[name]) for name in _names(request, operands)]
-
-
-def _names(request: Request, operands: Sequence[str]) -> list[str]:
-    """The arrays by name, in the order of a call. The transpose kernel calls its result b."""
-    return ["a", "b"] if request.output[0] == "b" else ["a", "b", "c", *operands]
-
-
-def _places(request: Request, name: str) -> Sequence[int]:
-    """The addresses of the matrices of a batch."""
-    array = request.output[1] if name == "c" else request.inputs[name][0]
-    base = cast(DeviceMatrix, array).pointer
-    return [base + x if isinstance(x, int) else cast(DeviceMatrix, x).pointer for x in each_matrix(request, name)]
+    return matrices_of(request)[0].device
 
 
 def sizes_of(request: Request) -> dict[str, int]:

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Never, Self, TypeAlias
+from functools import partial
+from typing import Any, Never, Self, TypeAlias, cast
 
 from gemmgen.runtime import cuda_driver
+from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.call import Place
-from gemmgen.runtime.calls import MISFIT, Factors, Held, Outcome, PreparedCall
-from gemmgen.runtime.cuda_driver import Event
+from gemmgen.runtime.calls import Factors, Held, Outcome, PreparedCall
+from gemmgen.runtime.cuda_driver import Event, Graph, Stream
 from gemmgen.runtime.cuda_launch import CudaLaunches
 from gemmgen.runtime.cuda_memory import Memory, stream_pointer
+from gemmgen.runtime.lists import each_matrix
 from gemmgen.runtime.views import DeviceMatrix
 
 #: Where a call goes: any stream, or the address of one (None for the current one); and whether an event is wanted.
@@ -41,6 +44,7 @@ class CudaCall(PreparedCall):
     Args:
         memory: of the library that makes a new result, and workspaces.
         device: the GPU's number.
+        names: of the arrays, in order.
         step: the kernels.
         outcome: the result.
         rooms: where each workspace begins in the call's memory, and behind the last the bytes of all.
@@ -55,6 +59,7 @@ class CudaCall(PreparedCall):
         self,
         memory: Memory,
         device: int,
+        names: Sequence[str],
         step: Step,
         outcome: Outcome,
         rooms: tuple[int, ...],
@@ -62,7 +67,7 @@ class CudaCall(PreparedCall):
         is_complex: bool,
     ) -> None:
         self.memory, self.device, self.rooms = memory, device, rooms
-        super().__init__(outcome)
+        super().__init__(outcome, names)
         self.types, self.key_of = memory.types, memory.key_of
         self._begins, self._size = rooms[:-1], rooms[-1]
         self._captured, self._is_complex = captured, is_complex
@@ -88,17 +93,25 @@ class CudaCall(PreparedCall):
         made._set_steps(steps, copies)
         return made
 
-    def for_arrays(self, arrays: Sequence[object]) -> Self | None:
-        """The call itself, for others with such arrays; None if no key tells these apart."""
-        if not {*map(type, arrays)} <= self.types:
-            return None
-        with suppress(RuntimeError, *MISFIT):  # tensors without strides
-            self.guard = self.memory.guard(arrays, self._is_complex, self.provisional)
-            return self
-        return None
+    def expect(self, arrays: Sequence[Any]) -> None:
+        self.guard = self.memory.guard(arrays, self._is_complex, self.provisional)
+
+    def perform(self, request: Request, factors: Factors, place: CudaPlace) -> tuple[object, Event | None]:
+        name, output, view = request.output
+        arrays = {x: cast(DeviceMatrix, array) for x, (array, _) in request.inputs.items()}
+        with self.on(stream_pointer(place.stream, {x.maker for x in matrices_of(request)}, self.device)):
+            made = self.memory.result(view, self.device) if output is None else cast(DeviceMatrix, output)
+            lists = [self.memory.integers(each, self.device) for each in _lists(request, made)]
+            ordered = [(arrays | {name: made})[x] for x in self.names]
+            event = self.queue(ordered, place, [at for _, at in lists], factors)
+        return (made.array if request.given is None else request.given), event
 
     def queue(
-        self, matrices: Sequence[DeviceMatrix], place: CudaPlace | None = None, lists: Sequence[int] = ()
+        self,
+        matrices: Sequence[DeviceMatrix],
+        place: CudaPlace | None = None,
+        lists: Sequence[int] = (),
+        factors: Factors | None = None,
     ) -> Event | None:
         """Queue it for arrays that are checked.
 
@@ -106,14 +119,33 @@ class CudaCall(PreparedCall):
             matrices: A, B, C, and the operands.
             place: None for the current stream.
             lists: where the lists of addresses are.
+            factors: alpha and beta, if they may differ from those that it was made with.
 
         Returns: the event of its completion, if one is wanted. Raises: DeviceError, SpecError.
         """
         place = place or Place()
         stream = stream_pointer(place.stream, {x.maker for x in matrices}, self.device)
         with self.on(stream):
-            addresses = (*[matrix.pointer for matrix in matrices], *lists)
-            return self._compute(addresses, None, _NOTHING, _resolved(place, stream))
+            addresses = (*map(self._place_of, matrices), *lists)
+            return self._compute(addresses, factors, _NOTHING, _resolved(place, stream))
+
+    def times(self, request: Request, iterations: int) -> list[float]:
+        """The device time of each replay of a graph, in seconds."""
+        name, output, view = request.output
+        memory, current = self.memory, self.memory.stream_of(self.device)()
+        with self.on(current), memory.checked(self.device):
+            made = memory.result(view, self.device) if output is None else output
+            arrays = {x: array for x, (array, _) in request.inputs.items()} | {name: made}
+            room = memory.room(max(1, self._size), self.device, current)
+            try:
+                cuda_driver.synchronize()  # the arrays may still be on their way
+                stream = Stream()
+                addresses = [self._place_of(arrays[x]) for x in self.names]
+                addresses += [room + begin for begin in self._begins]
+                graph = Graph(stream.ptr, partial(self._launch, stream.ptr, addresses))
+                return [_seconds(graph, stream.ptr) for _ in range(iterations)]
+            finally:
+                memory.release(room)
 
     @contextmanager
     def on(self, stream: int) -> Iterator[None]:
@@ -127,6 +159,9 @@ class CudaCall(PreparedCall):
         stream = self._stream() if place.stream is None else stream_pointer(place.stream, set(), self.device)
         with self.on(stream):
             return self.run(held, places, more, factors, _resolved(place, stream))
+
+    def _place_of(self, array: Any) -> int:
+        return cast(DeviceMatrix, array).pointer
 
     def _new(self, a: object) -> tuple[Any, int]:  # noqa: ARG002
         try:
@@ -198,6 +233,37 @@ class CudaCall(PreparedCall):
         return found, (a, b, *held[2:])
 
 
+def _seconds(graph: Graph, stream: int) -> float:
+    """The device time of a replay."""
+    begin, end = Event(timing=True), Event(timing=True)
+    begin.record(stream)
+    graph.replay()
+    end.record(stream)
+    end.synchronize()
+    return end.seconds_since(begin)
+
+
 def _resolved(place: CudaPlace, stream: int) -> _Resolved:
     """The place with its stream's address. Only of the current stream the allocator knows whether it captures."""
     return Place(stream=None if place.stream is None else stream, want_event=place.want_event)
+
+
+def matrices_of(request: Request) -> list[DeviceMatrix]:
+    """All arrays of a call, A first."""
+    output = request.output[1]
+    found = [*(matrix for matrix, _ in request.inputs.values()), *([] if output is None else [output])]
+    return [cast(DeviceMatrix, x) for x in (*found, *(m for each in request.lists.values() for m in each))]
+
+
+def _lists(request: Request, made: DeviceMatrix) -> list[list[int]]:
+    """For a batch by lists: the addresses of the matrices A, B and C, of which `made` is the first."""
+    if not request.lists:
+        return []
+    bases = {"a": request.inputs["a"][0], "b": request.inputs["b"][0], "c": made}
+    return [
+        [
+            cast(DeviceMatrix, base).pointer + x if isinstance(x, int) else cast(DeviceMatrix, x).pointer
+            for x in each_matrix(request, name)
+        ]
+        for name, base in bases.items()
+    ]

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Never, cast
 
 import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, ScheduleError, SpecError
+from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime import opencl_driver
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
-from gemmgen.runtime.calls import Factors, Outcome
-from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage, common_queue
+from gemmgen.runtime.calls import Factors, Outcome, PreparedCall
+from gemmgen.runtime.opencl_arrays import DeviceArray, common_queue
 from gemmgen.runtime.opencl_build import build, workspace_bytes
 from gemmgen.runtime.opencl_calls import (
     AddressCall,
     BufferCall,
-    OpenCLLaunches,
     Rooms,
     Scratch,
+    StagedBufferCall,
+    StagedCall,
+    StagedHostCall,
+    Work,
     is_small,
     may_prepare,
 )
 from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
 from gemmgen.runtime.opencl_driver import translated
-from gemmgen.runtime.views import View
-from gemmgen.runtime.waiting import Pace, under_way
+from gemmgen.runtime.waiting import under_way
 from gemmgen.source import Source
 
 KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
-CALLS = 64  # kinds of calls whose durations and launches are kept
 
 
 class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never]):
@@ -49,8 +49,6 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         self._own_queue = once(lambda: resolve(device, source.requires))
         self._built: Kept[tuple[cl.Context, cl.Device], opencl_driver.Program] = Kept(KEPT)
         self._scratch: Kept[cl.CommandQueue, Scratch]
-        self._paces: Kept[tuple[int, ...], Pace]
-        self._launches: Kept[tuple[object, ...], OpenCLLaunches]
         self.release()
 
     @property
@@ -75,27 +73,15 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     def _timed(
         self,
         request: Request,
-        factors: Factors,  # noqa: ARG002  (the request has them)
-        operands: Sequence[str],  # noqa: ARG002
+        names: Sequence[str],
+        factors: Factors,
         queue: cl.CommandQueue | None,
         iterations: int,
     ) -> list[float]:
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
-        program, seconds = self._program(queue), []
-        if not request.output[2].span:
-            return [0.0] * iterations
-        events: list[cl.Event] = []
-        with under_way(), translated(queue.device), self._stage(request, queue, ()) as stage:
-            launches, memory, _ = self._place(request, stage, program)
-            for _ in range(iterations):
-                events = launches.events(handles_of(memory), wait_for=stage.wait_for)
-                self._wait(request, events[-1])
-                seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9)
-            if events:
-                stage.finish(events[-1])
-        return seconds
+        return _staged(self._work(request, names, factors, queue)).times(request, iterations)
 
     def _expect_place(self, place: Place[cl.CommandQueue, cl.Event, Never], /) -> None:
         queue, before = cast("tuple[object, object]", (place.queue, place.wait_for))
@@ -108,28 +94,25 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         if problems:
             raise SpecError(problems)
 
-    def _prepared(
+    def _call(
         self, request: Request, names: Sequence[str], factors: Factors, queue: cl.CommandQueue | None, /
-    ) -> AddressCall | BufferCall | None:
+    ) -> PreparedCall:
         is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
-        if not may_prepare(self.source, request, queue):
-            return None
-        program = self._program(queue)
         with translated(queue.device):
+            if not may_prepare(self.source, request, queue):
+                return _staged(self._work(request, names, factors, queue))
             within = None
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
                 within = within_calls(queue.device)
-            queue = within or queue
-            found = request.views
-            values = request.numbers(found)
-            outcome, addressed = Outcome.of([found[name] for name in names]), () if request.on_device else names
-            sizes = workspace_bytes(self.source, request.sizes, queue.device)
-            rooms = Rooms(queue.context, self._scratch.get(queue, Scratch), sizes) if sizes else None
-            launches = OpenCLLaunches(self.source, program, queue, [*names, *sizes], values, factors, addressed)
-            if request.on_device:
-                return BufferCall(launches, queue, outcome, rooms)
-            return AddressCall(launches, queue, outcome, rooms, within is not None)
+            work = self._work(request, names, factors, within or queue)
+            return BufferCall(work) if request.on_device else AddressCall(work, within is not None)
+
+    def _work(self, request: Request, names: Sequence[str], factors: Factors, queue: cl.CommandQueue) -> Work:
+        sizes = workspace_bytes(self.source, request.sizes, queue.device)
+        rooms = Rooms(queue.context, self._scratch.get(queue, Scratch), sizes) if sizes else None
+        kind, outcome = request.without_arrays(), Outcome.of(request, names)
+        return Work(self.source, self._program(queue), queue, kind, names, factors, outcome, rooms)
 
     def _queue_of(self, place: Place[cl.CommandQueue, cl.Event, Never], a: object, /) -> cl.CommandQueue | None:
         # A call that waits for events names a queue, and so does not run in the calling thread.
@@ -139,24 +122,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     def release(self) -> None:
         """Free what is kept for later calls: prepared launches and workspaces."""
         self._calls.clear()
-        self._scratch, self._paces, self._launches = Kept(KEPT), Kept(CALLS), Kept(CALLS)
-
-    def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
-        queue = self._queue_for(request, place.queue)
-        program = self._program(queue)
-        with under_way(), translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
-            _, output, view = request.output
-            if not view.span:
-                return stage.empty(view) if output is None else output, stage.nothing_to_do()
-            launches, memory, result = self._place(request, stage, program)
-            event = launches.events(handles_of(memory), wait_for=stage.wait_for)[-1]
-            if not request.on_device:
-                self._wait(request, event)
-            return result, stage.finish(event)
-
-    def _wait(self, request: Request, event: cl.Event) -> None:
-        """Wait until a call's last kernel has ended."""
-        self._paces.get(tuple(request.sizes.values()), Pace).wait(event.wait, partial(opencl_driver.wait_for, event))
+        self._scratch = Kept(KEPT)
 
     def _queue_for(self, request: Request, queue: cl.CommandQueue | None) -> cl.CommandQueue:
         if not request.on_device:
@@ -174,60 +140,6 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         with under_way():
             return self._built.get(key, lambda: build(self.source, *key))
 
-    @staticmethod
-    def _stage(request: Request, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Stage[object]:
-        kind = ResidentStage if request.on_device else HostStage
-        return cast("Stage[object]", kind(queue, wait_for))
 
-    def _place(
-        self, request: Request, stage: Stage[object], program: opencl_driver.Program
-    ) -> tuple[OpenCLLaunches, Mapping[str, object], object]:
-        """Make every operand accessible to the kernels. Returns their launches, the arguments by name, and the result
-        array.
-        """
-        images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
-        shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
-        check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
-        memory, seen = dict[str, object](), dict[str, View]()
-        for name, (array, view) in request.inputs.items():
-            seen[name] = view
-            if not view.span:
-                memory[name] = stage.unread(name in images)
-            elif name in images:
-                memory[name] = stage.image(array, view)
-            else:
-                memory[name], seen[name] = stage.input(array, view)
-        name, output, view = request.output
-        result, memory[name], seen[name] = stage.output(output, view, request.loads_output)
-        values = request.numbers(seen)
-        # OpenCL keeps buffers until the kernels have ended.
-        flags = cl.mem_flags.READ_WRITE
-        rooms = workspace_bytes(self.source, request.sizes, stage.device)
-        memory |= {each: cl.Buffer(stage.queue.context, flags, size) for each, size in rooms.items()}
-        addressed = [each for each, x in memory.items() if isinstance(x, int)]
-        # Runtimes may keep some memory of each kernel object, so that these are used again.
-        launches = self._launches.get(
-            (stage.queue, tuple(values.values()), tuple(memory), tuple(addressed)),
-            lambda: OpenCLLaunches(self.source, program, stage.queue, [*memory], values, addressed=addressed),
-        )
-        return launches, memory, result
-
-
-def handles_of(memory: Mapping[str, object]) -> tuple[int, ...]:
-    """Arguments as OpenCL takes them: addresses, handles of buffers and images, 0 for nothing."""
-    return tuple(
-        x if isinstance(x, int) else 0 if x is None else cast(cl.MemoryObject, x).int_ptr for x in memory.values()
-    )
-
-
-def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:
-    """Raises: ScheduleError if a matrix is larger than the device's images can be."""
-    most_wide, most_high = (device.image2d_max_width, device.image2d_max_height) if widths else (0, 0)
-    problems = [
-        f"{name} as an image is {widths[name]} wide and {heights[name]} high, more than the {most_wide}x{most_high} "
-        f"of {device.name.strip()}: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
-        for name in widths
-        if widths[name] > most_wide or heights[name] > most_high
-    ]
-    if problems:
-        raise ScheduleError(problems)
+def _staged(work: Work) -> StagedCall:
+    return StagedBufferCall(work) if work.kind.on_device else StagedHostCall(work)

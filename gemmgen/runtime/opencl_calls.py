@@ -1,4 +1,6 @@
-"""Prepared calls on an OpenCL device, and their replays with arrays of NumPy (by address) and of pyopencl.
+"""The calls of kernels on an OpenCL device, with arrays of NumPy and of pyopencl.
+
+Most replays pass arrays' addresses, or whole buffers. Other arrays are staged at each call: copied, or as images.
 
 As on CUDA, a replay takes a *frame* from a list: kernel objects of its own, which hold the arguments. So threads share
 a call without a lock, unless memory passes between kernels. OpenCL's functions are called by ctypes, which takes a
@@ -19,14 +21,15 @@ from typing import Any, Never, TypeAlias, cast
 import numpy as np
 import pyopencl as cl
 
+from gemmgen.errors import ScheduleError
 from gemmgen.runtime import opencl_arrays, opencl_driver
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place
 from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Outcome, PreparedCall, kind_of, written
-from gemmgen.runtime.opencl_arrays import DeviceArray
-from gemmgen.runtime.opencl_build import kernels_of, ranges
-from gemmgen.runtime.opencl_driver import failure
-from gemmgen.runtime.views import Numbers
+from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage
+from gemmgen.runtime.opencl_build import kernels_of, ranges, workspace_bytes
+from gemmgen.runtime.opencl_driver import failure, translated
+from gemmgen.runtime.views import Numbers, View
 from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
 from gemmgen.source import Source
 
@@ -124,41 +127,35 @@ class OpenCLLaunches:
         self._frames.append(frame)
 
     def events(
-        self, arguments: tuple[int, ...], factors: Factors = (None, None), wait_for: Sequence[cl.Event] = ()
+        self,
+        arguments: tuple[int, ...],
+        factors: Factors = (None, None),
+        wait_for: Sequence[cl.Event] = (),
+        is_ordered: bool = False,
     ) -> list[cl.Event]:
-        """As `launch`, on any queue, after some events. Returns the event of each kernel. Raises: as `launch`."""
-        frame, before = self._taken(arguments, factors), list(wait_for)
-        events: list[cl.Event] = []
-        for each in frame.launches:
-            event, handles = ctypes.c_void_p(), (ctypes.c_void_p * len(before))(*(x.int_ptr for x in before))
-            waits = (len(before), handles) if before else (0, None)
-            sizes = each.everywhere, each.group
-            if code := self._enqueue(self._handle, each.kernel, 3, None, *sizes, *waits, ctypes.byref(event)):
-                raise failure(code, "clEnqueueNDRangeKernel", self._queue.device)
-            before = [cl.Event.from_int_ptr(event.value or 0, retain=False)]
-            events += before
-        self._frames.append(frame)
-        return events
+        """As `launch`, on any queue, after some events. Returns the event of each kernel, or of the last one only.
 
-    def last_event(
-        self, arguments: tuple[int, ...], factors: Factors = (None, None), wait_for: Sequence[cl.Event] = ()
-    ) -> cl.Event:
-        """As `launch`, after some events. Returns the event of the last kernel: the queue keeps the order of all.
+        Args:
+            is_ordered: whether the queue keeps the kernels' order, and their times do not matter.
 
         Raises: as `launch`.
         """
-        frame, event = self._taken(arguments, factors), ctypes.c_void_p()
-        waits: tuple[int, Any] = (0, None)
-        if wait_for:
-            waits = len(wait_for), (ctypes.c_void_p * len(wait_for))(*(x.int_ptr for x in wait_for))
-        last = frame.launches[-1]
+        frame, before = self._taken(arguments, factors), wait_for
+        events: list[cl.Event] = []
         for each in frame.launches:
-            told = ctypes.byref(event) if each is last else None
+            event = None if is_ordered and each is not frame.launches[-1] else ctypes.c_void_p()
+            waits = (
+                (len(before), (ctypes.c_void_p * len(before))(*(x.int_ptr for x in before))) if before else (0, None)
+            )
+            told = None if event is None else ctypes.byref(event)
             if code := self._enqueue(self._handle, each.kernel, 3, None, each.everywhere, each.group, *waits, told):
                 raise failure(code, "clEnqueueNDRangeKernel", self._queue.device)
-            waits = (0, None)
+            before = ()
+            if event is not None:
+                events.append(cl.Event.from_int_ptr(event.value or 0, retain=False))
+                before = events[-1:]
         self._frames.append(frame)
-        return cl.Event.from_int_ptr(event.value or 0, retain=False)
+        return events
 
     def _taken(self, arguments: tuple[int, ...], factors: Factors) -> _Frame:
         """A frame with these arguments."""
@@ -225,12 +222,145 @@ class Rooms:
 
     def __init__(self, context: cl.Context, scratch: Scratch, sizes: Mapping[str, int]) -> None:
         self._context, self._scratch, self._sizes = context, scratch, dict(sizes)
+        self.names = tuple(sizes)
 
     @contextmanager
     def taken(self) -> Iterator[tuple[int, ...]]:
         """Context with the handles of the buffers, to enqueue a call's kernels in. The queue keeps their order."""
         with self._scratch.lock:
             yield tuple(self._scratch.buffer(self._context, *each).int_ptr for each in self._sizes.items())
+
+
+#: Events to wait for, and a queue.
+_Place: TypeAlias = Place[cl.CommandQueue, cl.Event, Never]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the calls of one kind run.
+
+    Attributes:
+        kind: a checked call without its arrays.
+        names: the names of the arrays, in order.
+        factors: alpha and beta as they were passed.
+        outcome: the result.
+        rooms: the workspaces; None if there are none.
+    """
+
+    source: Source
+    program: opencl_driver.Program
+    queue: cl.CommandQueue
+    kind: Request
+    names: Sequence[str]
+    factors: Factors
+    outcome: Outcome
+    rooms: Rooms | None
+
+    def launches(self) -> OpenCLLaunches:
+        """The kernels, for arrays that are used in place."""
+        addressed = () if self.kind.on_device else self.names
+        names = [*self.names, *(self.rooms.names if self.rooms else ())]
+        values = self.kind.numbers(self.kind.views)
+        return OpenCLLaunches(self.source, self.program, self.queue, names, values, self.factors, addressed)
+
+
+class StagedCall(PreparedCall):
+    """A call whose arrays are staged each time."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work.outcome, work.names)
+        self._work, self._queue, self._pace = work, work.queue, Pace()
+        #: Launches by the layouts that kernels see, and by what is passed by address. Runtimes may keep some memory of
+        #: each kernel object, so that these are used again.
+        self._known: dict[object, OpenCLLaunches] = {}
+
+    def perform(self, request: Request, factors: Factors, place: _Place) -> tuple[object, cl.Event]:
+        with under_way(), translated(self._queue.device), _stage(request, self._queue, place.wait_for) as stage:
+            _, output, view = request.output
+            if not view.span:
+                return stage.empty(view) if output is None else output, stage.nothing_to_do()
+            launches, memory, result = self._placed(request, stage)
+            event = launches.events(handles_of(memory), factors, stage.wait_for)[-1]
+            if not request.on_device:
+                self._pace.wait(event.wait, partial(opencl_driver.wait_for, event))
+            return result, stage.finish(event)
+
+    def _compute(self, _: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> cl.Event:
+        a, b, c, operands = held
+        found, kind = {"a": b if self._mirrored else a, "b": a if self._mirrored else b, **operands}, self._work.kind
+        inputs = {name: (found[name], view) for name, (_, view) in kind.inputs.items()}
+        request = replace(kind, inputs=inputs, output=("c", c, kind.output[2]))
+        return self.perform(request, factors, place or Place())[1]
+
+    def times(self, request: Request, iterations: int) -> list[float]:
+        """The device time of each run in seconds."""
+        seconds, events = list[float](), list[cl.Event]()
+        if not request.output[2].span:
+            return [0.0] * iterations
+        with under_way(), translated(self._queue.device), _stage(request, self._queue, ()) as stage:
+            launches, memory, _ = self._placed(request, stage)
+            for _ in range(iterations):
+                events = launches.events(handles_of(memory), wait_for=stage.wait_for)
+                self._pace.wait(events[-1].wait, partial(opencl_driver.wait_for, events[-1]))
+                seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9)
+            if events:
+                stage.finish(events[-1])
+        return seconds
+
+    def _placed(self, request: Request, stage: Stage[object]) -> tuple[OpenCLLaunches, Mapping[str, object], object]:
+        """Make every operand accessible to the kernels. Returns their launches, the arguments by name, and the result
+        array.
+        """
+        source = self._work.source
+        images = {arg.name for entry in source.entry_points for arg in entry.arguments if arg.kind == "image"}
+        shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
+        check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
+        memory, seen = dict[str, object](), dict[str, View]()
+        for name, (array, view) in request.inputs.items():
+            seen[name] = view
+            if not view.span:
+                memory[name] = stage.unread(name in images)
+            elif name in images:
+                memory[name] = stage.image(array, view)
+            else:
+                memory[name], seen[name] = stage.input(array, view)
+        name, output, view = request.output
+        result, memory[name], seen[name] = stage.output(output, view, request.loads_output)
+        values = request.numbers(seen)
+        # OpenCL keeps buffers until the kernels have ended.
+        rooms = workspace_bytes(source, request.sizes, stage.device)
+        memory |= {x: cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size) for x, size in rooms.items()}
+        addressed = [each for each, x in memory.items() if isinstance(x, int)]
+        key = tuple(seen.items()), tuple(memory), tuple(addressed)
+        if (known := self._known.get(key)) is None:
+            made = self._work.program, stage.queue, [*memory], values, self._work.factors, addressed
+            known = self._known[key] = OpenCLLaunches(source, *made)
+        return known, memory, result
+
+
+def _stage(request: Request, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Stage[object]:
+    kind = ResidentStage if request.on_device else HostStage
+    return cast("Stage[object]", kind(queue, wait_for))
+
+
+def handles_of(memory: Mapping[str, object]) -> tuple[int, ...]:
+    """Arguments as OpenCL takes them: addresses, handles of buffers and images, 0 for nothing."""
+    return tuple(
+        x if isinstance(x, int) else 0 if x is None else cast(cl.MemoryObject, x).int_ptr for x in memory.values()
+    )
+
+
+def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:
+    """Raises: ScheduleError if a matrix is larger than the device's images can be."""
+    most_wide, most_high = (device.image2d_max_width, device.image2d_max_height) if widths else (0, 0)
+    problems = [
+        f"{name} as an image is {widths[name]} wide and {heights[name]} high, more than the {most_wide}x{most_high} "
+        f"of {device.name.strip()}: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
+        for name in widths
+        if widths[name] > most_wide or heights[name] > most_high
+    ]
+    if problems:
+        raise ScheduleError(problems)
 
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
@@ -243,6 +373,8 @@ _STATUS, _COMPLETE = cl.event_info.COMMAND_EXECUTION_STATUS, cl.command_executio
 
 def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> bool:
     """Whether only the arrays' addresses differ from call to call, and the queue executes in order."""
+    if request.is_empty or request.output[0] != "c":
+        return False
     if any(arg.kind == "image" for entry in source.entry_points for arg in entry.arguments):
         return False
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
@@ -272,24 +404,22 @@ def is_small(source: Source, request: Request) -> bool:
     return multiply_adds <= (FEW if work_items > 1 else FEW_FOR_ONE)
 
 
-#: Events to wait for, and a queue.
-_Place: TypeAlias = Place[cl.CommandQueue, cl.Event, Never]
+class StagedHostCall(StagedCall, HostCall):
+    """A call with NumPy's arrays, which are staged."""
 
 
 class AddressCall(HostCall):
-    """A prepared call with NumPy's arrays, whose kernels take addresses.
+    """A call with NumPy's arrays, whose kernels take addresses.
 
     Args:
         is_within: whether the queue's kernels run in the calling thread, so that they have ended when the enqueue
             returns (cl_intel_exec_by_local_thread).
     """
 
-    def __init__(
-        self, launches: OpenCLLaunches, queue: cl.CommandQueue, outcome: Outcome, rooms: Rooms | None, is_within: bool
-    ) -> None:
-        super().__init__(outcome)
-        self._launches, self._queue, self._is_within, self._rooms = launches, queue, is_within, rooms
-        self._queue_launch, self._pace = launches.launch, Pace()
+    def __init__(self, work: Work, is_within: bool) -> None:
+        super().__init__(work.outcome, work.names)
+        self._launches, self._queue, self._is_within, self._rooms = work.launches(), work.queue, is_within, work.rooms
+        self._queue_launch, self._pace = self._launches.launch, Pace()
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> Any:
         if place is None and self._is_within:
@@ -332,9 +462,9 @@ def _queued(
 ) -> cl.Event:
     """Enqueue all kernels on a queue that keeps their order. Returns the event of the last."""
     if rooms is None:
-        return launches.last_event(addresses, factors, wait_for)
+        return launches.events(addresses, factors, wait_for, is_ordered=True)[0]
     with rooms.taken() as handles:
-        return launches.last_event((*addresses, *handles), factors, wait_for)
+        return launches.events((*addresses, *handles), factors, wait_for, is_ordered=True)[0]
 
 
 def _wait(handle: int, device: cl.Device) -> None:
@@ -355,41 +485,38 @@ def buffer_key(
     factors: Factors,
     operands: Mapping[str, DeviceArray],
 ) -> Key | None:
-    """The key of a call (`KeyOf`); None for parts of buffers. The places are handles of buffers."""
+    """The key of a call (`KeyOf`); None for memory without buffers. The places are handles of buffers."""
     found: list[object] = [how, kind_of(factors), c is None, *operands]
     places: list[int] = []
     for x in (a, b, *(() if c is None else (c,)), *operands.values()):
-        if type(x) is not type(a) or not _is_whole(x):
+        base = x.base_data
+        if type(x) is not type(a) or not isinstance(base, cl.MemoryObjectHolder):
             return None
-        found += (x.shape, x.strides, x.dtype, x.queue, x.context)
-        places.append(cast(cl.Buffer, x.base_data).int_ptr)
+        found += (x.shape, x.strides, x.dtype, x.queue, x.context, x.offset, type(base))
+        places.append(base.int_ptr)
     at_a, at_b, at_c, *more = places if c is not None else (*places[:2], 0, *places[2:])
     return tuple(found), (at_a, at_b, at_c), tuple(more)
 
 
-class BufferCall(PreparedCall):
-    """A prepared call with pyopencl's arrays, each a whole buffer."""
+class ResidentCall(PreparedCall):
+    """A call with pyopencl's arrays."""
 
     key_of = staticmethod(buffer_key)
+    _queue: cl.CommandQueue
 
-    def __init__(self, launches: OpenCLLaunches, queue: cl.CommandQueue, outcome: Outcome, rooms: Rooms | None) -> None:
+    def __init__(self, outcome: Outcome, names: Sequence[str]) -> None:
         from pyopencl.array import Array
 
         self.types = frozenset({Array})
-        super().__init__(outcome)
-        self._launches, self._queue, self._rooms = launches, queue, rooms
+        super().__init__(outcome, names)
 
     def _take(self, outcome: Outcome) -> None:
         # Places are handles: arrays overlap if they are the same buffer.
         super()._take(replace(outcome, reach=(1,) * len(outcome.reach)))
 
-    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> cl.Event:
-        a, b, c, operands = held
-        before = [] if place is None else list(place.wait_for)
-        before += [event for x in (a, b, c, *operands.values()) for event in x.events]
-        event = _queued(self._launches, self._rooms, addresses, factors, before)
-        c.add_event(event)
-        return event
+    def _place_of(self, array: Any) -> int:
+        handle: int = cast(cl.Buffer, array.base_data).int_ptr
+        return handle
 
     def _new(self, a: object) -> tuple[Any, int]:  # noqa: ARG002
         from pyopencl.array import empty
@@ -400,3 +527,23 @@ class BufferCall(PreparedCall):
             last = len(self._shape) - 1
             made = made.transpose((*range(last - 1), last, last - 1))
         return made, handle
+
+
+class StagedBufferCall(StagedCall, ResidentCall):
+    """A call with pyopencl's arrays, which are staged."""
+
+
+class BufferCall(ResidentCall):
+    """A call with pyopencl's arrays, each a whole buffer."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work.outcome, work.names)
+        self._launches, self._queue, self._rooms = work.launches(), work.queue, work.rooms
+
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: _Place | None) -> cl.Event:
+        a, b, c, operands = held
+        before = [] if place is None else list(place.wait_for)
+        before += [event for x in (a, b, c, *operands.values()) for event in x.events]
+        event = _queued(self._launches, self._rooms, addresses, factors, before)
+        c.add_event(event)
+        return event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Never, TypeAlias, cast
@@ -16,7 +16,7 @@ from gemmgen.ir.numeric import element_type
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.build import Words, check_device
 from gemmgen.runtime.cache import Kept, once
-from gemmgen.runtime.call import CallableKernel, Place
+from gemmgen.runtime.call import CallableKernel
 from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, written
 from gemmgen.runtime.lists import each_matrix, stacked
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
@@ -81,8 +81,8 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
     def _timed(
         self,
         request: Request,
+        names: Sequence[str],  # noqa: ARG002
         factors: Factors,  # noqa: ARG002  (the request has them)
-        operands: Sequence[str],  # noqa: ARG002
         queue: None,  # noqa: ARG002
         iterations: int,
     ) -> list[float]:
@@ -93,19 +93,19 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     # --- running ----------------------------------------------------------------------------------
 
-    def _prepared(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> SyclCall | None:
-        if request.on_device:
-            return None
+    def _call(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> SyclCall:
         queue = own_queue(self.device)
-        if not (queue.info.system and _stands(request)):
-            return None
-        rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
-        found, kernels = request.views, self._own_kernels()
-        launches = SyclLaunches(self.source, kernels, queue, names, request.numbers(found), factors, rooms)
-        return SyclCall(launches, queue, Outcome.of([found[name] for name in names]))
 
-    def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
-        return self._times(request, 1)[0], None
+        def compute(checked: Request) -> object:
+            return self._times(checked, 1)[0]
+
+        is_free = not (request.on_device or request.lists or request.is_empty) and request.output[0] == "c"
+        if not (is_free and queue.info.system and _stands(request)):
+            return SyclCall(Outcome.of(request, names), names, queue, compute, None)
+        rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
+        values, kernels = request.numbers(request.views), self._own_kernels()
+        launches = SyclLaunches(self.source, kernels, queue, names, values, factors, rooms)
+        return SyclCall(Outcome.of(request, names), names, queue, compute, launches)
 
     def _times(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the device time of each run in nanoseconds."""
@@ -371,11 +371,30 @@ def _fill(argument: Argument, dtype: str, value: complex) -> None:
 
 
 class SyclCall(HostCall):
-    """A prepared call with NumPy's arrays, on a device that reaches the host's memory."""
+    """A call of kernels. It is kept where NumPy's arrays are used in place, and else made for one time.
 
-    def __init__(self, launches: SyclLaunches, queue: SyclQueue, outcome: Outcome) -> None:
-        super().__init__(outcome)
-        self._launches, self._queue, self._pace = launches, queue, Pace()
+    Args:
+        compute: computes it for arrays in USM, copies, and lists.
+        launches: the kernels, for NumPy's arrays in place; None for others.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        names: Sequence[str],
+        queue: SyclQueue,
+        compute: Callable[[Request], object],
+        launches: SyclLaunches | None,
+    ) -> None:
+        super().__init__(outcome, names)
+        self._queue, self._all, self._pace = queue, compute, Pace()
+        if launches is None:
+            self.types = frozenset()
+        else:
+            self._launches = launches
+
+    def perform(self, request: Request, factors: Factors, place: object) -> tuple[object, None]:
+        return (super().perform(request, factors, place)[0] if self.types else self._all(request)), None
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, _: object) -> None:
         with under_way():

@@ -165,6 +165,7 @@ FUNCTIONS: dict[str, str] = {
     "any_in_group": "whether a condition holds for any work-item of the group, all of which come",
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
+    "shuffle": "the value that lane `args[1]` holds, which may be another for each lane",
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",

@@ -17,6 +17,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import aligned
 from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.elementwise import ELEMENT_OWN, ELEMENT_OWN_COL
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -38,7 +39,7 @@ from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
-from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
+from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
@@ -176,15 +177,36 @@ def _stepped(update: EpilogueStore, row: Expr, col: Expr) -> Body:
     acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
     place = acc.at(ROW, COL)
     before = Load(c, _at(update, C_ROW, C_COL))
+    given, update = _by_column(update)
     names, value = epilogue_applied(update, Load(acc.buffer, place), before, C_ROW, C_COL)
     body: Body = (*names, Store(acc.buffer, place, value))
-    reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
     named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
-    if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
+    if any(isinstance(node, Load) and node.buffer.space is not Space.PRIVATE for node in named):
         rows, cols = _extents(update)
         body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
-    columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
-    return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
+    used = {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
+    places = {C_ROW: row + fragment.rows.step(ROW), C_COL: col + fragment.cols.step(COL)}
+    own_row, own_col = ((Let(name, value),) if name in used else () for name, value in places.items())
+    if given:
+        of_rows = loop(ROW, fragment.rows.values, (*own_row, *body))
+        return loop(COL, fragment.cols.values, (*own_col, *given, *of_rows))
+    return loop(ROW, fragment.rows.values, (*own_row, *loop(COL, fragment.cols.values, (*own_col, *body))))
+
+
+def _by_column(update: EpilogueStore) -> tuple[Body, EpilogueStore]:
+    """Names for what other lanes give of a column, all lanes together, and the functions by these names."""
+    values = [map_expr(step.value, substitute({ELEMENT_OWN: ROW, ELEMENT_OWN_COL: COL})) for step in update.steps]
+    names = dict[Expr, Var]()
+    for node in (node for value in values for node in walk_expr(value)):
+        given = node.args[0] if isinstance(node, Call) and node.function == "convert" else node
+        match given:
+            case Call("shuffle", (Load(held), _)):
+                name = f"col_{held.name.removeprefix('lane_')}"
+                if not any(name == known.name for known in names.values()):  # else what is converted there
+                    names[node] = Var(name, node.dtype)
+    values = [map_expr(value, lambda node: names.get(node, node)) for value in values]
+    steps = tuple(replace(step, value=value) for step, value in zip(update.steps, values, strict=True))
+    return tuple(Let(name, node) for node, name in names.items()), replace(update, steps=steps)
 
 
 def _values(stmt: object) -> tuple[Expr, ...]:

@@ -153,6 +153,9 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
         if not fits(args[0].dtype, node.dtype):
             yield f"{show_expr(node)} {what}"
         return
+    if name == "begins_on":
+        yield from () if isinstance(args[0], Load) and node.dtype == BOOL else (f"{show_expr(node)} names no element",)
+        return
     if name == "nan":
         yield from () if node.dtype.is_float else (f"{show_expr(node)} is {node.dtype}, which has none",)
         return

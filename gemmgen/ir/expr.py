@@ -162,6 +162,7 @@ FUNCTIONS: dict[str, str] = {
     "lane_id": "index of the work-item in its sub-group",
     "sub_group_size": "lanes of the launch's sub-groups; of the last one of a group there may be fewer",
     "nan": "not a number",
+    "begins_on": "whether the address of `args[0]`, an element that is not read, is a multiple of `args[1]` bytes",
     "any_in_group": "whether a condition holds for any work-item of the group, all of which come",
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",

@@ -51,6 +51,7 @@ ARITY: dict[str, int] = {
     "sub_group_size": 0,
     "nan": 0,
     "any_in_group": 1,
+    "begins_on": 2,
     "fma": 3,
     "broadcast": 2,
     "shuffle": 2,

@@ -246,6 +246,8 @@ class Evaluator:
             case name, args if name in OF_TF32:
                 codes, meaning = [self.expr(part, scope, site) for part in args], OF_TF32[name]
                 return lambda active: cast(Value, meaning(*(code(active) for code in codes)))
+            case "begins_on", (Load(), Const()):
+                return lambda active: np.ones(active.mask.shape, bool)  # arrays of NumPy do
             case "any_in_group", (condition,):
                 return self._any_in_group(self.expr(condition, scope, site), site)
             case "broadcast" | "shuffle" | "shuffle_xor" as name, (value, lane):

@@ -412,8 +412,7 @@ class WarpgroupEpilogue:
         place = groups.place_in(problem, *origin) if self.problem.ends_with_groups else (*planes, *origin)
         tile = Tile(self.result, place, *staging.lines, by_columns and not staging.mirrored)
         vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
-        functions = tuple(_by_coordinates(problem, step) for step in steps(problem, staging.mirrored))
-        functions = tuple(replace(x, value=map_expr(x.value, self._held)) for x in functions)
+        functions = tuple(replace(x, value=map_expr(x.value, self._held)) for x in self._functions)
         update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
         comment = Comment(problem.epilogue_comment())
         if not self.whole:
@@ -434,22 +433,28 @@ class WarpgroupEpilogue:
     # --- vectors that the functions take ----------------------------------------------------------
 
     @cached_property
-    def _vectors(self) -> dict[Expr, tuple[Buffer, Buffer, bool]]:
-        """What is read of arrays with an element for each row or column, where C is stored by TMA: the array, the
+    def _vectors(self) -> dict[Expr, tuple[Load, Buffer, bool]]:
+        """What is read of arrays with an element for each row or column, where C is stored by TMA: the element, the
         registers that hold it instead, and whether it is one of columns. They keep the array's type, so that nothing
         waits for an element before it is needed; only bytes are converted, which no shuffle takes.
         """
-        found, sums = dict[Expr, tuple[Buffer, Buffer, bool]](), self.problem.sums
-        held = self.slots is not None and self.whole and not self.problem.spec.grouped
-        for step in steps(self.problem) if held else ():
+        found, sums = dict[Expr, tuple[Load, Buffer, bool]](), self.problem.sums
+        for step in self._functions if self.slots is not None and self.whole else ():
             for load in walk_expr(step.value):
-                if isinstance(load, Load) and load.index in ((ELEMENT_ROW,), (ELEMENT_COL,)):
-                    of_cols, name = load.index == (ELEMENT_COL,), load.buffer.name
+                if isinstance(load, Load) and load.index and load.index[-1] in (ELEMENT_ROW, ELEMENT_COL):
+                    if not {ELEMENT_ROW, ELEMENT_COL}.isdisjoint(load.index[:-1]):
+                        continue  # a matrix
+                    of_cols, name = load.index[-1] == ELEMENT_COL, load.buffer.name
                     count = -(-self.atom.cols // self.atom.lanes) if of_cols else self.threads.rows.values
                     dtype = load.dtype if load.dtype.size > 1 else sums
                     own = Buffer(f"{'lane' if of_cols else 'own'}_{name}", dtype, Space.PRIVATE, Layout.packed(count))
-                    found[convert(load, sums)] = load.buffer, own, of_cols
+                    found[convert(load, sums)] = load, own, of_cols
         return found
+
+    @cached_property
+    def _functions(self) -> tuple[Step, ...]:
+        """Those on elements of C, as this kernel has what they take."""
+        return tuple(_by_coordinates(self.problem, step) for step in steps(self.problem, self._staging.mirrored))
 
     def _held(self, node: Expr) -> Expr:
         """An expression by those registers: of columns, each lane of a warp has one of every 32."""
@@ -471,11 +476,12 @@ class WarpgroupEpilogue:
         """Fills them, in front of the loop along K, so that no store of C waits for them."""
         part, out, lanes = Var("i"), list[Stmt](), self.atom.lanes
         first = COL0 + WARPGROUP_COL * self.atom.cols if self.problem.schedule.warpgroups[1] > 1 else COL0
-        for array, own, of_cols in self._vectors.values():
+        for one, own, of_cols in self._vectors.values():
             rows = self.threads.rows
             at = first + part * lanes + LOCAL_INDEX % lanes
             at = at if of_cols else position_in_c(ROW, ROW0, rows) + rows.step(part)
-            value = convert(Load(array, (minimum(at, array.shape[0] - 1),)), own.dtype)
+            place = (*one.index[:-1], minimum(at, one.buffer.shape[-1] - 1))
+            value = convert(replace(one, index=place), own.dtype)
             out += [Alloc(own), *loop(part, as_int(own.shape[0]) or 1, (Store(own, (part,), value),))]
         return (Comment("What the epilogue takes of each row or column is read ahead."), *out) if out else ()
 

@@ -402,6 +402,13 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
                     acc[i][j] = 0.0f;
                 }
             }
+
+            // What the epilogue takes of each row or column is read ahead.
+            __nv_bfloat16 lane_bias[BN / 32];
+            #pragma unroll
+            for (int i = 0; i < BN / 32; ++i) {
+                lane_bias[i] = bias[group * n + min(col0 + i * 32 + local_index % 32, n - 1)];
+            }
             const int steps = (max(0, k_end) + BK - 1) / BK;
             const int steps_before = steps_done;
             steps_done = steps_before + steps;
@@ -441,16 +448,13 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
             if (row0 < group_rows) {
                 // C = A * B, then bias, silu.
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const int c_row =
-                        m - group_rows + row0 + local_row / 8 * 16 + local_row % 8 + i * 8;
+                for (int j = 0; j < BN / 4; ++j) {
+                    const float col_bias = float(__shfl_sync(
+                        0xffffffffu, lane_bias[j / 8], j / 2 % 4 * 8 + local_col * 2 + j % 2, 32));
                     #pragma unroll
-                    for (int j = 0; j < BN / 4; ++j) {
-                        const int c_col = col + j / 2 * 8 + j % 2;
-                        if (c_row < m && c_col < n) {
-                            const float after_bias = acc[i][j] + float(bias[group * n + c_col]);
-                            acc[i][j] = after_bias * fast_sigmoid(after_bias);
-                        }
+                    for (int i = 0; i < 2; ++i) {
+                        const float after_bias = acc[i][j] + col_bias;
+                        acc[i][j] = after_bias * fast_sigmoid(after_bias);
                     }
                 }
 

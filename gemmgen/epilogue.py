@@ -15,13 +15,15 @@ from typing import Literal
 
 from gemmgen.errors import SpecError
 from gemmgen.formulas import formula, parse
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.walk import walk_expr
 
 #: More functions in a row are no epilogue that somebody wrote.
 MOST = 16
 EXPRESSION = "expr:"
+#: What a function is given that is to be computed as its formula says, where targets have a faster way.
+EXACT = "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Function:
         derivative: by `acc`, as a formula that may also name `result`, what the function has made of it; None where
             `gemmgen.derivatives` finds one that does as well. Named because it needs the result alone, or because the
             one that is found overflows.
+        fast: the same by functions of `ir.functions.FAST`; None where the formula is as fast.
     """
 
     formula: str
     parameters: tuple[str, ...] = ()
     ascending: bool = False
     derivative: str | None = None
+    fast: str | None = None
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -53,10 +57,18 @@ FUNCTIONS: dict[str, Function] = {
     "gelu": Function(
         "0.5 * acc * (1 + erf(acc * 0.7071067811865476))",
         derivative="0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)",
+        fast="acc * fast_normal_cdf(acc)",
     ),
-    "gelu_tanh": Function("0.5 * acc * (1 + tanh(0.7978845608028654 * (acc + 0.044715 * acc * acc * acc)))"),
-    "silu": Function("acc / (1 + exp(-acc))", derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc))"),
-    "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)"),
+    "gelu_tanh": Function(
+        "0.5 * acc * (1 + tanh(0.7978845608028654 * (acc + 0.044715 * acc * acc * acc)))",
+        fast="acc * fast_sigmoid(acc * (1.5957691216057308 + 0.07135481282553677 * acc * acc))",
+    ),
+    "silu": Function(
+        "acc / (1 + exp(-acc))",
+        derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc))",
+        fast="acc * fast_sigmoid(acc)",
+    ),
+    "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)", fast="fast_sigmoid(acc)"),
     "tanh": Function("tanh(acc)", derivative="1 - result * result"),
     "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
 }
@@ -149,6 +161,8 @@ class Applied:
         formula: as Python prints it.
         value: the same over variables by the names of `NAMES`.
         derivative: by `acc`, over these and `RESULT`, if its row names one.
+        fast: its row's fast formula, as Python prints it, and over variables; None where there is none, or the exact
+            one was asked for.
         names: those that it uses.
     """
 
@@ -157,6 +171,7 @@ class Applied:
     formula: str
     value: Expr
     derivative: Expr | None = None
+    fast: tuple[str, Expr] | None = None
     names: frozenset[str] = field(init=False)
 
     @property
@@ -194,8 +209,10 @@ def _applied(text: str, sums: DType) -> Applied:
         value = formula(tree, NAMES, sums)  # checked before it is printed, which others may be too deep for
         printed = ast.unparse(tree)
         return Applied("expr", f"{EXPRESSION} {printed}", printed, value)
-    name, given = _written(parse(text))
+    name, given, exact = _written(parse(text))
     row = FUNCTIONS[name]
+    if exact and row.fast is None:
+        raise SpecError(f"{name} is always exact: leave ({EXACT}) out")
     if len(given) != len(row.parameters):
         wanted = f"{name}({', '.join(row.parameters)})" if row.parameters else name
         raise SpecError(f"{len(given)} numbers, not {len(row.parameters)}: write {wanted}")
@@ -205,15 +222,22 @@ def _applied(text: str, sums: DType) -> Applied:
     body = filled.visit(parse(row.formula))
     value = formula(body, NAMES, sums)
     derivative = formula(filled.visit(parse(row.derivative)), (*NAMES, RESULT), sums) if row.derivative else None
-    numbers = f"({', '.join(map(repr, given))})" if given else ""
-    return Applied(name, f"{name}{numbers}", ast.unparse(body), value, derivative)
+    fast = None
+    if row.fast is not None and not exact and sums == F32:
+        of_fast = parse(row.fast)
+        fast = ast.unparse(of_fast), formula(of_fast, NAMES, sums, fast=True)
+    said = (EXACT,) if exact else tuple(map(repr, given))
+    return Applied(name, f"{name}({', '.join(said)})" if said else name, ast.unparse(body), value, derivative, fast)
 
 
-def _written(tree: ast.expr) -> tuple[str, list[int | float]]:
-    """The name of a function and the numbers given with it. Raises: SpecError."""
+def _written(tree: ast.expr) -> tuple[str, list[int | float], bool]:
+    """The name of a function, the numbers given with it, and whether it is to be exact. Raises: SpecError."""
+    exact = False
     match tree:
         case ast.Name(name):
             args: list[ast.expr] = []
+        case ast.Call(ast.Name(name), [ast.Name(word)], []) if word == EXACT:
+            args, exact = [], True
         case ast.Call(ast.Name(name), args, []):
             pass
         case _:
@@ -224,7 +248,7 @@ def _written(tree: ast.expr) -> tuple[str, list[int | float]]:
         near = get_close_matches(name, FUNCTIONS, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(FUNCTIONS)}"
         raise SpecError(f"no function {name[:40]!r}: {hint}, or write `{EXPRESSION} acc * 2`")
-    return name, [_number(arg) for arg in args]
+    return name, [_number(arg) for arg in args], exact
 
 
 def _number(node: ast.expr) -> int | float:

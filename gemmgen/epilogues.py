@@ -19,15 +19,25 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import I64
-from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
-from gemmgen.ir.expr import Const, Expr, Load, Var, convert, number
-from gemmgen.ir.instructions import Instruction
+from gemmgen.ir.elementwise import (
+    ELEMENT_COL,
+    ELEMENT_OWN,
+    ELEMENT_OWN_COL,
+    ELEMENT_ROW,
+    Step,
+    element,
+    old,
+    places_by_type,
+)
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int, convert, minimum, number
+from gemmgen.ir.instructions import WGMMA_COLS, Instruction
+from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import stored_tma_tile
 from gemmgen.ir.sizes import GROUP_ROWS
-from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Tile
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Stmt, Store, Tile
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.synchronization import RANK, Barrier
-from gemmgen.ir.walk import map_expr, substitute
+from gemmgen.ir.walk import map_expr, substitute, walk_expr
 from gemmgen.launch import given_shape
 from gemmgen.positions import (
     COL0,
@@ -35,13 +45,17 @@ from gemmgen.positions import (
     FIRST_ROW,
     GROUP_BEGIN,
     LANE_K,
+    LOCAL_COL,
     LOCAL_INDEX,
     PART,
+    ROW,
     ROW0,
     SLICE,
     SUM_COL,
     SUM_ROW,
+    WARPGROUP_COL,
     ThreadLayout,
+    position_in_c,
 )
 from gemmgen.problem import Problem
 
@@ -97,8 +111,9 @@ def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
     for buffer in operands(problem):
         place = places[OPERANDS[buffer.name].axes]
         values[Var(buffer.name, sums)] = convert(Load(buffer, place), sums)
-    functions = problem.spec.functions
-    return tuple(Step(function.name, map_expr(function.value, substitute(values))) for function in functions)
+    fast = "fast_functions" in problem.target.features and problem.spec.rounds_result
+    found = ((f.name, f.fast[1] if fast and f.fast is not None else f.value) for f in problem.spec.functions)
+    return tuple(Step(name, map_expr(value, substitute(values))) for name, value in found)
 
 
 def _by_coordinates(problem: Problem, step: Step) -> Step:
@@ -397,7 +412,7 @@ class WarpgroupEpilogue:
         place = groups.place_in(problem, *origin) if self.problem.ends_with_groups else (*planes, *origin)
         tile = Tile(self.result, place, *staging.lines, by_columns and not staging.mirrored)
         vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
-        functions = tuple(_by_coordinates(problem, step) for step in steps(problem, staging.mirrored))
+        functions = tuple(replace(x, value=map_expr(x.value, self._held)) for x in self._functions)
         update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
         comment = Comment(problem.epilogue_comment())
         if not self.whole:
@@ -414,6 +429,61 @@ class WarpgroupEpilogue:
         where = ", in place of the tiles" if staging.reuses else ""
         say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."
         return staged(staging, acc, say, Const(0), (comment, update), meet)
+
+    # --- vectors that the functions take ----------------------------------------------------------
+
+    @cached_property
+    def _vectors(self) -> dict[Expr, tuple[Load, Buffer, bool]]:
+        """What is read of arrays with an element for each row or column, where C is stored by TMA: the element, the
+        registers that hold it instead, and whether it is one of columns. They keep the array's type, so that nothing
+        waits for an element before it is needed; only bytes are converted, which no shuffle takes.
+        """
+        found, sums = dict[Expr, tuple[Load, Buffer, bool]](), self.problem.sums
+        for step in self._functions if self.slots is not None and self.whole else ():
+            for load in walk_expr(step.value):
+                if isinstance(load, Load) and load.index and load.index[-1] in (ELEMENT_ROW, ELEMENT_COL):
+                    if not {ELEMENT_ROW, ELEMENT_COL}.isdisjoint(load.index[:-1]):
+                        continue  # a matrix
+                    of_cols, name = load.index[-1] == ELEMENT_COL, load.buffer.name
+                    count = -(-self.atom.cols // self.atom.lanes) if of_cols else self.threads.rows.values
+                    dtype = load.dtype if load.dtype.size > 1 else sums
+                    own = Buffer(f"{'lane' if of_cols else 'own'}_{name}", dtype, Space.PRIVATE, Layout.packed(count))
+                    found[convert(load, sums)] = load, own, of_cols
+        return found
+
+    @cached_property
+    def _functions(self) -> tuple[Step, ...]:
+        """Those on elements of C, as this kernel has what they take."""
+        return tuple(_by_coordinates(self.problem, step) for step in steps(self.problem, self._staging.mirrored))
+
+    def _held(self, node: Expr) -> Expr:
+        """An expression by those registers: of columns, each lane of a warp has one of every 32."""
+        if node not in self._vectors:
+            return node
+        (_, own, of_cols), sums = self._vectors[node], self.problem.sums
+        if not of_cols:
+            return convert(Load(own, (ELEMENT_OWN,)), sums)
+        pair, lanes = ELEMENT_OWN_COL // 2, self.atom.lanes
+        lane = pair % (lanes // WGMMA_COLS) * WGMMA_COLS + self._lane_col * 2 + ELEMENT_OWN_COL % 2
+        return convert(Call("shuffle", (Load(own, (ELEMENT_OWN_COL // (lanes // 4),)), lane), own.dtype), sums)
+
+    @property
+    def _lane_col(self) -> Expr:
+        """Which of the four lanes that share a row."""
+        return LOCAL_COL if self.problem.schedule.warpgroups[1] == 1 else LOCAL_COL % 4
+
+    def read_before(self) -> Body:
+        """Fills them, in front of the loop along K, so that no store of C waits for them."""
+        part, out, lanes = Var("i"), list[Stmt](), self.atom.lanes
+        first = COL0 + WARPGROUP_COL * self.atom.cols if self.problem.schedule.warpgroups[1] > 1 else COL0
+        for one, own, of_cols in self._vectors.values():
+            rows = self.threads.rows
+            at = first + part * lanes + LOCAL_INDEX % lanes
+            at = at if of_cols else position_in_c(ROW, ROW0, rows) + rows.step(part)
+            place = (*one.index[:-1], minimum(at, one.buffer.shape[-1] - 1))
+            value = convert(replace(one, index=place), own.dtype)
+            out += [Alloc(own), *loop(part, as_int(own.shape[0]) or 1, (Store(own, (part,), value),))]
+        return (Comment("What the epilogue takes of each row or column is read ahead."), *out) if out else ()
 
     def operands(self) -> tuple[Buffer | Var, ...]:
         """What the functions take, as this kernel has it."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
-from gemmgen.ir.functions import MATH
+from gemmgen.ir.functions import FAST, MATH
 
 #: Longer or deeper ones are no formulas that somebody wrote.
 MOST_CHARACTERS, DEEPEST = 1000, 32
@@ -58,12 +58,15 @@ def parse(text: str, such_as: str = "acc * 0.5 + col") -> ast.expr:
         raise SpecError(f"nested deeper than {DEEPEST}: write it flatter") from None
 
 
-def formula(tree: ast.expr, names: Iterable[str], dtype: DType) -> Expr:
+def formula(tree: ast.expr, names: Iterable[str], dtype: DType, fast: bool = False) -> Expr:
     """A tree as an expression over variables of `dtype`, by the names that are allowed.
+
+    Args:
+        fast: whether it may call functions that few targets have.
 
     Raises: SpecError with every problem and where it stands.
     """
-    reader = _Reader(tuple(names), dtype)
+    reader = _Reader(tuple(names), dtype, {**_FUNCTIONS, **dict.fromkeys(FAST, 1)} if fast else _FUNCTIONS)
     value = reader.expr(tree)
     if reader.problems:
         raise SpecError(reader.problems)
@@ -74,6 +77,7 @@ def formula(tree: ast.expr, names: Iterable[str], dtype: DType) -> Expr:
 class _Reader:
     names: tuple[str, ...]
     dtype: DType
+    functions: Mapping[str, int]
     problems: list[str] = field(default_factory=list)
 
     def expr(self, node: ast.expr, depth: int = 1) -> Expr:
@@ -106,7 +110,7 @@ class _Reader:
         return self._wrong(
             node,
             f"{_kind(node)} is not allowed: use numbers, names ({', '.join(self.names)}), + - * /, "
-            f"functions ({', '.join(_FUNCTIONS)}), or `x if a < b else y`",
+            f"functions ({', '.join(self.functions)}), or `x if a < b else y`",
         )
 
     def _whole(self, *sides: ast.expr) -> DType | None:
@@ -140,10 +144,10 @@ class _Reader:
         return self._wrong(node, f"unknown name {name[:40]!r}: use {', '.join(self.names)}")
 
     def _call(self, node: ast.expr, name: str, args: list[ast.expr], depth: int) -> Expr:
-        if name not in _FUNCTIONS:
-            return self._wrong(node, f"unknown function {name[:40]!r}: use {', '.join(_FUNCTIONS)}")
-        if len(args) != _FUNCTIONS[name]:
-            return self._wrong(node, f"{name} takes {_FUNCTIONS[name]} arguments, not {len(args)}: give as many")
+        if name not in self.functions:
+            return self._wrong(node, f"unknown function {name[:40]!r}: use {', '.join(self.functions)}")
+        if len(args) != self.functions[name]:
+            return self._wrong(node, f"{name} takes {self.functions[name]} arguments, not {len(args)}: give as many")
         if name in MATH and not (self.dtype.is_float or MATH[name].integers):
             return self._wrong(node, f"{name} is a function of floats, but sums are {self.dtype}: use float types")
         return Call(name, tuple(self.expr(arg, depth + 1) for arg in args), self.dtype)

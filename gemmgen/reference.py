@@ -19,6 +19,8 @@ from gemmgen.spec import GemmSpec
 Doubles = NDArray[np.float64]
 #: Units in the last place by which a device's function may be off: what OpenCL allows `erf`, more than any other here.
 FUNCTION_ULPS = 16
+#: What fast functions may be off besides: of their results, and of their arguments (`ir.functions.FAST`).
+FAST_ERROR, FAST_LEAST = 2.0**-14, 2.0**-18
 #: Functions whose values are never below zero, so that a root of them has one.
 NOT_NEGATIVE = ("abs", "exp", "sqrt", "rsqrt")
 #: Of a sum, a product or a quotient; OpenCL allows a quotient 2.5.
@@ -51,7 +53,11 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
     reader = _Reader.of(spec)
     with np.errstate(all="ignore"):
         for function in spec.functions:
-            product = reader.expr(function.value, {**exact, "acc": product})
+            before = product
+            product = reader.expr(function.value, {**exact, "acc": before})
+            if function.fast is not None and spec.rounds_result:
+                size = np.abs(before.value) + before.error
+                product = replace(product, error=product.error + FAST_ERROR * np.abs(product.value) + FAST_LEAST * size)
     shape = np.broadcast_shapes(product.value.shape, (rows, cols))
     return Bounded(np.broadcast_to(product.value, shape), np.broadcast_to(product.error, shape))
 

@@ -394,6 +394,11 @@ class GemmSpec:
         return accumulator(self.dtype)
 
     @property
+    def rounds_result(self) -> bool:
+        """Whether C's type has 16 bits or fewer, and sums have 32: functions may be fast where targets have such."""
+        return self.accumulator == F32 and self.result.is_float and self.result.size < F32.size
+
+    @property
     def conj(self) -> tuple[bool, bool]:
         """Whether the elements of A, and those of B, are conjugated."""
         is_complex = self.dtype.real is not None

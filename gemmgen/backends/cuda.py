@@ -12,7 +12,8 @@ from gemmgen.backends.simt import Simt
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, convert
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL
+from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
@@ -79,7 +80,9 @@ class Cuda(Simt):
         **Simt.calls,
         **{name: f"{function}({{args}})" for name, function in ptx.MATRIX_CALLS.items()},
         "broadcast": "__shfl_sync({lanes}, {args}, {width})",
+        "shuffle": "__shfl_sync({lanes}, {args}, {width})",
         "shuffle_xor": "__shfl_xor_sync({lanes}, {args}, {width})",
+        **{name: f"{name}({{args}})" for name in FAST},
     }
     api: ClassVar[str] = "cuda"
     header: ClassVar[str] = "cuda_runtime.h"
@@ -117,6 +120,10 @@ class Cuda(Simt):
             *(rendered("cuda/ptx.cu.j2", **said) if any(said.values()) else ()),
             *(rendered("cuda/hopper.cu.j2", **hopper_said) if any(hopper_said.values()) else ()),
         ]
+        called = [name for name in FAST if uses_calls(self.kernel, {name})]
+        if called:
+            fast = rendered("cuda/fast_functions.cu.j2", names=called, tail=NORMAL_TAIL, log2_e=LOG2_E)
+            functions = [*fast, *functions]
         shared = any("shared_address(" in line for line in functions)
         return [*super().prelude(), *(rendered("cuda/shared_address.cu.j2") if shared else ()), *functions]
 

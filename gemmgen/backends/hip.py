@@ -35,6 +35,7 @@ class Hip(Simt):
         **Simt.calls,
         # All lanes of a wavefront take part, and `width` of them are a sub-group.
         "broadcast": "__shfl({args}, {width})",
+        "shuffle": "__shfl({args}, {width})",
         "shuffle_xor": "__shfl_xor({args}, {width})",
     }
     api: ClassVar[str] = "hip"

@@ -18,7 +18,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, I32, I64, DType
-from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.expr import Call, Const, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
@@ -183,6 +183,13 @@ class Simt(CLike):
         """What vectors are loaded from and stored to."""
         moves = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.width > 1)
         return [x for move in moves for x in (move.src, move.dst)]
+
+    def call(self, call: Call) -> tuple[str, int]:
+        match call:
+            case Call("begins_on", (Load(buffer, index), Const(int(size)))):
+                address = f"reinterpret_cast<unsigned long long>({self.address(buffer, index)})"
+                return f"{address} % {size} == 0", PRECEDENCE["=="]
+        return super().call(call)
 
     def call_words(self, call: Call) -> Mapping[str, object]:
         axis = as_int(call.args[0]) if call.args else None

@@ -12,7 +12,8 @@ from gemmgen.backends.constants import definitions, guards
 from gemmgen.backends.files import environment
 from gemmgen.backends.layout import lay_out
 from gemmgen.epilogue import OPERANDS, Operand
-from gemmgen.ir.kernel import Program, local_bytes, memory_bytes
+from gemmgen.ir.functions import FAST
+from gemmgen.ir.kernel import Program, local_bytes, memory_bytes, uses_calls
 from gemmgen.ir.stmt import Multiply, VectorCopy
 from gemmgen.ir.walk import walk
 from gemmgen.ir.workspace import Workspace
@@ -102,9 +103,11 @@ def computes(spec: GemmSpec) -> str:
     return f"{spec.formula()}{spec.then()}; {spec.label()}"
 
 
-def _formulas(spec: GemmSpec) -> Notes:
+def _formulas(spec: GemmSpec, program: Program) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
-    lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
+    fast = any(uses_calls(kernel, FAST) for kernel in program.kernels)
+    each = (f"{f.name}: {f.fast[0] if fast and f.fast is not None else f.formula}" for f in spec.functions)
+    lines = [line for text in each for line in wrap(text, WIDTH, subsequent_indent="    ")]
     read = "ab" if spec.alpha != 0 else ""
     made = [
         f"{x.upper()}: {f.formula}{', applied to the sums of a group along K' if spec.sum_scale(x) else ''}"
@@ -160,7 +163,7 @@ def about(spec: GemmSpec, program: Program) -> Notes:
         program: after all passes.
     """
     sizes = ("Sizes", wrap(_sizes(spec, program), WIDTH))
-    return [sizes, *_formulas(spec), ("Unread", _unread(spec, program))]
+    return [sizes, *_formulas(spec, program), ("Unread", _unread(spec, program))]
 
 
 def _unread(spec: GemmSpec, program: Program) -> list[str]:

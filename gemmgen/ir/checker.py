@@ -10,7 +10,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
-from gemmgen.ir.functions import ARITY, MATH
+from gemmgen.ir.functions import ARITY, FAST, MATH
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.operands import PART_BYTES
 from gemmgen.ir.show import headline, show_expr
@@ -21,7 +21,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.walk import walk_expr
 
 #: Calls whose value differs between the work-items of a group.
-_VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
+_VARYING = frozenset({"local_id", "lane_id", "shuffle", "shuffle_xor", "broadcast"})
 
 
 @dataclass(slots=True)
@@ -82,7 +82,9 @@ class Scope:
         return False
 
 
-_OF_SUB_GROUPS = ("lane_id", "sub_group_size", "broadcast", "shuffle_xor")
+#: What lanes give each other: the value, and an integer that says whose.
+_EXCHANGES = ("broadcast", "shuffle", "shuffle_xor")
+_OF_SUB_GROUPS = ("lane_id", "sub_group_size", *_EXCHANGES)
 #: Functions whose arguments are all of the type that comes out.
 _ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
 #: Functions of one argument, whose type is another matter: whether it fits what comes out, and what is wrong else.
@@ -138,24 +140,29 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
             yield f"{name} needs sub_groups, which {target.name} lacks"
         if kernel.sub_group is None:
             yield f"{name} in a kernel that requires no sub-group size"
+    if name in FAST and "fast_functions" not in target.features:
+        yield f"{name} needs fast_functions, which {target.name} lacks"
     if name in ("group_id", "group_count", "local_id"):
         dimensions = (0, 1, 2) if name == "group_id" and kernel.grid_z is not None else (0, 1)
         if as_int(args[0]) not in dimensions:
             yield f"{show_expr(node)} has no constant dimension of {', '.join(map(str, dimensions))}"
-    if name in ("broadcast", "shuffle_xor") and args[1].dtype != I32:
+    if name in _EXCHANGES and args[1].dtype != I32:
         yield f"{show_expr(args[1])} is {args[1].dtype}, not an integer"
     if name in _OF_OTHERS:
         fits, what = _OF_OTHERS[name]
         if not fits(args[0].dtype, node.dtype):
             yield f"{show_expr(node)} {what}"
         return
+    if name == "begins_on":
+        yield from () if isinstance(args[0], Load) and node.dtype == BOOL else (f"{show_expr(node)} names no element",)
+        return
     if name == "nan":
         yield from () if node.dtype.is_float else (f"{show_expr(node)} is {node.dtype}, which has none",)
         return
     if name == "conj" and node.dtype.real is None:
         yield f"{show_expr(node)} is {node.dtype}, not complex"
-    alike = name in MATH or name in _ALIKE
-    values = args if alike else {"broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
+    alike = name in MATH or name in FAST or name in _ALIKE
+    values = args if alike else args[:1] if name in _EXCHANGES else None
     for dtype in (I32,) if values is None else (value.dtype for value in values):
         if dtype != node.dtype:
             yield f"{name} and its arguments differ in type: {node.dtype} and {dtype}"

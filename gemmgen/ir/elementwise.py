@@ -11,8 +11,8 @@ from gemmgen.ir.expr import Expr, Var, convert
 ELEMENT_ROW, ELEMENT_COL = Var("element_row"), Var("element_col")
 #: Where it is in A or B: along K, and which row of A or column of B.
 ELEMENT_K, ELEMENT_LINE = Var("element_k"), Var("element_line")
-#: Which of a work-item's own rows of A that is.
-ELEMENT_OWN = Var("element_own")
+#: Which of a work-item's own rows of A that is; of C, which of its own columns.
+ELEMENT_OWN, ELEMENT_OWN_COL = Var("element_own"), Var("element_own_col")
 
 
 def element(dtype: DType) -> Var:
@@ -37,8 +37,9 @@ class Step:
 
     Attributes:
         name: for the name of what it makes.
-        value: in terms of `element`, `old`, `ELEMENT_ROW` and `ELEMENT_COL`; of a prologue, of `element`, `ELEMENT_K`,
-            `ELEMENT_LINE` and `ELEMENT_OWN`.
+        value: in terms of `element`, `old`, `ELEMENT_ROW`, `ELEMENT_COL`, and where a work-item holds what is read of
+            arrays, `ELEMENT_OWN` and `ELEMENT_OWN_COL`; of a prologue, of `element`, `ELEMENT_K`, `ELEMENT_LINE` and
+            `ELEMENT_OWN`.
     """
 
     name: str

@@ -43,6 +43,7 @@ FEATURES: dict[str, str] = {
     "fp8": "matrix instructions of 8-bit floats",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
     "funnel_shifts": "one word is cut out of two by an instruction",
+    "fast_functions": "powers of two and reciprocals of float32 by an instruction each, of known error",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
     "cached_private": "private arrays of megabytes fit the caches of a core",
     "leading_barriers": "a loop that begins with a barrier is compiled right, which PoCL 5 to 7 do not",
@@ -113,7 +114,7 @@ class Target:
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("clusters", "vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
-    *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix", "leading_barriers"),
+    *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix", "leading_barriers", "fast_functions"),
 }
 #: For kernels by block reads: a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
@@ -136,7 +137,7 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
     (CUDA C++ Programming Guide, 16.2).
     """
     capability, specific = int(name[3:].rstrip("a")), name.endswith("a")
-    features = set(_WARP)
+    features = {*_WARP, "fast_functions"}
     if capability >= 80:
         features |= {"async_copy", "mma"}
     if capability >= 89:

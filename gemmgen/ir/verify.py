@@ -9,7 +9,17 @@ from gemmgen.ir.checker import Checker, listed, sync_problems, tma_copy_problems
 from gemmgen.ir.checker import Scope as _Scope
 from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
-from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_ROW, Step, element, old
+from gemmgen.ir.elementwise import (
+    ELEMENT_COL,
+    ELEMENT_K,
+    ELEMENT_LINE,
+    ELEMENT_OWN,
+    ELEMENT_OWN_COL,
+    ELEMENT_ROW,
+    Step,
+    element,
+    old,
+)
 from gemmgen.ir.expr import Const, Expr, Load, as_int
 from gemmgen.ir.kernel import Kernel, fragments_of
 from gemmgen.ir.show import show_expr, show_index
@@ -340,7 +350,7 @@ class _Verifier(Checker):
                 self._steps(stmt.steps, acc.buffer.dtype, scope.inner())
 
     def _steps(self, steps: tuple[Step, ...], dtype: DType, scope: _Scope) -> None:
-        for name in (element(dtype), old(dtype), ELEMENT_ROW, ELEMENT_COL):
+        for name in (element(dtype), old(dtype), ELEMENT_ROW, ELEMENT_COL, ELEMENT_OWN, ELEMENT_OWN_COL):
             self._bind(name, scope)
         for step in steps:
             self._exprs((step.value,), scope)

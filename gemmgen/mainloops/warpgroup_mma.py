@@ -331,6 +331,7 @@ class WarpgroupMma:
             Fill(self.acc, zero),
             *fresh,
             *self._read_before(),
+            *self.epilogue.read_before(),
             *((Comment(said),) if self.problem.rows_are_columns else ()),
             For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
             *self._slots_read(),

@@ -10,13 +10,14 @@ are written to shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import aligned
 from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_OWN, ELEMENT_OWN_COL, ELEMENT_ROW, old
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -38,7 +39,7 @@ from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
-from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
+from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
@@ -65,7 +66,7 @@ MANY_SUMS = 128
 
 def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
     """All of it; `row` and `col` are where a thread's part of C begins, `promises` what is known of C's columns."""
-    finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
+    finished = (*_scaled(update), *_with_old(update, row, col, promises), *_stepped(update, row, col, promises))
     return (*finished, *_stored(update, row, col, promises))
 
 
@@ -86,27 +87,29 @@ def _each(update: EpilogueStore, body: Body) -> Body:
     return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
 
 
-def _with_old(update: EpilogueStore, row: Expr, col: Expr) -> Body:
+def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
     """acc += beta * c where beta is not zero, where it is inside: by pairs where these are neighbours in C."""
     beta, acc, c = update.beta, update.acc, update.dst.buffer
     dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
     at = _at(update, C_ROW, C_COL)
     if is_const(beta, 0.0):
         return ()
-    if _halves_sectors(update):
-        return _unless_zero(beta, _by_fours(update, row, col))
-    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
+    before = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
 
-    def added(column: Expr, before: Expr) -> Store:
+    def added(column: Expr, value: Expr) -> Store:
         place = acc.at(ROW, column)
         sum_ = Load(acc.buffer, place)
-        value = Bin("+", sum_, before) if is_const(beta, 1.0) else Call("fma", (beta, before, sum_), dtype)
+        value = Bin("+", sum_, value) if is_const(beta, 1.0) else Call("fma", (beta, value, sum_), dtype)
         return Store(acc.buffer, place, value)
 
+    if _halves_sectors(update):
+        fours = _by_fours(update, row, col, Load(c, at), promises, lambda x: (added(COL * FOUR + ELEMENT, x),))
+        # What one lane has read for another is read before the other stores there.
+        return _unless_zero(beta, (*fours, Barrier("none", of_sub_group=True)))
     pair = (
-        Alloc(old),
-        VectorCopy(old, (ZERO,), c, at, update.atom, PAIR),
-        *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(old, (ELEMENT,))),)),
+        Alloc(before),
+        VectorCopy(before, (ZERO,), c, at, update.atom, PAIR),
+        *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(before, (ELEMENT,))),)),
     )
     fragment, width = acc.fragment, update.width
     single: Body = (If(compare("<", C_COL, cols), (added(COL * width, convert(Load(c, at), dtype)),)),)
@@ -122,6 +125,11 @@ def _unless_zero(beta: Expr, body: Body) -> Body:
     return body if isinstance(beta, Const) else (If(compare("!=", beta, number(0, beta.dtype)), body),)
 
 
+def _adds_always(update: EpilogueStore) -> bool:
+    """Whether C's old elements have been added without a branch, by the names that another matrix would need."""
+    return isinstance(update.beta, Const) and not is_const(update.beta, 0.0)
+
+
 def _halves_sectors(update: EpilogueStore) -> bool:
     """Whether what the lanes of a line read by pairs is half of a sector of 32 bytes, and there are two such halves.
     Blocks of fewer sums a thread share a multiprocessor with others, whose registers an exchange would take.
@@ -131,64 +139,124 @@ def _halves_sectors(update: EpilogueStore) -> bool:
     return many and c.dtype.size == 2 and update.width == PAIR and cols.vector == PAIR and cols.values % FOUR == 0
 
 
-def _by_fours(update: EpilogueStore, row: Expr, col: Expr) -> Body:
-    """The same by four neighbours at a time: of two lots of eight columns, even lanes of a line read the first, odd
-    ones the second. Then they exchange halves, all lanes together, and each has the pairs that its sums belong to.
+def _by_fours(
+    update: EpilogueStore, row: Expr, col: Expr, matrix: Load, promises: Collection[Expr], use: Callable[[Expr], Body]
+) -> Body:
+    """A row of a matrix as C is stored, by four neighbours at a time, all of them before the first is used: of two lots
+    of eight columns, even lanes of a line read the first, odd ones the second. Then they exchange halves, all lanes
+    together, and each has the pairs that its sums belong to.
+
+    Args:
+        matrix: its element in row `C_ROW` and column `C_COL`.
+        use: what is done with an element, of the sum in row `ROW` and column `COL * FOUR + ELEMENT`.
     """
-    acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
-    dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
-    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(FOUR))
-    low, received, first_col = Var("is_low", BOOL), Var("received", dtype), Var("first_col")
+    fragment, (rows, cols) = update.acc.fragment, _extents(update)
+    source, at, count = matrix.buffer, matrix.index, update.acc.fragment.cols.values // FOUR
+    name = f"{source.name}_{'old' if source == update.dst.buffer else 'values'}"
+    held = Buffer(name, source.dtype, Space.PRIVATE, Layout.packed(count, FOUR))
+    low, received, first_col = Var("is_low", BOOL), Var("received", source.dtype), Var("first_col")
     # An odd lane's four begin where those of the even lane before it do, eight columns on.
     own = Let(low, compare("==", LOCAL_COL % 2, 0)), Let(first_col, col + LOCAL_COL % 2 * (WGMMA_COLS - PAIR))
-    names = (
-        Let(C_COL, first_col + fragment.cols.chunk_step(COL * 2, PAIR)),
-        Alloc(old),
-        *loop(ELEMENT, FOUR, (Store(old, (ELEMENT,), number(0, dtype)),)),
-    )
-    wide = VectorCopy(old, (ZERO,), c, _at(update, C_ROW, C_COL), update.atom, FOUR)
-    single = Store(old, (ELEMENT,), convert(Load(c, _at(update, C_ROW, C_COL + ELEMENT)), dtype))
-    singly = loop(ELEMENT, FOUR, (If(compare("<", C_COL + ELEMENT, cols), (single,)),))
-    may = aligned(update.atom, FOUR, c)
-    fits = compare("<=", C_COL + FOUR, cols)
-    read = If(compare("<", C_ROW, rows), (If(fits if may is None else both(fits, may), (wide,), singly),))
-    first, second = Load(old, (ELEMENT,)), Load(old, (ELEMENT + PAIR,))
+    column = Let(C_COL, first_col + fragment.cols.chunk_step(COL * 2, PAIR))
+    wide = VectorCopy(held, (COL, ZERO), source, at, update.atom, FOUR)
+    single = Store(held, (COL, ELEMENT), Load(source, (*at[:-1], C_COL + ELEMENT)))
+    singly = loop(ELEMENT, FOUR, (If(both(compare("<", C_ROW, rows), compare("<", C_COL + ELEMENT, cols)), (single,)),))
+    inside = both(compare("<", C_ROW, rows), compare("<=", C_COL + FOUR, cols))
+    read: Body = loop(COL, count, (column, If(inside, (wide,))))
+    may, whole = aligned(update.atom, FOUR, source), [compare("==", cols % x, 0) for x in (FOUR, FOUR * 2)]
+    even = any(x in promises or is_const(x, 1) for x in whole)
+    asked = [*(() if even else whole[:1]), *(() if may is None else (may,))]
+    if source != update.dst.buffer:  # which the launcher asks for
+        first_of_all = Load(source, (*at[:-2], ZERO, ZERO))
+        asked.append(Call("begins_on", (first_of_all, Const(FOUR * source.dtype.size)), BOOL))
+    if asked:
+        read = (If(all_of(tuple(asked)), read, loop(COL, count, (column, *singly))),)
+    first, second = Load(held, (COL, ELEMENT)), Load(held, (COL, ELEMENT + PAIR))
     exchange = (
-        Let(received, Call("shuffle_xor", (select(low, second, first), Const(1)), dtype)),
-        Store(old, (ELEMENT,), select(low, first, received)),
-        Store(old, (ELEMENT + PAIR,), select(low, received, second)),
+        Let(received, Call("shuffle_xor", (select(low, second, first), Const(1)), source.dtype)),
+        Store(held, (COL, ELEMENT), select(low, first, received)),
+        Store(held, (COL, ELEMENT + PAIR), select(low, received, second)),
     )
-    place = acc.at(ROW, COL * FOUR + ELEMENT)
-    sum_, before = Load(acc.buffer, place), Load(old, (ELEMENT,))
-    value = Bin("+", sum_, before) if is_const(update.beta, 1.0) else Call("fma", (update.beta, before, sum_), dtype)
-    added = loop(ELEMENT, FOUR, (Store(acc.buffer, place, value),))
-    each = (*names, read, *loop(ELEMENT, PAIR, exchange), *added)
-    columns = loop(COL, fragment.cols.values // FOUR, each)
-    # What one lane has read for another is read before the other stores there.
-    met = Barrier("none", of_sub_group=True)
-    return (*own, *loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns)), met)
+    used = loop(ELEMENT, FOUR, use(convert(Load(held, (COL, ELEMENT)), update.acc.buffer.dtype)))
+    each = (
+        Let(C_ROW, row + fragment.rows.step(ROW)),
+        Alloc(held),
+        *loop(COL, count, loop(ELEMENT, FOUR, (Store(held, (COL, ELEMENT), number(0, source.dtype)),))),
+        *read,
+        *loop(COL, count, (*loop(ELEMENT, PAIR, exchange), *used)),
+    )
+    return (*own, *loop(ROW, fragment.rows.values, each))
 
 
-def _stepped(update: EpilogueStore, row: Expr, col: Expr) -> Body:
+def _stepped(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
     """The functions on each element; what they read is read where the element is inside."""
     if not update.steps:
         return ()
-    acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
-    place = acc.at(ROW, COL)
-    before = Load(c, _at(update, C_ROW, C_COL))
-    names, value = epilogue_applied(update, Load(acc.buffer, place), before, C_ROW, C_COL)
-    body: Body = (*names, Store(acc.buffer, place, value))
-    reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
-    named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
-    if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
+    matrix, c = _matrix_of(update), update.dst.buffer
+    if matrix is not None and _halves_sectors(update) and not _adds_always(update):
+        at = (*matrix.index[:-2], C_ROW, C_COL)
+
+        def use(value: Expr) -> Body:
+            known = convert(matrix, value.dtype)
+            column = COL * FOUR + ELEMENT
+            steps = tuple(
+                replace(x, value=map_expr(x.value, lambda node: value if node == known else node)) for x in update.steps
+            )
+            given, finished = _by_column(replace(update, steps=steps), column)
+            return (*given, *_finished(finished, update.acc.at(ROW, column), Load(c, ())))
+
+        return _by_fours(update, row, col, Load(matrix.buffer, at), promises, use)
+    given, update = _by_column(update, COL)
+    fragment = update.acc.fragment
+    body = _finished(update, update.acc.at(ROW, COL), Load(c, _at(update, C_ROW, C_COL)))
+    if any(isinstance(node, Load) and node.buffer.space is not Space.PRIVATE for node in _nodes(body)):
         rows, cols = _extents(update)
         body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
-    columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
-    return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
+    places = {C_ROW: row + fragment.rows.step(ROW), C_COL: col + fragment.cols.step(COL)}
+    own_row, own_col = ((Let(name, value),) if name in _nodes(body) else () for name, value in places.items())
+    if given:
+        of_rows = loop(ROW, fragment.rows.values, (*own_row, *body))
+        return loop(COL, fragment.cols.values, (*own_col, *given, *of_rows))
+    return loop(ROW, fragment.rows.values, (*own_row, *loop(COL, fragment.cols.values, (*own_col, *body))))
 
 
-def _values(stmt: object) -> tuple[Expr, ...]:
-    return (stmt.value,) if isinstance(stmt, Let | Store) else ()
+def _finished(update: EpilogueStore, place: tuple[Expr, ...], before: Load) -> Body:
+    """A sum after all functions, in its place; `before` is the element as it is in C."""
+    names, value = epilogue_applied(update, Load(update.acc.buffer, place), before, C_ROW, C_COL)
+    return (*names, Store(update.acc.buffer, place, value))
+
+
+def _matrix_of(update: EpilogueStore) -> Load | None:
+    """The matrix that the functions read, where they read one as C is stored, and ask for nothing else at a place."""
+    read = {node for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
+    matrices = [node for node in read if node.buffer.space is not Space.PRIVATE]
+    if len(matrices) != 1 or matrices[0].index[-2:] != (ELEMENT_ROW, ELEMENT_COL):
+        return None
+    (matrix,) = matrices
+    others = (map_expr(x.value, lambda n: number(0, n.dtype) if n == matrix else n) for x in update.steps)
+    asked = {node for value in others for node in walk_expr(value)}
+    return matrix if asked.isdisjoint((old(update.acc.buffer.dtype), ELEMENT_ROW, ELEMENT_COL)) else None
+
+
+def _by_column(update: EpilogueStore, column: Expr) -> tuple[Body, EpilogueStore]:
+    """Names for what other lanes give of a column, all lanes together, and the functions by these names."""
+    values = [map_expr(step.value, substitute({ELEMENT_OWN: ROW, ELEMENT_OWN_COL: column})) for step in update.steps]
+    names = dict[Expr, Var]()
+    for node in (node for value in values for node in walk_expr(value)):
+        given = node.args[0] if isinstance(node, Call) and node.function == "convert" else node
+        match given:
+            case Call("shuffle", (Load(held), _)):
+                name = f"col_{held.name.removeprefix('lane_')}"
+                if not any(name == known.name for known in names.values()):  # else what is converted there
+                    names[node] = Var(name, node.dtype)
+    values = [map_expr(value, lambda node: names.get(node, node)) for value in values]
+    steps = tuple(replace(step, value=value) for step, value in zip(update.steps, values, strict=True))
+    return tuple(Let(name, node) for node, name in names.items()), replace(update, steps=steps)
+
+
+def _nodes(body: Body) -> set[Expr]:
+    """All that expressions of a body are made of."""
+    return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
 
 
 # --- by way of local memory -----------------------------------------------------------------------

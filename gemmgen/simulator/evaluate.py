@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.dtypes import BOOL, F32, F64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
+from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL
 from gemmgen.ir.numeric import OF_TF32, convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import VectorCopy, in_bytes
@@ -35,6 +36,19 @@ def _rsqrt(x: Numbers) -> Numbers:
     return np.divide(1.0, np.sqrt(x))
 
 
+def _fast_sigmoid(x: Numbers) -> Numbers:
+    return np.divide(1.0, 1.0 + np.exp2(-LOG2_E * x))
+
+
+def _fast_normal_cdf(x: Numbers) -> Numbers:
+    y, power = np.abs(x), np.zeros_like(x)
+    for factor in reversed((-1.0, *NORMAL_TAIL)):
+        power = power * y + factor
+    tail = np.exp2(power)
+    result: Numbers = np.where(x < 0, tail, 1.0 - tail)[()]
+    return result
+
+
 #: In the type of the arguments: float64 for floats.
 MEANINGS: dict[str, Callable[..., Numbers]] = {
     "neg": np.negative,
@@ -47,6 +61,8 @@ MEANINGS: dict[str, Callable[..., Numbers]] = {
     "abs": np.abs,
     "min": np.fmin,
     "max": np.fmax,
+    "fast_sigmoid": _fast_sigmoid,
+    "fast_normal_cdf": _fast_normal_cdf,
 }
 
 
@@ -230,11 +246,15 @@ class Evaluator:
             case name, args if name in OF_TF32:
                 codes, meaning = [self.expr(part, scope, site) for part in args], OF_TF32[name]
                 return lambda active: cast(Value, meaning(*(code(active) for code in codes)))
+            case "begins_on", (Load(), Const()):
+                return lambda active: np.ones(active.mask.shape, bool)  # arrays of NumPy do
             case "any_in_group", (condition,):
                 return self._any_in_group(self.expr(condition, scope, site), site)
-            case "broadcast" | "shuffle_xor", (value, lane):
-                exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
-                return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)
+            case "broadcast" | "shuffle" | "shuffle_xor" as name, (value, lane):
+                given, whose = self.expr(value, scope, site), self.index(lane, scope, site)
+                if name == "broadcast":
+                    return self._broadcast(given, whose, site)
+                return self._shuffle(given, whose, site, of_own=name == "shuffle_xor")
             case name, args if name in MEANINGS:
                 return _math(name, node.dtype, [self.expr(arg, scope, site) for arg in args])
         raise LoweringError(f"`{site.text}`: no function {show_expr(node)}")
@@ -270,12 +290,12 @@ class Evaluator:
 
         return broadcast
 
-    def _shuffle_xor(self, value: Code, mask: IndexCode, site: Site) -> Code:
+    def _shuffle(self, value: Code, lane: IndexCode, site: Site, of_own: bool) -> Code:
         lanes, size = self._lanes, self._lanes.lanes_of_sub_group()
 
         def shuffle(active: Active) -> Value:
             require_whole(lanes, active, site)
-            source = lanes.lane_id() ^ mask(active)
+            source = lanes.lane_id() ^ lane(active) if of_own else lane(active)
             _require_lane(source, size, active, site)
             values = value(active)
             if not isinstance(values, np.ndarray):

@@ -59,17 +59,6 @@ __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *fr
     *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
-__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
-{
-    __align__(8) __nv_bfloat16 elements[4];
-    copy4(elements, from);
-    #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-        to[e] = float(elements[e]);
-    }
-}
-
 // An address in shared memory as PTX instructions take it.
 __device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
@@ -409,36 +398,46 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int c_row = row + i * 8;
+                __align__(16) __nv_bfloat16 c_old[BN / 16][4];
                 #pragma unroll
                 for (int j = 0; j < BN / 16; ++j) {
-                    const int c_col = first_col + j * 16;
-                    __align__(16) float c_old[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        c_old[e] = 0.0f;
+                        c_old[j][e] = __nv_bfloat16();
                     }
-                    if (c_row < m) {
-                        if (c_col + 4 <= n) {
-                            copy4(c_old, &c[c_row * ldc + c_col]);
-                        } else {
-                            #pragma unroll
-                            for (int e = 0; e < 4; ++e) {
-                                if (c_col + e < n) {
-                                    c_old[e] = float(c[c_row * ldc + c_col + e]);
-                                }
+                }
+                if (n % 4 == 0) {
+                    #pragma unroll
+                    for (int j = 0; j < BN / 16; ++j) {
+                        const int c_col = first_col + j * 16;
+                        if (c_row < m && c_col + 4 <= n) {
+                            copy4(c_old[j], &c[c_row * ldc + c_col]);
+                        }
+                    }
+                } else {
+                    #pragma unroll
+                    for (int j = 0; j < BN / 16; ++j) {
+                        const int c_col = first_col + j * 16;
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (c_row < m && c_col + e < n) {
+                                c_old[j][e] = c[c_row * ldc + c_col + e];
                             }
                         }
                     }
+                }
+                #pragma unroll
+                for (int j = 0; j < BN / 16; ++j) {
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
-                        const float received =
-                            __shfl_xor_sync(0xffffffffu, is_low ? c_old[e + 2] : c_old[e], 1, 32);
-                        c_old[e] = is_low ? c_old[e] : received;
-                        c_old[e + 2] = is_low ? received : c_old[e + 2];
+                        const __nv_bfloat16 received = __shfl_xor_sync(
+                            0xffffffffu, is_low ? c_old[j][e + 2] : c_old[j][e], 1, 32);
+                        c_old[j][e] = is_low ? c_old[j][e] : received;
+                        c_old[j][e + 2] = is_low ? received : c_old[j][e + 2];
                     }
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        acc[i][j * 4 + e] = fmaf(beta, c_old[e], acc[i][j * 4 + e]);
+                        acc[i][j * 4 + e] = fmaf(beta, float(c_old[j][e]), acc[i][j * 4 + e]);
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +11,16 @@ import pytest
 from gemmgen import driver
 from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.expr import Load
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.operands import STMATRIX, STMATRIX_TRANS
 from gemmgen.ir.stmt import Body, Comment, For, If, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
 from gemmgen.methods import defaults
+from gemmgen.positions import K0
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, check_products, interpret
@@ -157,6 +159,70 @@ def test_functions_on_elements(order: Order, rng: np.random.Generator) -> None:
     a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
     expected = np.maximum(a @ b + 2 * c + bias.astype(np.float64) + rows * cols - c, 0)
     assert np.allclose(found, expected, rtol=2**-7, atol=1e-4)
+
+
+VECTORS = {"bias": "n", "row_bias": "m", "scale": "n", "row_scale": "m"}
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tile": (2, 12)},
+        {"tile": (2, 16), "group": (32, 8), "epilogue_stages": 2},
+        {"persistent": True, "tile": (4, 16)},
+    ],
+    ids=["two boxes", "no whole box", "beside one another", "block after block"],
+)
+def test_vectors_are_read_before_the_loop_along_k(
+    changes: dict[str, object], order: Order, rng: np.random.Generator
+) -> None:
+    """An element of each row and column, from registers: nothing is read behind the loop."""
+    spec = replace(SPEC, c_order=order, epilogue=tuple(VECTORS), alpha=1.0, beta=0.0)
+    kernel, (m, n) = driver.lower(spec, small(**changes), SM_90A), (65, 131)
+    problem = Problem.random(rng, m, n, 64, 1.0, 0.0, spec)
+    given = {name: problem.c[0, :1].repeat(n if of == "n" else m) * 0 for name, of in VECTORS.items()}
+    for name, vector in given.items():
+        vector[:] = rng.integers(-2, 3, len(vector)) if "bias" in name else rng.choice([0.5, 1, 2], len(vector))
+    found = interpret(kernel, spec, problem, 8, given, resident=1).astype(np.float64)
+    wide = {name: vector.astype(np.float64) for name, vector in given.items()}
+    expected = problem.a.astype(np.float64) @ problem.b.astype(np.float64) + wide["bias"]
+    expected = (expected + wide["row_bias"][:, None]) * wide["scale"] * wide["row_scale"][:, None]
+    assert np.allclose(found, expected, rtol=2**-7, atol=1e-3)
+    seen = [s for s in walk(kernel.body) if (isinstance(s, For) and s.var == K0) or _reads(s, VECTORS)]
+    assert seen[-1].var == K0, "a vector is read behind it"
+    assert len(seen) >= len(VECTORS) + 1
+
+
+def _reads(stmt: Stmt, names: Collection[str]) -> bool:
+    """Whether a statement reads an array."""
+    own = () if isinstance(stmt, For | If) else exprs(stmt)
+    return any(isinstance(x, Load) and x.buffer.name in names for root in own for x in walk_expr(root))
+
+
+@pytest.mark.parametrize("pitch", [256, 258], ids=["lines of fours", "other lines"])
+@pytest.mark.parametrize("n", [248, 251])
+def test_a_matrix_is_read_by_whole_sectors(n: int, pitch: int, rng: np.random.Generator) -> None:
+    """All fours of a row before the first is used, with and without a bias; element by element where lines end
+    elsewhere.
+    """
+    for epilogue in (("residual",), ("bias", "expr: acc * residual", "relu")):
+        spec, m = replace(SPEC, epilogue=epilogue), 63
+        kernel = driver.lower(spec, small(tile=(2, 64)), SM_90A)
+        problem = Problem.random(rng, m, n, 64, 1.0, 2.0, spec)
+        matrix = np.zeros((m, pitch), problem.c.dtype)
+        matrix[:, :n] = rng.integers(-3, 4, (m, n))
+        bias = matrix[1, :n].copy()
+        more = {"residual": matrix.reshape(-1), "ldr": pitch, "bias": bias}
+        more = {name: value for name, value in more.items() if name != "bias" or "bias" in epilogue}
+        found = interpret(kernel, spec, problem, 8, more).astype(np.float64)
+        a, b, c, own = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c, matrix[:, :n]))
+        sums = a @ b + 2 * c
+        expected = sums + own if len(epilogue) == 1 else np.maximum((sums + bias.astype(np.float64)) * own, 0)
+        assert np.allclose(found, expected, rtol=2**-7, atol=1e-3)
+        reads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.src.name == "residual"]
+        assert [read.width * read.src.dtype.size for read in reads] == [8]
 
 
 def test_what_is_certain_is_not_asked() -> None:

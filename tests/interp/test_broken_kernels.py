@@ -178,12 +178,14 @@ def test_what_select_and_conjunction_leave_out_is_not_evaluated() -> None:
 def test_sub_group_functions_exchange_values() -> None:
     value = Load(A, (group_id(0), LCOL))
     swapped = Bin("+", Call("shuffle_xor", (value, Const(1)), F32), Call("broadcast", (value, Const(2)), F32))
+    swapped = Bin("+", swapped, Call("shuffle", (value, (LCOL + 1) % 4), F32))
     kernel = tiny(Store(C, (group_id(0), LCOL), swapped), sub_group=4)
     verify(kernel, INTEL)
     a, c = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
     run(kernel, {"m": 2, "n": 8, "k": 8, "a": a, "b": np.zeros(64, np.float32), "c": c})
     lanes = np.arange(16)
-    np.testing.assert_array_equal(c, (lanes ^ 1) + (lanes // 4 * 4 + 2))
+    first = lanes // 4 * 4
+    np.testing.assert_array_equal(c, (lanes ^ 1) + (first + 2) + (first + (lanes + 1) % 4))
 
 
 def test_a_block_read_deals_neighbours_out_to_lanes() -> None:

@@ -17,10 +17,10 @@ from gemmgen.backends import BACKENDS
 from gemmgen.epilogue import FUNCTIONS, NAMES, OPERANDS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.formulas import DEEPEST, MOST_CHARACTERS, formula, parse
-from gemmgen.ir.dtypes import F32, F64, I8, I32
-from gemmgen.ir.functions import MATH
+from gemmgen.ir.dtypes import BF16, F32, F64, I8, I32, DType
+from gemmgen.ir.functions import FAST, MATH
 from gemmgen.module import render_module
-from gemmgen.reference import Bounded, finished
+from gemmgen.reference import FAST_ERROR, FAST_LEAST, Bounded, finished
 from gemmgen.runtime.arrays import check_gemm
 from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
@@ -169,7 +169,49 @@ def test_formulas_mean_what_python_means(text: str) -> None:
 
 
 def test_functions_of_numbers_have_meanings() -> None:
-    assert MATH.keys() == MEANINGS.keys()
+    assert {*MATH, *FAST} == MEANINGS.keys()
+
+
+# --- fast functions -------------------------------------------------------------------------------
+
+#: What is fast on a GPU of NVIDIA.
+FASTER = [name for name, function in FUNCTIONS.items() if function.fast is not None]
+
+
+@pytest.mark.parametrize("name", FASTER)
+def test_fast_functions_keep_within_their_bound(name: str) -> None:
+    """In float32, as on a device, beside the exact formula in float64; where that is not finite, neither are they."""
+    x = np.concatenate([np.linspace(-40, 40, 80_001), [1e-30, -1e-30, 1e4, -1e4, np.nan, np.inf]]).astype(np.float32)
+    (row,) = GemmSpec(epilogue=(name,)).functions
+    assert row.fast is not None
+    functions = {**MEANINGS, "acc": x}
+    with np.errstate(all="ignore"):
+        fast = eval(row.fast[0], dict(functions))
+        exact = eval(row.formula, {**functions, "acc": x.astype(np.float64)})
+    assert np.array_equal(np.isfinite(fast), np.isfinite(exact))
+    known = np.isfinite(exact)
+    most = FAST_ERROR * np.abs(exact[known]) + FAST_LEAST * np.abs(x[known])
+    assert (np.abs(fast[known] - exact[known]) <= most).all()
+    near = known & (np.abs(x) < 6)
+    assert (np.abs(fast[near] - exact[near]) <= 2 * FAST_ERROR * np.abs(exact[near])).all(), "in the tail as well"
+
+
+@pytest.mark.parametrize("name", FASTER)
+def test_functions_are_fast_where_c_has_16_bits(name: str) -> None:
+    """Not of a wider C, not in a formula, not in a language without such functions, and not where the word says so."""
+
+    def text(epilogue: str, dtype: DType = BF16, backend: str = "cuda", preset: str = "smem_8x8") -> str:
+        return driver.emit(GemmSpec(dtype=dtype, epilogue=(epilogue,)), candidates.load(preset).schedule, backend).text
+
+    assert "fast_exp2(" in text(name)
+    exact = [text(name, F32), text(f"{name}(exact)"), text(f"expr: {FUNCTIONS[name].formula}"), text(name, BF16, "hip")]
+    assert not any("fast_" in x for x in exact)
+    assert f"then {name}(exact)" in exact[1]
+
+
+def test_what_has_no_fast_way_needs_no_word() -> None:
+    with pytest.raises(SpecError, match=r"relu is always exact: leave \(exact\) out"):
+        GemmSpec(epilogue=("relu(exact)",))
 
 
 # --- what is emitted ------------------------------------------------------------------------------

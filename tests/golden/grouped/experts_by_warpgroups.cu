@@ -14,7 +14,7 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Epilogue   bias: acc + bias
-//            silu: acc / (1 + exp(-acc))
+//            silu: acc * fast_sigmoid(acc)
 // Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
 //                most m; a group begins where the one before ends, and has a B of its own, stride_b
 //                elements behind the one before
@@ -64,6 +64,24 @@ static_assert(STAGES >= 2, "STAGES must be 2 or more");
 __device__ __forceinline__ unsigned shared_address(const void *pointer)
 {
     return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// 2^x by one instruction; results below 2^-126 become 0.
+__device__ __forceinline__ float fast_exp2(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+// 1 / (1 + exp(-x)); the relative error is below 2^-14.
+__device__ __forceinline__ float fast_sigmoid(float x)
+{
+    float sigmoid;
+    asm("rcp.approx.ftz.f32 %0, %1;"
+        : "=f"(sigmoid)
+        : "f"(1.0f + fast_exp2(-1.4426950408889634f * x)));
+    return sigmoid;
 }
 
 // mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
@@ -384,6 +402,13 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
                     acc[i][j] = 0.0f;
                 }
             }
+
+            // What the epilogue takes of each row or column is read ahead.
+            __nv_bfloat16 lane_bias[BN / 32];
+            #pragma unroll
+            for (int i = 0; i < BN / 32; ++i) {
+                lane_bias[i] = bias[group * n + min(col0 + i * 32 + local_index % 32, n - 1)];
+            }
             const int steps = (max(0, k_end) + BK - 1) / BK;
             const int steps_before = steps_done;
             steps_done = steps_before + steps;
@@ -423,16 +448,13 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
             if (row0 < group_rows) {
                 // C = A * B, then bias, silu.
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const int c_row =
-                        m - group_rows + row0 + local_row / 8 * 16 + local_row % 8 + i * 8;
+                for (int j = 0; j < BN / 4; ++j) {
+                    const float col_bias = float(__shfl_sync(
+                        0xffffffffu, lane_bias[j / 8], j / 2 % 4 * 8 + local_col * 2 + j % 2, 32));
                     #pragma unroll
-                    for (int j = 0; j < BN / 4; ++j) {
-                        const int c_col = col + j / 2 * 8 + j % 2;
-                        if (c_row < m && c_col < n) {
-                            const float after_bias = acc[i][j] + float(bias[group * n + c_col]);
-                            acc[i][j] = after_bias / (1.0f + expf(-after_bias));
-                        }
+                    for (int i = 0; i < 2; ++i) {
+                        const float after_bias = acc[i][j] + col_bias;
+                        acc[i][j] = after_bias * fast_sigmoid(after_bias);
                     }
                 }
 

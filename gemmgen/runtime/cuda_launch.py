@@ -203,7 +203,7 @@ class CudaLaunches:
         words = encoded(tensor_map, _SOME_ADDRESS, sizes)
         offset = self._placed(words or bytes(MAP_BYTES), _MAP_ALIGNMENT)
         if words is not None:
-            self._maps.append((offset, addresses.index(tensor_map.operand), _bytes_before(tensor_map, sizes)))
+            self._maps.append((offset, addresses.index(tensor_map.operand), bytes_before(tensor_map, sizes)))
         return offset
 
     def _placed(self, data: bytes, alignment: int) -> int:
@@ -265,7 +265,7 @@ def _pitch(tensor_map: TensorMap, sizes: Mapping[str, int]) -> int:
     return evaluate(tensor_map.pitch, dict(sizes)) if lines > 1 else -(-length // step) * step
 
 
-def _bytes_before(tensor_map: TensorMap, sizes: Mapping[str, int]) -> int:
+def bytes_before(tensor_map: TensorMap, sizes: Mapping[str, int]) -> int:
     """How far before the matrix its map begins: by all lines, where these end with a group."""
     lines = evaluate(tensor_map.lines, dict(sizes)) if tensor_map.ends else 0
     return lines * _pitch(tensor_map, sizes) * tensor_map.dtype.size if lines else 0

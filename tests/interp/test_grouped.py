@@ -176,6 +176,13 @@ def test_scales_of_sums(ends: tuple[int, ...], rng: np.random.Generator) -> None
     interpret(groups, schedule, TARGETS["sm_90a"])
 
 
+def test_the_interpreter_sees_loads_outside_of_the_matrix(rng: np.random.Generator) -> None:
+    """Offsets that begin below 0 name lines before the first."""
+    groups = Groups.of(rng, spec_of("k", dtype=BF16, ld_multiple=8), (5, 67), (72, 40), pad=8)
+    with pytest.raises(KernelFault, match="the TMA load goes past the elements of a"):
+        interpret(groups, of_k({}), TARGETS["sm_90a"], offsets=(-5, 67))
+
+
 def test_what_tensor_maps_rule_out() -> None:
     schedule = candidates.load("wgmma_128x256_s4").schedule
     with pytest.raises(ScheduleError, match="cluster 2x1 shares tiles between blocks, which groups divide"):

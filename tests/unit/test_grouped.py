@@ -20,6 +20,7 @@ from gemmgen.module import render_module
 from gemmgen.options import build_spec, read_document
 from gemmgen.passes.validate import is_possible
 from gemmgen.project import project_files
+from gemmgen.runtime.cuda_launch import bytes_before
 from gemmgen.runtime.variants import promises
 from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.spec import GemmSpec, Grouped, Order
@@ -162,6 +163,26 @@ def test_what_a_host_is_told() -> None:
     assert driver.emit(K, candidates.load("naive").schedule).entry_points[0].groups(
         {"m": 17, "n": 9, "k": 3, "group_count": 5}
     ) == (5, 3, 2)
+
+
+@pytest.mark.parametrize(("spec", "ending"), [(ROWS, "ac"), (K, "ab")], ids=["rows", "k"])
+def test_maps_that_end_where_groups_do(spec: GemmSpec, ending: str) -> None:
+    """They begin all lines before the matrix, by the launcher and by Python's own."""
+    asked = replace(spec, dtype=BF16, ld_multiple=8)
+    source = driver.emit(asked, candidates.load("wgmma_128x256_s4").schedule, "cuda")
+    maps = source.entry_points[0].maps
+    assert "".join(x.operand for x in maps if x.ends) == ending
+    sizes = {"m": 96, "n": 64, "k": 32, "lda": 104, "ldb": 72, "ldc": 80, "stride_b": 4096, "stride_c": 8192}
+    lines = "m" if spec is ROWS else "k"
+    for tensor_map in maps:
+        pitch = sizes[f"ld{tensor_map.operand}"]
+        assert bytes_before(tensor_map, sizes) == (sizes[lines] * pitch * 2 if tensor_map.ends else 0)
+        begin = f"{tensor_map.operand} - static_cast<long long>({lines}) * ld{tensor_map.operand}"
+        assert (begin in source.text) == tensor_map.ends
+    alone = {**sizes, lines: 1, "ldb": 7}
+    assert (
+        bytes_before(next(x for x in maps if x.ends), {**alone, "lda": 7}) == (sizes["k"] if spec is ROWS else 96) * 2
+    )
 
 
 def test_programs_that_have_no_groups() -> None:

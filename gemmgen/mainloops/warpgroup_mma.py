@@ -378,7 +378,7 @@ class WarpgroupMma:
         moved = problem.to_product(*self._by_pointers)
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         awaited = problem.awaited(*(p for p in params if isinstance(p, Buffer)))
-        of_many = (problem.products - problem.product - 1,) if problem.strided else ()
+        of_many: tuple[Expr, ...] = (problem.products - problem.product - 1,) if problem.strided else ()
         of_many += groups.assumptions(problem) if problem.ends_with_groups else ()
         return Kernel(
             name=problem.name,

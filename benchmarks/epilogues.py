@@ -192,6 +192,7 @@ def right(case: Case, x: Matrices, result: Any) -> bool:
 def prepared(request: tuple[str, Shape]) -> None:
     """Compile what a case runs, which stays on disk."""
     name, shape = request
+    torch.compiler.reset()
     with suppress(Exception):  # said when it is timed
         x = matrices(shape, name)
         for call in calls(CASES[name], name, autotune=False).values():

@@ -1,7 +1,9 @@
-"""Products of few rows, or of few columns, beside cuBLAS, on this machine's GPU.
+"""Families of products beside cuBLAS, on this machine's GPU: few rows, few columns, large K, batches of heads, others.
 
     python benchmarks/few_rows.py --family gemv
     python benchmarks/few_rows.py --family rows --dtypes float32
+    python benchmarks/few_rows.py --all --shapes 20
+    python benchmarks/few_rows.py --family even --dtypes tf32,3xtf32,int8,float64 --layouts row
     python benchmarks/few_rows.py --family gemv --dtypes bfloat16 --layouts row,col --schedules mine.toml --shapes 4
 
 Of each family some drawn shapes, odd ones among them, in each type and layout of B. Ours is what `gemmgen.choose`
@@ -10,7 +12,9 @@ with operands of its own, which together are larger than the L2 cache; ours and 
 is cuBLAS' time by ours, the geometric mean and the worst; and the time that a copy of as many bytes takes, by ours.
 
 cuBLAS is called by torch, float8 by `torch._scaled_mm`, int8 by `torch._int_mm`, which needs more than 16 rows: of
-fewer it is given 17.
+fewer it is given 17. `tf32` is float32 rounded to TF32 by both, by the schedules that torch's flag asks for here;
+`3xtf32` is our float32 by three products of TF32, beside SGEMM. Of these two the largest error is printed, in units of
+cuBLAS', both against float64.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import exp, log, prod
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -31,17 +35,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from gemmgen import candidates
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import BF16, FLOAT8, I8, MATRIX_DTYPES, DType
+from gemmgen.ir.target import Target
 from gemmgen.kernel_names import kernel_name
 from gemmgen.options.documents import document_of
 from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
-Shape = tuple[int, int, int]
+#: m, n, k, and for a batch how many products.
+Shape = tuple[int, ...]
 
 #: Bytes of operands that are gone through before the first ones come again: three times the L2 cache.
 ROTATED = 160 << 20
@@ -86,12 +93,100 @@ def even(rng: random.Random, _: int) -> Shape:
     return m, n, k
 
 
+def _around(rng: random.Random, number: int, *sizes: int) -> Shape:
+    """Sizes within a factor of two, every fifth shape odd."""
+    unit = 1 if number % 5 == 4 else 8
+    return tuple(max(unit, round(size * 2 ** rng.uniform(-1, 1)) // unit * unit) for size in sizes)
+
+
+def tokens(rng: random.Random, number: int) -> Shape:
+    """197 to 577 rows, of a layer."""
+    _, n, k = _around(rng, number, 8, 2048, 1536)
+    return rng.randint(197, 577), n, k
+
+
+def many(rng: random.Random, number: int) -> Shape:
+    """1,000 rows and more, of a layer."""
+    _, n, k = _around(rng, number, 8, 3072, 2048)
+    return round(1000 * 2 ** rng.uniform(0, 3)), n, k
+
+
+def square(rng: random.Random, number: int) -> Shape:
+    """Around 1024 cubed."""
+    return _around(rng, number, 1024, 1024, 1024)
+
+
+def wide(rng: random.Random, number: int) -> Shape:
+    """Around 128x14336x4096."""
+    return _around(rng, number, 128, 14336, 4096)
+
+
+def heads(rng: random.Random, number: int) -> Shape:
+    """Batches around 192 of 197x64x197, and 256 of 100x99x101."""
+    if number % 2:
+        return *(round(size * 2 ** rng.uniform(-0.5, 0.5)) for size in (100, 99, 101)), 256
+    tokens = rng.randint(128, 320)
+    return (tokens, 64, tokens, 192) if number % 4 else (tokens, tokens, 64, 192)
+
+
+def small(rng: random.Random, _: int) -> Shape:
+    """Batches around 4096 of 32 cubed."""
+    return *(rng.choice((16, 24, 32, 32, 48, 64)) for _ in range(3)), round(4096 * 2 ** rng.uniform(-1, 1))
+
+
 FAMILIES: dict[str, Callable[[random.Random, int], Shape]] = {
     "gemv": gemv,
     "columns": columns,
     "rows": rows,
     "deep": deep,
     "even": even,
+    "tokens": tokens,
+    "many": many,
+    "square": square,
+    "wide": wide,
+    "heads": heads,
+    "small": small,
+}
+#: With `--all`: families, and the types and layouts of B in which they are asked for.
+ALL: tuple[tuple[str, str, str], ...] = (
+    ("tokens", "bfloat16", "col"),
+    ("tokens", "float8_e4m3fn", "col"),
+    ("many", "bfloat16", "col"),
+    ("many", "float8_e4m3fn", "col"),
+    ("square", "bfloat16", "row"),
+    ("wide", "bfloat16", "row"),
+    ("heads", "bfloat16", "row"),
+    ("small", "bfloat16", "row"),
+    ("small", "float32", "row"),
+    ("even", "tf32", "row"),
+    ("even", "3xtf32", "row"),
+    ("even", "int8", "row"),
+    ("even", "float64", "row"),
+    ("gemv", "float32", "col"),
+    ("gemv", "bfloat16", "col"),
+    ("rows", "float32", "row"),
+    ("deep", "bfloat16", "row"),
+)
+
+
+def _by_tf32(shape: Shape) -> Iterator[Schedule]:
+    """As torch's flag has it."""
+    from gemmgen.torch.tf32 import _schedules
+
+    return _schedules(shape[0] * shape[1])
+
+
+def _by_three_products(shape: Shape) -> Iterator[Schedule]:
+    """The block by how many of C there are."""
+    large = shape[0] * shape[1] >= 132 * 128 * 128
+    yield candidates.load("wgmma_3xtf32_128x128_s3" if large else "wgmma_3xtf32_64x128_s4").schedule
+    yield candidates.load("mma_3xtf32_8x8_16x16").schedule
+
+
+#: Ways to multiply float32 -> whether cuBLAS may round as well, and our schedules: the first that takes a product.
+WAYS_OF_FLOAT32: dict[str, tuple[bool, Callable[[Shape], Iterator[Schedule]]]] = {
+    "tf32": (True, _by_tf32),
+    "3xtf32": (False, _by_three_products),
 }
 
 
@@ -120,30 +215,31 @@ class Contender:
 # --- operands -------------------------------------------------------------------------------------
 
 
-def matrix(dtype: DType, rows: int, cols: int, order: Order) -> Any:
-    """Random, stored by rows or columns."""
+def matrix(dtype: DType, rows: int, cols: int, order: Order, products: tuple[int, ...] = ()) -> Any:
+    """Random, stored by rows or columns; of a batch, as many one after the other."""
     import torch
 
-    shape = (rows, cols) if order == "row" else (cols, rows)
+    shape = (*products, *((rows, cols) if order == "row" else (cols, rows)))
     if dtype == I8:
         found = torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda")
     else:
         found = torch.randn(shape, device="cuda").to(getattr(torch, dtype.name))
-    return found if order == "row" else found.t()
+    return found if order == "row" else found.transpose(-1, -2)
 
 
 def operands(spec: GemmSpec, shape: Shape) -> list[tuple[Any, Any, Any]]:
     """A, B and C, as often as it takes to be larger than the cache."""
     import torch
 
-    m, n, k = shape
-    count = max(LEAST, min(MOST, ROTATED // ((m * k + n * k) * spec.dtype.size) + 1))
+    m, n, k, *products = shape
+    read = (m * k + n * k) * prod(products) * spec.dtype.size
+    count = max(LEAST, min(MOST, ROTATED // int(read) + 1))
     kind = getattr(torch, spec.result.name)
     return [
         (
-            matrix(spec.dtype, m, k, spec.a_order),
-            matrix(spec.dtype, k, n, spec.b_order),
-            torch.empty((m, n), dtype=kind, device="cuda"),
+            matrix(spec.dtype, m, k, spec.a_order, tuple(products)),
+            matrix(spec.dtype, k, n, spec.b_order, tuple(products)),
+            torch.empty((*products, m, n), dtype=kind, device="cuda"),
         )
         for _ in range(count)
     ]
@@ -151,7 +247,7 @@ def operands(spec: GemmSpec, shape: Shape) -> list[tuple[Any, Any, Any]]:
 
 def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
     """What matrices of this size without gaps keep of promises."""
-    m, n, k = shape
+    m, n, k, *_ = shape
     unit, lines = 16 // spec.dtype.size, {k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n}
     return spec if any(line % unit for line in lines) else replace(spec, ld_multiple=unit)
 
@@ -190,7 +286,7 @@ def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
     return aligned(spec, shape) if schedule.by_warpgroups or schedule.tma else spec
 
 
-def cublas(spec: GemmSpec, given: list[tuple[Any, Any, Any]]) -> Contender:
+def cublas(spec: GemmSpec, given: list[tuple[Any, Any, Any]], rounds: bool = False) -> Contender:
     """cuBLAS, by torch. Raises: RuntimeError where it takes no such matrices."""
     import torch
 
@@ -208,7 +304,14 @@ def cublas(spec: GemmSpec, given: list[tuple[Any, Any, Any]]) -> Contender:
         outs = [torch.empty((max(INT_ROWS, m), n), dtype=torch.int32, device="cuda") for _ in given]
         tripled = [(a, b, c) for (a, b), c in zip(padded, outs, strict=True)]
         return captured("cublas", lambda a, b, c: torch._int_mm(a, b, out=c), tripled)
+    torch.backends.cuda.matmul.allow_tf32 = rounds
     return captured("cublas", lambda a, b, c: torch.matmul(a, b, out=c), given)
+
+
+def error(given: list[tuple[Any, Any, Any]]) -> float:
+    """How far C's element that is furthest off is, against float64."""
+    a, b, c = given[-1]
+    return float((c.double() - a.double() @ b.double()).abs().max())
 
 
 def right(spec: GemmSpec, given: list[tuple[Any, Any, Any]]) -> bool:
@@ -233,11 +336,15 @@ def build(request: tuple[GemmSpec, Schedule, Shape]) -> None:
         kernel(*given[0])
 
 
-def compare(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator[tuple[str, float, float]]:
-    """Each schedule's name and microseconds, and cuBLAS' microseconds beside it (not a number where it takes none)."""
+def compare(
+    spec: GemmSpec, shape: Shape, schedules: list[Schedule], way: str = ""
+) -> Iterator[tuple[str, float, float, float]]:
+    """Each schedule's name and microseconds, cuBLAS' beside it (not a number where it takes none), and of a way to
+    multiply float32 the error beside cuBLAS'.
+    """
     import torch
 
-    given, found = operands(spec, shape), []
+    given, found, errors = operands(spec, shape), list[Contender](), dict[str, float]()
     for schedule in schedules:
         try:
             given[-1][2].fill_(-1 if not spec.result.is_float else float("nan"))
@@ -248,15 +355,19 @@ def compare(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
             continue
         if not right(spec, given):
             print(f"# {kernel_name(schedule, spec)} is wrong at {shape}", flush=True)
+        if way:
+            errors[found[-1].name] = error(given)
+            break
     with suppress(RuntimeError, ValueError):
-        found.append(cublas(spec, given))
+        found.append(cublas(spec, given, rounds=bool(way) and WAYS_OF_FLOAT32[way][0]))
+        errors["cublas"] = error(given) if way else 1.0
     for _ in range(ROUNDS):
         for each in found:
             each.time()
     theirs = next((median(x.times) for x in found if x.name == "cublas"), float("nan"))
     for each in found:
         if each.name != "cublas":
-            yield each.name, median(each.times), theirs
+            yield each.name, median(each.times), theirs, errors.get(each.name, 0.0) / errors.get("cublas", 1.0)
 
 
 def copy_rate() -> float:
@@ -270,10 +381,11 @@ def copy_rate() -> float:
     return 2 * (1 << 30) / median(one.times)
 
 
-def typed(name: str, b_order: Order) -> GemmSpec:
+def typed(name: str, b_order: Order, batched: bool = False) -> GemmSpec:
     """The spec of a type: 8-bit floats give bfloat16, int8 gives int32."""
-    dtype = MATRIX_DTYPES[name]
-    return GemmSpec(dtype=dtype, b_order=b_order, c_dtype=BF16 if dtype in FLOAT8 else None, alpha=1.0, beta=0.0)
+    dtype = MATRIX_DTYPES["float32" if name in WAYS_OF_FLOAT32 else name]
+    result = BF16 if dtype in FLOAT8 else None
+    return GemmSpec(dtype=dtype, b_order=b_order, c_dtype=result, alpha=1.0, beta=0.0, batched=batched)
 
 
 def schedules_of(path: Path | None) -> list[Schedule]:
@@ -290,44 +402,87 @@ def mean(ratios: list[float]) -> float:
     return exp(sum(map(log, known)) / len(known)) if known else float("nan")
 
 
+@dataclass(frozen=True)
+class Row:
+    """What is compared at once: a shape in a type, and our schedules."""
+
+    family: str
+    dtype: str
+    spec: GemmSpec
+    shape: Shape
+    schedules: list[Schedule]
+
+    @staticmethod
+    def of(family: str, dtype: str, b_order: Order, shape: Shape, named: list[Schedule], target: Target) -> Row:
+        """With the choice, where no schedules are named."""
+        spec = typed(dtype, b_order, batched=len(shape) > 3)
+        if dtype in WAYS_OF_FLOAT32:
+            return Row(family, dtype, spec, shape, named or [*WAYS_OF_FLOAT32[dtype][1](shape)])
+        m, n, k, *products = shape
+        chosen = named or [choose(aligned(spec, shape), (m, n, k), target, *products)]
+        return Row(family, dtype, spec, shape, chosen)
+
+    def measure(self, rate: float) -> Iterator[tuple[str, float, float]]:
+        """Of each schedule: its key in the table, cuBLAS' time by ours, and that of a copy by ours."""
+        m, n, k, *products = self.shape
+        moved = ((m * k + k * n) * self.spec.dtype.size + m * n * self.spec.result.size) * prod(products)
+        way = self.dtype if self.dtype in WAYS_OF_FLOAT32 else ""
+        for name, us, theirs, off in compare(self.spec, self.shape, self.schedules, way):
+            key = f"{self.family} {self.dtype} {self.spec.b_order}"
+            size = "x".join(map(str, (m, n, k))) + (f" of {products[0]}" if products else "")
+            row = f"{theirs / us:.3f}  {moved / us / rate:.3f}  {key} {size}"
+            error = f", error {off:.2f} of cublas'" if way else ""
+            print(f"{row}  {us:.2f} us, cublas {theirs:.2f}{error}  {name}", flush=True)
+            yield key if way or len(self.schedules) == 1 else f"{key} {name}", theirs / us, moved / us / rate
+
+
+def build_all(rows: list[Row], jobs: int) -> None:
+    """What all of them run, by many processes."""
+    requests = {
+        (x, row.spec, tuple(size % 64 for size in row.shape), aligned(row.spec, row.shape).ld_multiple): (
+            row.spec,
+            x,
+            row.shape,
+        )
+        for row in rows
+        for x in row.schedules
+    }
+    with get_context("spawn").Pool(jobs) as pool:
+        pool.map(build, requests.values(), chunksize=1)
+
+
 def main() -> None:
     """All of it, a table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", default="gemv", choices=sorted(FAMILIES))
+    parser.add_argument("--all", action="store_true", help="all families, in the types that they are asked for")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--layouts", default="row,col", help="of B")
-    parser.add_argument("--shapes", type=int, default=20)
+    parser.add_argument("--shapes", type=int, default=20, help="of each family")
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--schedules", type=Path, help="a file of schedules, in place of the choice")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile, before anything is timed")
     parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
-    arguments, begin = parser.parse_args(), time.perf_counter()
-    rng, named = random.Random(arguments.seed), schedules_of(arguments.schedules)
-    drawn = [FAMILIES[arguments.family](rng, number) for number in range(arguments.shapes)]
-    specs = [typed(x, order) for x in arguments.dtypes.split(",") for order in arguments.layouts.split(",")]
-    target = target_of(pick())
-    plan = [(spec, shape, named or [choose(aligned(spec, shape), shape, target)]) for spec in specs for shape in drawn]
-    requests = {
-        (x, spec, tuple(size % 64 for size in shape), aligned(spec, shape).ld_multiple): (spec, x, shape)
-        for spec, shape, xs in plan
-        for x in xs
-    }
-    with get_context("spawn").Pool(arguments.jobs) as pool:
-        pool.map(build, requests.values(), chunksize=1)
+    said, begin = parser.parse_args(), time.perf_counter()
+    asked = ALL if said.all else [(said.family, x, y) for x in said.dtypes.split(",") for y in said.layouts.split(",")]
+    named, target, plan = schedules_of(said.schedules), target_of(pick()), list[list[Row]]()
+    for family, dtype, order in asked:
+        rng = random.Random(said.seed)
+        drawn = [FAMILIES[family](rng, number) for number in range(said.shapes)]
+        plan.append([Row.of(family, dtype, order, shape, named, target) for shape in drawn])
+    # One of each in turns, so that all have some where the time ends.
+    rows = [row for turn in zip(*plan, strict=True) for row in turn] if said.all else [row for x in plan for row in x]
+    build_all(rows, said.jobs)
     rate = copy_rate()
     print(f"# {pick()}, copy {rate * 1e-6:.2f} TB/s, compiled in {time.perf_counter() - begin:.0f} s", flush=True)
     table: dict[str, list[tuple[float, float]]] = {}
-    for spec, (m, n, k), schedules in plan:
-        if time.perf_counter() - begin > arguments.seconds:
+    for row in rows:
+        if time.perf_counter() - begin > said.seconds:
             print("# no time for more", flush=True)
             break
-        moved = (m * k + k * n) * spec.dtype.size + m * n * spec.result.size
-        for name, us, theirs in compare(spec, (m, n, k), schedules):
-            key = f"{spec.dtype} {spec.b_order}" + (f" {name}" if named else "")
-            table.setdefault(key, []).append((theirs / us, moved / us / rate))
-            row = f"{theirs / us:.3f}  {moved / us / rate:.3f}  {spec.dtype} {spec.b_order} {m}x{n}x{k}"
-            print(f"{row}  {us:.2f} us, cublas {theirs:.2f}  {name}", flush=True)
-    print(f"\n{arguments.family}: of cuBLAS, worst; of a copy's rate, worst")
+        for key, by_cublas, by_copy in row.measure(rate):
+            table.setdefault(key, []).append((by_cublas, by_copy))
+    print("\nof cuBLAS, worst; of a copy's rate, worst")
     for key, pairs in table.items():
         by, of = zip(*pairs, strict=True)
         print(f"{mean([*by]):.3f} {min(by):.3f}  {mean([*of]):.3f} {min(of):.3f}  {key} ({len(by)})")

@@ -1,11 +1,11 @@
 """Products with an epilogue in bfloat16, beside cuBLASLt's and torch.compile's, on this machine's GPU.
 
     python benchmarks/epilogues.py
-    python benchmarks/epilogues.py --epilogues bias,gelu --drawn 0 --autotune
+    python benchmarks/epilogues.py --epilogues bias,gelu --drawn 0 --skip cublas
 
 Contenders: `gemmgen.gemm` with the epilogue, by choice; the plain product, ours and torch's (cuBLASLt); cuBLASLt's
-fused product, where torch calls it (`addmm`, `_addmm_activation`); `torch.compile` of the same expression, and with
-`--autotune` also by its mode max-autotune. B lies by columns, as weights of a layer do.
+fused product, where torch calls it (`addmm`, `_addmm_activation`); `torch.compile` of the same expression, and by its
+mode max-autotune, which takes minutes and is left out by default. B lies by columns, as weights of a layer do.
 
 Launches are captured in graphs, each with operands of its own, which together are larger than the L2 cache. The graphs
 are replayed in turns. C is filled with NaN before, and compared with float32's after.
@@ -23,7 +23,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -167,8 +167,8 @@ def compiled(case: Case, mode: str | None) -> Callable[[Matrices], Any]:
     return torch.compile(expression, dynamic=False, mode=mode)
 
 
-def calls(case: Case, name: str, autotune: bool) -> dict[str, Callable[[Matrices], Any]]:
-    """Of each contender."""
+def calls(case: Case, name: str, skipped: Collection[str]) -> dict[str, Callable[[Matrices], Any]]:
+    """Of each contender that is not skipped."""
     found: dict[str, Callable[[Matrices], Any]] = {
         "ours": lambda x: ours(case, name, x),
         "our plain": lambda x: gemmgen.gemm(x["a"], x["b"], out=x["plain"]),
@@ -177,9 +177,8 @@ def calls(case: Case, name: str, autotune: bool) -> dict[str, Callable[[Matrices
     if case.cublas is not None:
         found["cublas"] = case.cublas
     found["compile"] = compiled(case, None)
-    if autotune:
-        found["autotune"] = compiled(case, "max-autotune-no-cudagraphs")
-    return found
+    found["autotune"] = compiled(case, "max-autotune-no-cudagraphs")
+    return {each: call for each, call in found.items() if each not in skipped}
 
 
 def right(case: Case, x: Matrices, result: Any) -> bool:
@@ -189,23 +188,23 @@ def right(case: Case, x: Matrices, result: Any) -> bool:
     return bool(((result.float() - wanted).abs().max() < OFF * wanted.abs().max()).item())
 
 
-def prepared(request: tuple[str, Shape]) -> None:
+def prepared(request: tuple[str, Shape, frozenset[str]]) -> None:
     """Compile what a case runs, which stays on disk."""
-    name, shape = request
+    name, shape, skipped = request
     torch.compiler.reset()
     with suppress(Exception):  # said when it is timed
         x = matrices(shape, name)
-        for call in calls(CASES[name], name, autotune=False).values():
+        for call in calls(CASES[name], name, {*skipped, "autotune"}).values():
             call(x)
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def contenders(name: str, shape: Shape, autotune: bool) -> Iterator[Contender]:
+def contenders(name: str, shape: Shape, skipped: Collection[str]) -> Iterator[Contender]:
     """Graphs of all that run, compared before."""
     case, given = CASES[name], operands(shape, name)
-    for each, call in calls(case, name, autotune).items():
+    for each, call in calls(case, name, skipped).items():
 
         def launch(x: Matrices, _: None, __: None, call: Callable[[Matrices], Any] = call) -> Any:
             return call(x)
@@ -225,9 +224,9 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
     return median(values), tenths[0], tenths[-1]
 
 
-def measure(name: str, shape: Shape, rate: float, autotune: bool) -> dict[str, Any]:
+def measure(name: str, shape: Shape, rate: float, skipped: Collection[str]) -> dict[str, Any]:
     """A row; `rate` is of a copy, in bytes a microsecond."""
-    case, found = CASES[name], list(contenders(name, shape, autotune))
+    case, found = CASES[name], list(contenders(name, shape, skipped))
     for _ in range(ROUNDS):
         for each in found:
             each.time()
@@ -278,23 +277,24 @@ def main() -> None:
     parser.add_argument("--drawn", type=int, default=3, help="drawn shapes besides the named ones")
     parser.add_argument("--named", type=int, default=len(SHAPES), help="so many of the named ones")
     parser.add_argument("--commit", default="epilogues", help="what shapes are drawn by")
-    parser.add_argument("--autotune", action="store_true", help="torch.compile by max-autotune as well, which is slow")
+    parser.add_argument("--skip", default="autotune", help="contenders to leave out: autotune, compile, cublas, plain")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile, before anything is timed")
     parser.add_argument("--seconds", type=float, default=1e9, help="no further row is begun after so many")
     parser.add_argument("--json", type=Path)
     said, begin = parser.parse_args(), time.perf_counter()
     large = (x for x, _ in drawn(said.commit, "bfloat16", 10_000, ["row,col"]) if min(x[:2]) >= LEAST)
     shapes = [*SHAPES[: said.named], *islice((x for x in large if not any(size % 8 for size in x[1:])), said.drawn)]
-    plan = [(name, shape) for shape in shapes for name in said.epilogues.split(",")]
+    skipped = frozenset(said.skip.split(","))
+    plan = [(name, shape, skipped) for shape in shapes for name in said.epilogues.split(",")]
     with get_context("spawn").Pool(said.jobs) as pool:
         pool.map(prepared, plan, chunksize=1)
     rate, rows = copy_rate(), list[dict[str, Any]]()
     print(f"# {pick()}, copy {rate * 1e-6:.2f} TB/s, compiled in {time.perf_counter() - begin:.0f} s", flush=True)
-    for name, shape in plan:
+    for name, shape, _ in plan:
         if time.perf_counter() - begin > said.seconds:
             print("# no time for more", flush=True)
             break
-        rows.append(measure(name, shape, rate, said.autotune))
+        rows.append(measure(name, shape, rate, skipped))
         print(line(rows[-1]), flush=True)
         torch.compiler.reset()
         if said.json:

@@ -28,14 +28,13 @@ from gemmgen.api.gemm_problems import (
 from gemmgen.api.kernels import Wanted, in_one_order, kernel_now, target_for
 from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, spec_of
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import HostCall, PreparedCall, replay
-from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
@@ -475,19 +474,6 @@ def _why(schedule: Schedule | str | None, pending: Hashable | None) -> str:
     if pending is not None:
         return "it is there while the kernel of this size is compiled"
     return "chosen by sizes, types, addresses and device" if schedule is None else "its schedule was named"
-
-
-def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
-    """The `ld_multiple` that leading dimensions of A, B and C keep. It is one vector, as kernels with TMA need it: of
-    the stored elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
-    """
-    sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
-    vectors = [max(ALIGNMENT // size, 1) for size in sizes]
-    a, b, c = (
-        next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
-        for matrices in zip(*((call.a, call.b, call.c) for call in calls), strict=True)
-    )
-    return a, b, c
 
 
 def stack_of(target: Operand, product: Product) -> Operand:

@@ -15,13 +15,12 @@ from gemmgen.api.gemm_problems import factor_problems, result_types
 from gemmgen.api.kernels import Wanted, kernel_for, target_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Call, Operand, text
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, spec_of
+from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import replay
-from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.grouped import offset_problems
 from gemmgen.spec import OFFSETS, GemmSpec, Grouped, Order
 
@@ -218,8 +217,7 @@ class _Request(Request):
             (types.kernel, types.sums), orders, self.extra.epilogue, prologues=self.extra.prologues, grouped=self.kind
         )
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
-        size = max(ALIGNMENT // spec.dtype.size, 1)
-        promise = size if all(library.begins_lines(x, size) for x in (a, b, into)) else 1
+        promise = promise_of(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
         kernel = kernel_for(Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address))
         if self.ends.shape[0]:

@@ -281,3 +281,16 @@ def spec_of(
     kind = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, epilogue=epilogue, batched=batched)
     made = replace(kind, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
     return replace(made, conj_a=conj[0], conj_b=conj[1], emulate=emulate, listed=listed, grouped=grouped)
+
+
+def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
+    """The `ld_multiple` that leading dimensions of A, B and C keep. It is one vector, as kernels with TMA need it: of
+    the stored elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
+    """
+    sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
+    vectors = [max(ALIGNMENT // size, 1) for size in sizes]
+    a, b, c = (
+        next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
+        for matrices in zip(*((call.a, call.b, call.c) for call in calls), strict=True)
+    )
+    return a, b, c

@@ -338,6 +338,23 @@ def test_calls_on_a_gpu_are_prepared(kind: Grouped, monkeypatch: pytest.MonkeyPa
 
 
 @on_gpu
+def test_lines_of_c_alone_begin_anywhere() -> None:
+    """A and B go by TMA all the same, where there are tensor maps."""
+    import torch
+
+    a, b = (torch.randn(x, device="cuda", dtype=torch.bfloat16) for x in ((1024, 256), (5, 190, 256)))
+    ends = (0, 1, 700, 700, 1000)
+    result = gemmgen.grouped(a, b.mT, torch.tensor(ends, dtype=torch.int32, device="cuda"))
+    choice = gemmgen.last_choice()
+    assert choice is not None
+    if torch.cuda.get_device_capability() == (9, 0):
+        assert "wgmma" in str(choice.kernel)
+    for group, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        wanted = a[begin:end].double() @ b[group].double().T
+        assert torch.allclose(result[begin:end].double(), wanted, rtol=1e-2, atol=0.5)
+
+
+@on_gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("skewed", [False, True])

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen.api.gemm import promise_of, stack_of
+from gemmgen.api.gemm import stack_of
 from gemmgen.api.kernels import choice
 from gemmgen.api.libraries import Gpu
 from gemmgen.api.matmul import Call, Operand, calls_of, product_of
+from gemmgen.api.request import promise_of
 from gemmgen.driver import refusals
 from gemmgen.ir.dtypes import BF16, F32, I8, MATRIX_DTYPES, DType
 from gemmgen.ir.numeric import numpy_dtype

@@ -131,23 +131,14 @@ def payload_needs(kernel: Kernel) -> list[str]:
     return [f"{say} -D{NO_PAYLOADS}"] if payloads(kernel) else []
 
 
-def payload_moves(kernel: Kernel) -> list[dict[str, object]]:
-    """The functions that advance a payload. Of a transposed block columns are counted in words."""
-    sizes = {s.payload: s.matrix.dtype.size for s in walk(kernel.body) if isinstance(s, BlockPayload)}
-    found = {
-        (_move_name(s), "YX"[s.axis], WORD_BYTES // sizes[s.payload] if _in_words(s) else 1)
-        for s in walk(kernel.body)
-        if isinstance(s, PayloadAdvance)
-    }
-    return [{"name": name, "axis": axis, "per": per} for name, axis, per in sorted(found)]
+def payload_moves(kernel: Kernel) -> list[dict[str, str]]:
+    """The functions that advance a payload."""
+    axes = {s.axis for s in walk(kernel.body) if isinstance(s, PayloadAdvance)}
+    return [{"name": _move_name(axis), "axis": "YX"[axis]} for axis in sorted(axes, reverse=True)]
 
 
-def _in_words(stmt: PayloadAdvance) -> bool:
-    return stmt.axis == 1 and stmt.atom.block is not None and stmt.atom.block.transposed
-
-
-def _move_name(stmt: PayloadAdvance) -> str:
-    return "move_words" if _in_words(stmt) else f"move_{('rows', 'cols')[stmt.axis]}"
+def _move_name(axis: int) -> str:
+    return f"move_{('rows', 'cols')[axis]}"
 
 
 def payload_array(payload: Buffer) -> Buffer:
@@ -242,8 +233,7 @@ def _block(block: Block2D, dtype: DType, element: str, words: BlockWords) -> dic
         "elements": block.elements,
         "lanes": block.lanes,
         "transformed": block.transformed,
-        # Elements that x counts as one.
-        "x_per": per if block.transposed else 1,
+        "col_unit": f" * {block.col_unit}" if block.col_unit > 1 else "",
         "transposed": block.transposed,
         "row": row,
         "col": col,
@@ -328,7 +318,7 @@ def _payload_text(printer: Printer, stmt: BlockPayload | PayloadAdvance) -> str:
     where = _element(printer, stmt.payload, stmt.which)
     if isinstance(stmt, BlockPayload):
         return f"{where} = place_{_name(block)}({_matrix(printer, stmt.matrix, stmt.index, stmt.extent)});"
-    return f"{_move_name(stmt)}(&{where}, {printer.number(stmt.by)});"
+    return f"{_move_name(stmt.axis)}(&{where}, {printer.number(stmt.by)});"
 
 
 def _payload(printer: Printer, index: tuple[Expr, ...]) -> str:

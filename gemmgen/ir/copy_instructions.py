@@ -157,6 +157,8 @@ class Block2D:
         transposed: whether each lane gets `rows` neighbours of a line of its own instead, in 32-bit words.
         lines: rows that the lanes stand on side by side, where a row of a block has fewer elements than there are
             lanes.
+        col_unit: elements that the number of the column counts in which it begins: of a transposed block those of a
+            word.
         by_payload: whether where it begins stands in an address payload, which statements fill and advance.
     """
 
@@ -167,6 +169,7 @@ class Block2D:
     transformed: bool = False
     transposed: bool = False
     lines: int = 1
+    col_unit: int = 1
     by_payload: bool = False
 
     @property
@@ -371,9 +374,11 @@ def block_2d_read(size: int, rows: int, count: int, transformed: bool = False, l
     return _block_2d(Block2D(rows, count, 16, neighbours, transformed, lines=lines), (0, neighbours))
 
 
-def block_2d_transposed_read(depth: int) -> CopyAtom:
-    """One that brings `depth` elements of a line to each lane of a sub-group of 16: of a column-major B, a column's."""
-    return _block_2d(Block2D(depth, 1, 16, transposed=True), (1, 0))
+def block_2d_transposed_read(size: int, depth: int) -> CopyAtom:
+    """One that brings `depth` elements, of `size` bytes, of a line to each lane of a sub-group of 16: of a column-major
+    B, a column's. Its columns are words.
+    """
+    return _block_2d(Block2D(depth, 1, 16, transposed=True, col_unit=BLOCK_2D_WORD // size), (1, 0))
 
 
 def block_2d_by_elements(atom: CopyAtom) -> CopyAtom:

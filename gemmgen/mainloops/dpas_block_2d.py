@@ -27,7 +27,7 @@ from gemmgen.ir.copy_instructions import (
     by_payload,
 )
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, compare, is_const, number
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, all_of, compare, is_const, number
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
@@ -63,6 +63,8 @@ from gemmgen.schedule.dpas import BLOCK_2D_LANES
 SUB_GROUP_ROW = Var("sub_group_row")
 #: Which of a fragment's instructions along K, and of the steps that are prefetched before the first.
 PART, AHEAD = Var("q"), Var("ahead")
+#: Which half of a sub-step's products.
+HALF = Var("h")
 #: Which of the rows that one message writes.
 R = Var("r")
 #: Blocks side by side that one read brings.
@@ -82,6 +84,7 @@ class Reads:
         at: row and column where one begins.
         to: where its elements go in the fragment, by both numbers.
         along_k: 0 where K goes along the matrix' rows, as it is stored; 1 where along its columns.
+        unit: elements along K that the number of a row or a column counts.
     """
 
     matrix: Buffer
@@ -90,6 +93,7 @@ class Reads:
     at: Place
     to: Callable[[Expr, Expr], tuple[Expr, ...]]
     along_k: int
+    unit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +244,10 @@ class DpasBlock2D(SubGroupTiles):
             return Reads(self._a, atom, (1, 1), lambda k0, _q, _j: (row, k0), lambda _q, _j: to, 1)
         if self._by_columns:
             depth, shape = self._atom.depth, (parts, self._reads_across)
-            atom = block_2d_transposed_read(depth)
-            at: Place = lambda k0, q, j: (col + j * BLOCK_2D_LANES, k0 + q * depth)  # noqa: E731
-            return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * depth), 1)
+            atom = block_2d_transposed_read(size, depth)
+            unit = 1 if atom.block is None else atom.block.col_unit
+            at: Place = lambda k0, q, j: (col + j * BLOCK_2D_LANES, _in_units(k0 + q * depth, unit))  # noqa: E731
+            return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * depth), 1, unit)
         count, deep = self._b_count, self._b_rows
         atom = block_2d_read(size, deep, count, transformed=size < WORD_BYTES)
         wide, shape = count * BLOCK_2D_LANES, (self._sub_step // deep, self._reads_across)
@@ -295,7 +300,8 @@ class DpasBlock2D(SubGroupTiles):
     def _advanced(self, name: str) -> Callable[[Expr, Expr], Stmt]:
         """A sub-step further along K."""
         of = self._reads(name)
-        return lambda q, j: PayloadAdvance(*self._payload(name, q, j), of.along_k, self._sub_step, by_payload(of.atom))
+        by, atom = self._sub_step // of.unit, by_payload(of.atom)
+        return lambda q, j: PayloadAdvance(*self._payload(name, q, j), of.along_k, by, atom)
 
     def _payloads_first(self) -> Body:
         """Payloads of all messages of the main loop, each a step before what it brings first."""
@@ -327,13 +333,25 @@ class DpasBlock2D(SubGroupTiles):
         return tuple(s for ask in self._prefetches(K0) for s in loop(J, ask.count, (ask.advance(J, by),)))
 
     def _products(self, a: Buffer, b: Buffer) -> Body:
-        """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own."""
+        """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own: each then
+        has reads of B of its own. One half of the products, on half of the rows of each part, needs all reads, and the
+        other half nothing new, so that the compiler waits for all reads at once.
+        """
         rows, cols = self._schedule.tile
         depth, zero = self._atom.depth, Const(0)
-        of_a = (PART, I * self._atom.a.rows.values, zero)[: len(a.shape)]
+        of_a = (PART, I, zero)[: len(a.shape)]
         of_b = (zero, J, PART * depth) if self._b_rows == self._sub_step else (PART, J, zero)
-        multiply = Multiply(self._acc.buffer, (J, I * DPAS_ROWS), a, of_a, b, of_b, self._atom)
-        return loop(PART, self._parts, loop(J, cols, loop(I, rows // DPAS_ROWS, (multiply,))))
+        blocks = rows // DPAS_ROWS
+
+        def products(block: Expr, count: int) -> Body:
+            at_a = tuple(block * self._atom.a.rows.values if x is I else x for x in of_a)
+            multiply = Multiply(self._acc.buffer, (J, block * DPAS_ROWS), a, at_a, b, of_b, self._atom)
+            return loop(J, cols, loop(I, count, (multiply,)))
+
+        if self._b_rows == self._sub_step or blocks % 2:
+            return loop(PART, self._parts, products(I, blocks))
+        half = blocks // 2
+        return loop(HALF, 2, loop(PART, self._parts, products((HALF + PART) % 2 * half + I, half)))
 
     @cached_property
     def _b_count(self) -> int:
@@ -424,3 +442,16 @@ class DpasBlock2D(SubGroupTiles):
         """As much as a message brings of so many rows."""
         neighbours = block_2d_read(self._size, rows, 1).lane_step[1]
         return block_2d_read(self._size, rows, BLOCK_2D_BYTES // (BLOCK_2D_LANES * neighbours * self._size))
+
+
+def _in_units(elements: Expr, unit: int) -> Expr:
+    """So many elements, each term of which is whole units, in these. Compilers do not divide a sum term by term, so
+    that they would compute each place anew.
+    """
+    match elements:
+        case Bin("+" | "-" as sign, a, b):
+            parts = _in_units(a, unit), _in_units(b, unit)
+            return parts[0] + parts[1] if sign == "+" else parts[0] - parts[1]
+        case Bin("*", a, Const(int(by))):
+            return a * (by // unit)
+    return elements // unit

@@ -37,10 +37,12 @@ def block_2d_step(
     if not isinstance(matrix, GlobalMemory):
         raise LoweringError(f"`{site.text}` reads no 2D block of a matrix")
     dtype, extents = numpy_dtype(move.src.dtype), move.dst.extents
+    col_unit = 1 if move.atom.block is None else move.atom.block.col_unit
     word = max(1, BLOCK_2D_WORD // move.src.dtype.size)
 
     def step(active: Active) -> None:
-        at, size = _agreed(src_index, extent, lanes, active, site)
+        (row, col), size = _agreed(src_index, extent, lanes, active, site)
+        at = [row, col * col_unit]
         if move.atom.aligned:
             _check_matrix(move.src.dtype.size, matrix, (at, size), active, site)
         to = [code(active) for code in dst_index]

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import candidates, driver
+from gemmgen import candidates, driver, presets
 from gemmgen.inspect.jobs import file_jobs, inspect, jobs
 from gemmgen.inspect.machine import choose
 from gemmgen.inspect.report import Report
-from gemmgen.ir.dtypes import BF16, I8, DType
+from gemmgen.ir.dtypes import BF16, F32, I8, DType
 from gemmgen.methods import defaults
+from gemmgen.schedule.fields import AddressPayloads
 from gemmgen.spec import GemmSpec
 from tests.support.inspect import reported
 from tests.support.tools import tool
@@ -90,6 +91,31 @@ def test_matrix_instructions(name: str, device: str, products: int) -> None:
     assert all(i.fmas == 8 * 16 * lanes for i in matrix)
     assert found.loop is not None
     assert found.loop.math >= products
+
+
+#: On 2D blocks, a work-group of 256x256, by chip: which messages keep payloads, and the least share of `dpas` without
+#: prefetches and barriers, and with them.
+ON_2D_BLOCKS: dict[str, tuple[AddressPayloads, float, float]] = {
+    "pvc": ("all", 0.78, 0.72),
+    "bmg": ("prefetches", 0.84, 0.80),
+}
+
+
+@pytest.mark.parametrize("device", ON_2D_BLOCKS)
+@pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
+def test_share_of_dpas_on_2d_blocks(dtype: DType, device: str) -> None:
+    tool("ocloc")
+    spec = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32)
+    kept, alone, with_prefetches = ON_2D_BLOCKS[device]
+    whole = replace(presets.load("dpas_32x4_8x64_block_2d").schedule, name=None)
+    whole = whole.but(block_k=512 // dtype.size, address_payloads=kept)
+    plain = whole.but(prefetch_distance=0, barrier=False, address_payloads="all" if kept == "all" else "none")
+    for schedule, least in ((plain, alone), (whole, with_prefetches)):
+        (outcome,) = inspect(jobs(spec, schedule, choose([device])))
+        assert isinstance(outcome, Report), outcome.problems
+        assert outcome.compiled.resources.scratch == 0
+        assert outcome.loop is not None and outcome.loop.math == 256
+        assert outcome.loop.share >= least
 
 
 #: Kernels with tiles in local memory or in registers, by the chips on which each keeps to its registers.

@@ -149,9 +149,14 @@ def test_sycl_has_dpas_on_2d_blocks_alone() -> None:
 def test_columns_of_a_transposed_block_are_counted_in_words() -> None:
     spec = replace(SPEC, b_order="col")
     text = driver.emit(spec, PLAIN.but(prefetch_distance=1, address_payloads="all"), target=TARGET).text
-    assert "move_words(&b_at[q * TN + j], 32);" in text
-    assert "BlockX(*place, by / 2);" in text
+    assert "move_cols(&b_at[q * TN + j], 16);" in text
+    assert "(int2)(q * 8 - 16, tile_col + j * 16)" in text
+    assert "BlockX(*place, by);" in text
     assert "__builtin_IB_subgroup_block_read_ap_transpose_u32_m16k8v1(*place, 0, 0, 0);" in text
+    # Where nothing is advanced, compilers of SYCL would divide each place anew.
+    text = driver.emit(spec, PLAIN, "sycl", TARGET).text
+    assert "{k0 / 2 + p * 16 + q * 8, tile_col + j * 16}" in text
+    assert "at.x / 2" not in text
 
 
 def test_where_elements_of_a_block_lie() -> None:

@@ -17,7 +17,7 @@ from gemmgen import driver
 from gemmgen.inspect.jobs import Failure, Job, file_jobs, inspect, jobs
 from gemmgen.inspect.machine import machines
 from gemmgen.inspect.report import Report
-from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.fields import AddressPayloads
@@ -53,14 +53,14 @@ def job(spec: GemmSpec, schedule: Schedule, chip: str, language: str) -> Job | F
         return file_jobs(file, None, [machines()[chip]])[0]
 
 
-def rows(dtype: DType, language: str, b_order: Order = "row") -> Iterator[str]:
+def rows(dtype: DType, language: str, b_order: Order = "row", b_dtype: DType | None = None) -> Iterator[str]:
     """A line for each work-group, without and with prefetches and barriers."""
-    spec = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=b_order)
+    spec = GemmSpec(dtype=dtype, c_dtype=None if dtype == I8 else F32, b_order=b_order, b_dtype=b_dtype)
     for name, group in GROUPS.items():
         for both in (False, True):
             made = [job(spec, schedule(chip, dtype, group, both), chip, language) for chip in CHIPS]
             cells = [cell(outcome) for outcome in inspect(made)]
-            what = f"{dtype}{', a column-major B' if b_order == 'col' else ''}"
+            what = f"{dtype}{', a column-major B' if b_order == 'col' else ''}{f' in {b_dtype}' if b_dtype else ''}"
             yield f"| {what} | {name} | {'with' if both else 'without'} | {' | '.join(cells)} |"
 
 
@@ -85,6 +85,8 @@ def main() -> None:
     for dtype in (F16, I8):
         for line in rows(dtype, language, "col"):
             print(line, flush=True)
+    for line in rows(I8, language, "col", I4):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

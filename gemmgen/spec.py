@@ -187,7 +187,8 @@ class GemmSpec:
         if problems := [*problems, *wrong]:
             raise SpecError(problems)
         for name in "ab":
-            if self.element(name).pairs and self._prologue_text(name) is None:
+            # Of int8 a matrix instruction multiplies them as they are stored.
+            if self.element(name).pairs and self.accumulator.is_float and self._prologue_text(name) is None:
                 object.__setattr__(self, f"prologue_{name}", name)  # elements as they are
         # As it is printed, so that equal ones are equal.
         if len(units := {*map(self.ld_unit, "abc")}) == 1:

@@ -96,7 +96,7 @@ def multiplies_by(kernel: Kernel, atom: str) -> bool:
 def dpas_function(instruction: Instruction) -> str:
     """What the extension calls it (cl_intel_subgroup_matrix_multiply_accumulate)."""
     kind = instruction.short
-    return f"intel_sub_group_{kind}_{kind}_matrix_mad_k{instruction.depth}"
+    return f"intel_sub_group_{kind}_{'i4' if instruction.b_pairs else kind}_matrix_mad_k{instruction.depth}"
 
 
 def splits_barriers(kernel: Kernel) -> bool:

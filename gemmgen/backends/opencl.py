@@ -35,7 +35,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BLOCK_2D_START
 from gemmgen.ir.dtypes import F32, I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
-from gemmgen.ir.instructions import WORD_BYTES
+from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
 from gemmgen.ir.stmt import Multiply, PlaceStmt, VectorCopy, in_bytes
 from gemmgen.ir.synchronization import Barrier
@@ -285,6 +285,8 @@ class OpenCL(CLike):
                 "own": atom.depth // atom.lanes,
                 "packed": WORD_BYTES // atom.dtype.size,
                 "bits": 8 * atom.dtype.size,
+                "b_pairs": atom.b_pairs,
+                "b_words": DPAS_ROWS // (2 if atom.b_pairs else 1),
             }
             for atom in atoms
             if atom.name == "dpas"

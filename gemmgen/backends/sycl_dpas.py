@@ -100,6 +100,7 @@ def _fields(printer: Printer, converter: Converter) -> dict[str, object]:
         "convert": converter(atom.dtype, atom.sums),
         "depth": atom.depth,
         "own": atom.depth // atom.lanes,
+        "b_pairs": atom.b_pairs,
     }
     return {
         "multiplication": multiplication,
@@ -111,7 +112,9 @@ def _fields(printer: Printer, converter: Converter) -> dict[str, object]:
 
 def _vectors(atom: Instruction) -> tuple[tuple[str, int], tuple[str, int]]:
     """The vectors of a lane's elements of A and B."""
-    return (("float", 4), ("float", 8)) if atom.dtype == F32 else (("short", 8), ("int", 8))
+    if atom.dtype == F32:
+        return ("float", 4), ("float", 8)
+    return ("short", 8), ("int", 4 if atom.b_pairs else 8)
 
 
 def dpas_needs(kernel: Kernel) -> list[str]:

@@ -83,6 +83,9 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if s.block_k % step:
         goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}, and a 2D block read twice as deep"
         yield f"block_k = {s.block_k}, {goes}: use block_k {2 * atom.depth}, or a multiple of it"
+    elif spec.element("b").pairs and s.block_k < 2 * atom.depth:
+        deep = 2 * atom.depth
+        yield f"block_k = {s.block_k}, but 2D block reads of int4 go {deep} deep: use block_k {deep}"
     if s.address_payloads == "prefetches" and not s.prefetch_distance:
         yield "address_payloads prefetches, but there are none: use prefetch_distance 1, or address_payloads none"
     if s.block_writes:
@@ -123,7 +126,7 @@ def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:
         named = ", ".join(by_columns)
         yield f"{named} in column-major order, but block_2d takes only B so: use row-major order, or {packed}"
     for name in "ab":
-        if (stored := spec.read(name, False)) != spec.dtype:
+        if (stored := spec.read(name, False)) != spec.dtype and not stored.pairs:
             yield f"{name}_dtype {stored}, but block_2d loads {name.upper()} to dpas as it is: {packed}"
         if spec.prologue(name) is not None:
             yield f"prologue_{name}, but block_2d loads {name.upper()} to dpas as it is: {packed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from gemmgen.ir.copy_instructions import ASYNC_COPY
-from gemmgen.ir.dtypes import F16, F32, FLOAT8, DType
+from gemmgen.ir.dtypes import F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -44,6 +44,20 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield from _long_vectors(s)
     if s.atomic and spec.result != F32:
         yield f"atomic adds float32 to C, which is {spec.result}: drop it, and a second kernel adds up the parts"
+
+
+def int4_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Elements of int4 that are multiplied by int8 as they are stored, in a kernel that can't."""
+    for name in "ab":
+        if not (stored := spec.element(name)).pairs or spec.dtype != I8:
+            continue
+        if name == "a":
+            yield f"a_dtype {stored} by dtype {spec.dtype}, but dpas takes {stored} as B alone: use dtype float32"
+        elif not s.block_2d:
+            yield (
+                f"b_dtype {stored} by dtype {spec.dtype}, which dpas on 2D block reads alone multiplies: use --method "
+                "dpas --set block_2d=true with --target xe_hpc, or dtype float32"
+            )
 
 
 def _long_vectors(s: Schedule) -> Iterator[str]:

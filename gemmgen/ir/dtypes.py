@@ -80,6 +80,7 @@ STORED: dict[DType, tuple[DType, ...]] = {
     F64: (F32,),
     F32: (F16, BF16, I8, I4),
     **dict.fromkeys((F16, BF16), (I8, F8_E4M3, F8_E5M2, I4)),
+    I8: (I4,),
 }
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}

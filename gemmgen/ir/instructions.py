@@ -87,6 +87,7 @@ class Instruction:
             product of both low parts is left out.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
         a_transposed, b_transposed: whether K is the slow axis of an operand's tile in local memory.
+        b_pairs: whether a byte of B's registers holds two of its elements, of 4 bits.
         paired: whether rows of A and of the sums are numbered in another order, by which the two of a lane, for the
             instruction eight apart, are neighbours: so `ldmatrix` brings those of a byte.
         order: where it is expanded to loops, how those over rows `i`, depth `k` and columns `j` nest, outermost first.
@@ -118,6 +119,7 @@ class Instruction:
     kept: int = 0
     a_transposed: bool = False
     b_transposed: bool = False
+    b_pairs: bool = False
     paired: bool = False
     order: tuple[Literal["i", "j", "k"], ...] = ()
     snake: bool = False
@@ -222,7 +224,7 @@ DP4A = Instruction(
 # --- dpas -----------------------------------------------------------------------------------------
 
 
-def dpas(dtype: DType, lanes: int) -> Instruction:
+def dpas(dtype: DType, lanes: int, b_pairs: bool = False) -> Instruction:
     """`intel_sub_group_*_matrix_mad_k*` (cl_intel_subgroup_matrix_multiply_accumulate): 8 rows by as many columns as
     the sub-group has lanes. Operands are vectors of eight words, each of several neighbours along K. Of float32, which
     it multiplies as TF32, a word is an element, and 16 lanes stand on two rows of A
@@ -231,6 +233,7 @@ def dpas(dtype: DType, lanes: int) -> Instruction:
 
     Args:
         lanes: 8 or 16, as many as the device's smallest sub-group has.
+        b_pairs: whether B is of 4 bits, where A is int8.
     """
     packed = WORD_BYTES // dtype.size
     depth = DPAS_ROWS * packed
@@ -256,6 +259,7 @@ def dpas(dtype: DType, lanes: int) -> Instruction:
         link=_INTEL,
         digits=TF32_DIGITS if dtype == F32 else 0,
         cuts=dtype == F32,
+        b_pairs=b_pairs,
     )
 
 

@@ -17,6 +17,7 @@ from gemmgen.ir.copy_instructions import (
     BLOCK_2D_BYTES,
     BLOCK_2D_ROWS,
     BLOCK_2D_WRITTEN_ROWS,
+    PAIR,
     CopyAtom,
     ThreadValueLayout,
     block_2d_by_elements,
@@ -27,7 +28,7 @@ from gemmgen.ir.copy_instructions import (
     by_payload,
 )
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, all_of, compare, is_const, number
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, all_of, ceil_div, compare, is_const, number
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
@@ -52,6 +53,7 @@ from gemmgen.mainloops.sub_group_tiles import SUB_GROUP_COL, SubGroupTiles, of_s
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
+from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     K0,
     K_MAIN,
@@ -106,6 +108,7 @@ class Prefetches:
         at: row and column where one begins, by its number.
         extent: of the matrix.
         kept: whether each has an address payload that is kept.
+        unit: as in `Reads`.
     """
 
     matrix: Buffer
@@ -115,6 +118,7 @@ class Prefetches:
     extent: tuple[Expr, Expr]
     along_k: int
     kept: bool
+    unit: int
 
     def one(self, number: Expr) -> Stmt:
         """A prefetch."""
@@ -136,8 +140,8 @@ class Prefetches:
         return BlockPayload(*self.payload(number), self.matrix, place, atom, self.extent)
 
     def advance(self, number: Expr, by: int) -> Stmt:
-        """So far along K."""
-        return PayloadAdvance(*self.payload(number), self.along_k, by, by_payload(self.atom))
+        """So many elements along K."""
+        return PayloadAdvance(*self.payload(number), self.along_k, by // self.unit, by_payload(self.atom))
 
 
 @dataclass(frozen=True)
@@ -146,11 +150,23 @@ class DpasBlock2D(SubGroupTiles):
 
     @cached_property
     def _atom(self) -> Instruction:
-        return of_elements(dpas(self.problem.spec.dtype, BLOCK_2D_LANES))
+        spec = self.problem.spec
+        return of_elements(dpas(spec.dtype, BLOCK_2D_LANES, spec.element("b").pairs))
 
     @property
     def _size(self) -> int:
         return self._atom.dtype.size
+
+    @cached_property
+    def _b(self) -> Buffer:
+        """Of int4 the bytes that hold pairs of elements along K, which the instruction takes as they are."""
+        given = self.problem.given("b")
+        return in_bytes(given) if given.dtype.pairs else given
+
+    @property
+    def _per_byte(self) -> int:
+        """Elements of B in one of its matrix' elements."""
+        return PAIR if self._atom.b_pairs else 1
 
     @cached_property
     def _acc(self) -> Registers:
@@ -185,7 +201,7 @@ class DpasBlock2D(SubGroupTiles):
         rows //= self._atom.a.rows.lanes
         shape: tuple[int, ...] = (self._parts, rows) if own == 1 else (self._parts, rows, own)
         if name == "b":
-            shape = (self._sub_step // self._b_rows, cols, self._b_rows)
+            shape = (self._sub_step // self._b_rows, cols, self._b_rows // self._per_byte)
         return Buffer(f"{name}_frag", self._atom.dtype, Space.PRIVATE, Layout.packed(*shape))
 
     def _store(self) -> Body:
@@ -243,11 +259,13 @@ class DpasBlock2D(SubGroupTiles):
             to = (zero,) * len(self._fragment("a").shape)
             return Reads(self._a, atom, (1, 1), lambda k0, _q, _j: (row, k0), lambda _q, _j: to, 1)
         if self._by_columns:
-            depth, shape = self._atom.depth, (parts, self._reads_across)
-            atom = block_2d_transposed_read(size, depth)
-            unit = 1 if atom.block is None else atom.block.col_unit
+            # Of 4 bits a message brings twice as many.
+            depth = self._atom.depth * self._per_byte
+            bytes_, shape = depth // self._per_byte, (self._sub_step // depth, self._reads_across)
+            atom = block_2d_transposed_read(size, bytes_)
+            unit = self._per_byte * (1 if atom.block is None else atom.block.col_unit)
             at: Place = lambda k0, q, j: (col + j * BLOCK_2D_LANES, _in_units(k0 + q * depth, unit))  # noqa: E731
-            return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * depth), 1, unit)
+            return Reads(self._b, atom, shape, at, lambda q, j: (zero, j, q * bytes_), 1, unit)
         count, deep = self._b_count, self._b_rows
         atom = block_2d_read(size, deep, count, transformed=size < WORD_BYTES)
         wide, shape = count * BLOCK_2D_LANES, (self._sub_step // deep, self._reads_across)
@@ -262,7 +280,7 @@ class DpasBlock2D(SubGroupTiles):
         """Rows and columns of a matrix whose K ends there, as it is stored."""
         if matrix == self._a:
             return self.problem.m, end
-        return (self.problem.n, end) if self._by_columns else (end, self.problem.n)
+        return (self.problem.n, ceil_div(end, self._per_byte)) if self._by_columns else (end, self.problem.n)
 
     def _sub_steps(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as one read of A: all reads before the products, of which a column's follow each other."""
@@ -340,7 +358,7 @@ class DpasBlock2D(SubGroupTiles):
         rows, cols = self._schedule.tile
         depth, zero = self._atom.depth, Const(0)
         of_a = (PART, I, zero)[: len(a.shape)]
-        of_b = (zero, J, PART * depth) if self._b_rows == self._sub_step else (PART, J, zero)
+        of_b = (zero, J, PART * (depth // self._per_byte)) if self._b_rows == self._sub_step else (PART, J, zero)
         blocks = rows // DPAS_ROWS
 
         def products(block: Expr, count: int) -> Body:
@@ -408,12 +426,12 @@ class DpasBlock2D(SubGroupTiles):
         wide = BLOCK_2D_LANES * s.tile[1]
         of_a = self._ask(self._a, s.tile[0], along_k, beside, self._sub_groups_across, lambda i: (row, k0 + i * line))
         if self._by_columns:
-            rows, across = min(BLOCK_2D_ROWS, wide), along_k
-            blocks = -(-wide // rows) * along_k
+            rows, across = min(BLOCK_2D_ROWS, wide), -(-s.block_k // (line * self._per_byte))
+            blocks = -(-wide // rows) * across
         else:
             rows, across = min(BLOCK_2D_ROWS, s.block_k), -(-wide // line)
             blocks = across * (s.block_k // rows)
-        down, on = (col, k0) if self._by_columns else (k0, col)
+        down, on = (col, _in_units(k0, self._per_byte)) if self._by_columns else (k0, col)
         of_b = self._ask(
             self._b, rows, blocks, above, s.group[0], lambda i: (down + i // across * rows, on + i % across * line)
         )
@@ -435,8 +453,9 @@ class DpasBlock2D(SubGroupTiles):
             return place(own + turn * sharers if blocks > sharers else own)
 
         along_k = 0 if matrix == self._b and not self._by_columns else 1
-        atom, kept = self._prefetch_atom(rows), self._keeps_prefetches
-        return Prefetches(matrix, -(-blocks // sharers), at, atom, self._extent(matrix, self._k_words), along_k, kept)
+        atom, kept, extent = self._prefetch_atom(rows), self._keeps_prefetches, self._extent(matrix, self._k_words)
+        unit = self._per_byte if matrix == self._b else 1
+        return Prefetches(matrix, -(-blocks // sharers), at, atom, extent, along_k, kept, unit)
 
     def _prefetch_atom(self, rows: int) -> CopyAtom:
         """As much as a message brings of so many rows."""

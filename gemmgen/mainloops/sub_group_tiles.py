@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.copy_instructions import BLOCK_2D_WORD, AxisLayout, block_2d_conditions
+from gemmgen.ir.copy_instructions import BLOCK_2D_WORD, PAIR, AxisLayout, block_2d_conditions
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, number, select
 from gemmgen.ir.instructions import Instruction
@@ -161,8 +161,8 @@ class SubGroupTiles(ABC):
 
     @property
     def _word(self) -> int:
-        """Elements of a word."""
-        return max(1, BLOCK_2D_WORD // self._atom.dtype.size)
+        """Elements of a word, of A and of B."""
+        return max(1, BLOCK_2D_WORD // self._atom.dtype.size) * (PAIR if self._atom.b_pairs else 1)
 
     def _rest(self, depth: int, step: Body) -> Body:
         """What the main loop leaves of K, if anything, in steps so deep."""

@@ -42,7 +42,7 @@ def _loaded(move: VectorCopy) -> Body:
     """A load into registers: of an element, or of bytes, whose halves go to registers one by one."""
     if move.width == 1:
         return (Store(move.dst, move.dst_index, convert(Load(move.src, move.src_index), _held(move.dst).dtype)),)
-    pairs, first = _bytes(move.src), (*move.src_index[:-1], in_pairs(move.src_index[-1]))
+    pairs, first = in_bytes(move.src), (*move.src_index[:-1], in_pairs(move.src_index[-1]))
     count = move.width // PAIR
     loaded = Buffer(f"{move.src.name}_pairs", I8, Space.PRIVATE, Layout.packed(count))
     load: Stmt = Store(loaded, (Const(0),), Load(pairs, first))
@@ -57,7 +57,7 @@ def _loaded(move: VectorCopy) -> Body:
 def _expression(node: Expr) -> Expr:
     match node:
         case Load(buffer, (*planes, place)) if buffer.dtype.pairs and buffer.space is Space.GLOBAL:
-            return _half(Load(_bytes(buffer), (*planes, in_pairs(place))), place)
+            return _half(Load(in_bytes(buffer), (*planes, in_pairs(place))), place)
         case Load(buffer, index) if buffer.dtype.pairs:
             return Load(_held(buffer), index)
         case Const(value, dtype) if dtype.pairs:
@@ -77,7 +77,7 @@ def _held(registers: Buffer) -> Buffer:
     return replace(registers, dtype=F32) if registers.dtype.pairs else registers
 
 
-def _bytes(matrix: Buffer) -> Buffer:
+def in_bytes(matrix: Buffer) -> Buffer:
     """The matrix of bytes, whose lines are half as long."""
     layout, step = matrix.layout, matrix.batch_stride
     shape = (*layout.shape[:-1], ceil_div(layout.shape[-1], PAIR))
@@ -93,7 +93,7 @@ def _in_bytes(part: _Part) -> _Part:
 
 def _replaced(node: object) -> object:
     if isinstance(node, Buffer):
-        return node if not node.dtype.pairs else _bytes(node) if node.space is Space.GLOBAL else _held(node)
+        return node if not node.dtype.pairs else in_bytes(node) if node.space is Space.GLOBAL else _held(node)
     if isinstance(node, tuple):
         return tuple(map(_replaced, node))
     if not is_dataclass(node) or isinstance(node, type):

@@ -8,6 +8,7 @@ from functools import lru_cache
 from gemmgen.checks import CHECKS
 from gemmgen.checks.grouped import grouped_problems
 from gemmgen.checks.prologues import sum_scale_problems
+from gemmgen.checks.types import int4_problems
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -38,7 +39,7 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
 @lru_cache(maxsize=1024)
 def problems_as_asked(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     """What is against a product as it is asked for, not as that of the transposes."""
-    problems = [*_listed(spec, target), *sum_scale_problems(spec, schedule)]
+    problems = [*_listed(spec, target), *sum_scale_problems(spec, schedule), *int4_problems(spec, schedule)]
     problems = problems or [*CHECKS[type(schedule.mainloop)](spec, schedule, target)]
     return tuple(grouped_problems(spec, schedule, target)) or tuple(problems)
 

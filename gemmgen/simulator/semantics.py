@@ -7,6 +7,7 @@ registers into matrices, multiplied, and the sums scattered back. Operands in lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import cast
 
@@ -17,7 +18,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.instructions import ACROSS, LINES, MATRIX_LINE_BYTES, WARP_LANES, Instruction
-from gemmgen.ir.numeric import convert, numpy_dtype
+from gemmgen.ir.numeric import convert, numpy_dtype, of_pairs
 from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.walk import evaluate
@@ -94,11 +95,14 @@ def multiply_step(
         if instruction.scope != "thread":
             require_whole(lanes, active, site)
         found = [(memory, [code(active) for code in index]) for memory, index in operands]
+        in_pairs = (False, False, instruction.b_pairs)
         read = [
-            _registers(layout, memory, index, active, site)
+            _of_pairs(layout, memory, index, active, site)
+            if pairs
+            else _registers(layout, memory, index, active, site)
             if word is None
             else unpacked(layout, _words(layout, instruction.dtype, word, memory, index, active, site), instruction)
-            for layout, word, (memory, index) in zip(layouts, words, found, strict=True)
+            for layout, word, pairs, (memory, index) in zip(layouts, words, in_pairs, found, strict=True)
         ]
         c, a, b = (x.reshape(-1, instruction.threads, *x.shape[1:]) for x in read)
         after = multiply(instruction, c, a, b)
@@ -122,6 +126,12 @@ def _registers(layout: ThreadValueLayout, memory: Memory, index: list[Index], ac
         for row in range(layout.rows.values)
     ]
     return np.stack([np.stack(row, axis=-1) for row in values], axis=-2)
+
+
+def _of_pairs(layout: ThreadValueLayout, memory: Memory, index: list[Index], active: Active, site: Site) -> Numbers:
+    """The same of an operand whose registers are bytes of two neighbours of a column."""
+    halves = replace(layout, rows=replace(layout.rows, values=layout.rows.values // 2))
+    return of_pairs(_registers(halves, memory, index, active, site), 1, layout.rows.values)
 
 
 def _words(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
+from gemmgen.ir.numeric import in_pairs
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.fields import AddressPayloads
 from gemmgen.spec import GemmSpec, Order
 from tests.device.test_sycl_presets import DEVICES
-from tests.support.problems import Problem
+from tests.support.problems import Matrix, Problem
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -45,3 +47,14 @@ def test_exact_sums(
             problem = replace(exact, c=c, alpha=-2.0, beta=beta).typed(spec)
             result = gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=beta)
             assert np.array_equal(result, problem.expected)
+
+
+def test_int4_by_int8(device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    """Bytes of two neighbours along K, as they are stored."""
+    spec = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
+    schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=64, atom="dpas", block_2d=True, block_writes=True)
+    gemm = SyclKernel.from_source(driver.emit(spec, schedule, "sycl", target_of(device), "kernel"), device)
+    for size in ((32, 64, 128), (33, 80, 256), (17, 65, 99), (1, 1, 1)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        of_b = cast("Matrix", np.asfortranarray(in_pairs(problem.b, 0)))
+        problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ import gemmgen
 from gemmgen import driver
 from gemmgen.api.kernels import Wanted, kernel_for
 from gemmgen.errors import DeviceError, ScheduleError
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I4, I8, I32, I64, DType
+from gemmgen.ir.numeric import in_pairs, numpy_dtype
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.runtime.opencl import CompiledKernel
@@ -25,7 +25,7 @@ from gemmgen.schedule import AddressPayloads, Operand, Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES, devices_that
-from tests.support.problems import Problem
+from tests.support.problems import Matrix, Problem
 from tests.support.sycl import device_compile, spirv
 from tests.support.sycl import devices as sycl_devices
 from tests.support.tools import clang, nvcc
@@ -223,6 +223,19 @@ def test_tf32_on_2d_block_reads(order: Order, device: DeviceInfo, rng: np.random
         assert np.array_equal(gemm(a, of_b, c.copy(), alpha=-2, beta=3), -2 * (a @ b) + 3 * c)
 
 
+@pytest.mark.parametrize("device", devices_that(lambda device: "intel_sub_groups" in device.features))
+def test_int4_by_int8_on_2d_block_reads(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By software: bytes of two neighbours along K, as they are stored."""
+    spec = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
+    schedule = Schedule.of(tile=(8, 2), group=(2, 32), block_k=64, atom="dpas", block_2d=True, prefetch_distance=1)
+    schedule = schedule.but(address_payloads="all", block_writes=True)
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 80, 256), (17, 65, 99)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        of_b = cast("Matrix", np.asfortranarray(in_pairs(problem.b, 0)))
+        problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=3))
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_clang_takes_them_without_warnings(spec: GemmSpec, tmp_path: Path) -> None:
     for name, schedule in SCHEDULES.items():
@@ -234,14 +247,15 @@ def test_clang_takes_them_without_warnings(spec: GemmSpec, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kept", get_args(AddressPayloads))
 @pytest.mark.parametrize("order", ["row", "col"])
-@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+@pytest.mark.parametrize("dtype", [F16, I8, I4], ids=str)
 def test_clang_takes_2d_block_messages_without_warnings(
     dtype: DType, order: Order, kept: AddressPayloads, tmp_path: Path
 ) -> None:
     """By the extension, by functions of Intel's compiler, and in software."""
     schedule = Schedule.of(tile=(32, 4), group=(4, 32), block_k=128, atom="dpas", block_2d=True, large_grf=True)
     schedule = schedule.but(prefetch_distance=1, address_payloads=kept)
-    source = driver.emit(GemmSpec(dtype=dtype, b_order=order), schedule, target=TARGETS["xe_hpc"])
+    spec = GemmSpec(dtype=I8, b_dtype=I4, b_order="col") if dtype == I4 else GemmSpec(dtype=dtype, b_order=order)
+    source = driver.emit(spec, schedule, target=TARGETS["xe_hpc"])
     file = tmp_path / "x.cl"
     file.write_text(source.text)
     has = "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"

@@ -15,7 +15,7 @@ from gemmgen import candidates, driver, presets
 from gemmgen.inspect.jobs import file_jobs, inspect, jobs
 from gemmgen.inspect.machine import choose
 from gemmgen.inspect.report import Report
-from gemmgen.ir.dtypes import BF16, F32, I8, DType
+from gemmgen.ir.dtypes import BF16, F32, I4, I8, DType
 from gemmgen.methods import defaults
 from gemmgen.schedule.fields import AddressPayloads
 from gemmgen.spec import GemmSpec
@@ -116,6 +116,19 @@ def test_share_of_dpas_on_2d_blocks(dtype: DType, device: str) -> None:
         assert outcome.compiled.resources.scratch == 0
         assert outcome.loop is not None and outcome.loop.math == 256
         assert outcome.loop.share >= least
+
+
+def test_int4_is_an_operand_of_dpas() -> None:
+    """Of 4 bits by 8, with nothing in the loop that takes bytes apart."""
+    tool("ocloc")
+    spec = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
+    schedule = replace(presets.load("dpas_32x4_8x64_block_2d").schedule, name=None).but(block_k=512)
+    (outcome,) = inspect(jobs(spec, schedule, choose(["bmg"])))
+    assert isinstance(outcome, Report), outcome.problems
+    assert outcome.compiled.resources.scratch == 0
+    matrix = [i.text for i in outcome.listing if i.opcode.startswith("dpas")]
+    assert len(matrix) == 256 and all(":s4" in text and ":b" in text for text in matrix)
+    assert outcome.loop is not None and outcome.loop.share >= 0.77
 
 
 #: Kernels with tiles in local memory or in registers, by the chips on which each keeps to its registers.

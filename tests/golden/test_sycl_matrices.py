@@ -12,7 +12,7 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.inspect.jobs import Failure, file_jobs, inspect
 from gemmgen.inspect.machine import choose
-from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -22,6 +22,8 @@ from tests.support.tools import tool
 HALF, INTEGER = GemmSpec(dtype=F16, c_dtype=F32), GemmSpec(dtype=I8)
 BY_COLUMNS, GELU = GemmSpec(dtype=BF16, c_dtype=F32, b_order="col"), GemmSpec(dtype=F16, epilogue=("bias", "gelu"))
 BATCH = replace(HALF, batched=True)
+#: A column-major B of 4 bits, by int8.
+WEIGHTS = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
 JOINT = replace(presets.load("joint_matrix_32x4_8x64").schedule, name=None)
 #: Dpas by the functions of OpenCL C; with all that they do, and with neither prefetches nor barriers.
 BLOCKS = replace(presets.load("dpas_32x4_8x64_block_2d").schedule, name=None).but(block_k=256, address_payloads="all")
@@ -41,6 +43,7 @@ CASES: dict[str, tuple[GemmSpec, Schedule]] = {
     "dpas_batch": (BATCH, BLOCKS.but(group=(4, 32))),
     "dpas_parts_of_k": (HALF, PLAIN.but(split_k=4, block_writes=False)),
     "dpas_int8": (INTEGER, BLOCKS.but(block_k=512)),
+    "dpas_int4": (WEIGHTS, BLOCKS.but(block_k=512, address_payloads="prefetches")),
     "dpas_tf32": (GemmSpec(), PLAIN.but(tile=(32, 3), block_k=64, tf32=True)),
 }
 #: The least shares of matrix instructions in the hot loop, on pvc and bmg. Messages of Xe2 take constants beside an
@@ -53,6 +56,7 @@ SHARES = {
     "dpas_half_to_half_gelu": (0.64, 0.84),
     "dpas_batch": (0.72, 0.72),
     "dpas_int8": (0.73, 0.73),
+    "dpas_int4": (0.45, 0.77),
     "dpas_tf32": (0.40, 0.60),
 }
 

@@ -10,11 +10,11 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.errors import KernelFault
-from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.instructions import TF32_DIGITS
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.numeric import numpy_dtype, of_pairs
 from gemmgen.ir.stmt import Body, If, Let, Prefetch, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
@@ -83,6 +83,31 @@ def test_a_column_major_b_is_transposed_by_its_reads(
     spec = GemmSpec(dtype=dtype, b_order="col", ld_multiple=16)
     program = driver.lower_program(spec, schedule, TARGET)
     check_products(program, spec, rng, (33, 66, 131), (5, 97, 99), (3, 3, 7), (32, 64, 192), pad=0)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3], ids=["one", "four_by_two", "two_by_two"])
+def test_int4_by_int8(number: int, rng: np.random.Generator) -> None:
+    """Bytes of two neighbours along K. 2D block reads take lines of B from a K of 127 on, which have 64 bytes."""
+    schedule = SCHEDULES[number]
+    plain = GemmSpec(dtype=I8, b_dtype=I4, b_order="col", ld_multiple=16)
+    program = driver.lower_program(plain, schedule, TARGET)
+    check_products(program, plain, rng, (33, 66, 131), (5, 97, 199), (3, 3, 7), (32, 64, 256), pad=0)
+    program = driver.lower_program(replace(plain, ld_multiple=1), schedule, TARGET)
+    check_products(program, replace(plain, ld_multiple=1), rng, (33, 66, 131), pad=1)
+    in_parts = driver.lower_program(plain, schedule.but(split_k=3), TARGET)
+    check_products(in_parts, plain, rng, (9, 33, 425), (9, 33, 129), (3, 3, 1), pad=0)
+
+
+def test_the_half_byte_past_k_never_counts(rng: np.random.Generator) -> None:
+    """With an odd K the last byte of a column of int4 holds one that is not B's."""
+    spec = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
+    program = driver.lower_program(spec, SCHEDULES[0], TARGET)
+    a, b = rng.integers(-128, 128, (32, 144)).astype(np.int8), rng.integers(0, 256, (64, 80)).astype(np.uint8)
+    c = np.zeros((32, 64), np.int32)
+    sizes = {"m": 32, "n": 64, "k": 131, "alpha": 1, "beta": 0, "lda": 144, "ldb": 80, "ldc": 64}
+    run_program(program, {**sizes, "a": a.reshape(-1), "b": b.view(np.int8).reshape(-1), "c": c.reshape(-1)})
+    want = a[:, :131].astype(np.int64) @ of_pairs(b, 1, 131).T.astype(np.int64)
+    assert np.array_equal(c, want)
 
 
 @pytest.mark.parametrize("order", ["row", "col"])

@@ -91,7 +91,7 @@ def test_what_is_refused() -> None:
     cases = {
         "b_dtype int4 has two elements a byte along K, but b is row-major: store it col-major": {"b_order": "row"},
         "b_dtype int4 is not converted to float64 in a load": {"dtype": F64, "prologue_b": "b"},
-        "b_dtype int4 is not converted to int8 in a load": {"dtype": I8, "prologue_b": None},
+        "prologue_b makes elements of dtype int8, which few whole numbers fit": {"dtype": I8},
         "dtype int4 is a type to store B in: use dtype float32": {"dtype": I4},
         "in a batch by addresses: use a constant stride": {"batched": True, "listed": True},
     }

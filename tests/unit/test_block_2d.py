@@ -13,7 +13,7 @@ import pytest
 from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.copy_instructions import Block2D, block_2d_read
-from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
@@ -21,6 +21,8 @@ from gemmgen.spec import GemmSpec, Order
 from tests.support.refusals import Made, made
 
 SPEC = GemmSpec(dtype=F16, c_dtype=F32)
+#: A column-major B of 4 bits.
+WEIGHTS = GemmSpec(dtype=I8, b_dtype=I4, b_order="col")
 PLAIN = Schedule.of(tile=(32, 4), group=(4, 32), block_k=64, atom="dpas", block_2d=True, large_grf=True)
 TARGET = TARGETS["xe_hpc"]
 
@@ -46,6 +48,9 @@ TARGET = TARGETS["xe_hpc"]
         (SPEC, PLAIN.but(block_writes=True, split_k=2), "split_k = 2, but block_writes stores to C"),
         (replace(SPEC, a_order="col"), PLAIN, "a in column-major order, but block_2d takes only B so: use row-major"),
         (replace(SPEC, prologue_a="a * 2"), PLAIN, "prologue_a, but block_2d loads A to dpas as it is: leave"),
+        (WEIGHTS, PLAIN.but(block_k=32), "block_k = 32, but 2D block reads of int4 go 64 deep: use block_k 64"),
+        (WEIGHTS, defaults("dpas"), "b_dtype int4 by dtype int8, which dpas on 2D block reads alone multiplies: use"),
+        (GemmSpec(dtype=I8, a_dtype=I4), PLAIN, "a_dtype int4 by dtype int8, but dpas takes int4 as B alone"),
         (replace(SPEC, b_dtype=I8), PLAIN, "b_dtype int8, but block_2d loads B to dpas as it is: leave block_2d out"),
         (replace(SPEC, wide=True), PLAIN, "matrices of 2^31 elements and more, but block_2d counts by 32 bits"),
         (SPEC, partial(PLAIN.but, c_width=4), "c_width = 4 means nothing to mainloop DpasBlock2D"),
@@ -66,9 +71,10 @@ def test_refusals(spec: GemmSpec, schedule: Made, problem: str) -> None:
         (GemmSpec(dtype=I8), ("read_8b_32r32x2c", "read_transform_8b_32r16x4c")),
         (replace(SPEC, b_order="col"), ("read_16b_32r16x2c", "read_transpose_32b_16r8x1c")),
         (GemmSpec(dtype=I8, b_order="col"), ("read_8b_32r32x2c", "read_transpose_32b_16r8x1c")),
+        (WEIGHTS, ("read_8b_32r32x2c", "read_transpose_32b_16r8x1c")),
         (GemmSpec(), ("read_32b_32r8x2c", "read_32b_16r16x1c", "prefetch_32b_32r16x1c")),
     ],
-    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns", "tf32"],
+    ids=["float16", "bfloat16", "int8", "float16_by_columns", "int8_by_columns", "int4", "tf32"],
 )
 def test_names_are_those_of_the_extension(spec: GemmSpec, reads: tuple[str, ...]) -> None:
     text = driver.emit(spec, PLAIN.but(prefetch_distance=1, tf32=spec.dtype == F32), target=TARGET).text
@@ -157,6 +163,17 @@ def test_columns_of_a_transposed_block_are_counted_in_words() -> None:
     text = driver.emit(spec, PLAIN, "sycl", TARGET).text
     assert "{k0 / 2 + p * 16 + q * 8, tile_col + j * 16}" in text
     assert "at.x / 2" not in text
+
+
+@pytest.mark.parametrize("language", ["opencl", "sycl"])
+def test_int4_is_multiplied_as_it_is_stored(language: str) -> None:
+    """A message brings both of an instruction's depths in K; nothing takes halves of bytes apart but the software."""
+    text = driver.emit(WEIGHTS, PLAIN.but(block_k=128, prefetch_distance=1), language, TARGET).text
+    assert "intel_sub_group_i8_i4_matrix_mad_k32(" in text
+    assert "multiply(&acc[j][i * 8], a_frag[q][i * 8], &b_frag[j][q * 16]);" in text
+    kernel = text.split("Steps of BK")[1].split("The rest of K")[0]
+    assert "k0 / 8 + p * 8" in kernel
+    assert "const int k_words = k - k % 8;" in text
 
 
 def test_where_elements_of_a_block_lie() -> None:

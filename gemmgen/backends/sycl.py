@@ -97,6 +97,8 @@ HEADERS = {
     "complex64": ("vector.hpp",),
     "complex128": ("vector.hpp",),
 }
+#: The macro by which a caller, for Intel's GPUs alone, asks for more registers a thread (sycl_ext_intel_grf_size).
+LARGE = "GEMMGEN_256_REGISTERS"
 #: (from, to) -> the function that converts, where that is not the type's own.
 CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
 
@@ -183,7 +185,8 @@ class Sycl(CLike):
                 own = program_words(self.kernel, self.spec, between)
                 return {**before, "standard": [*used, *more], "one_event": len(kernels) == 1, **own}
             case "kernel":
-                return {**before, "standard": used, "headers": _headers(self.kernel, self._words(), self.elements)}
+                headers = _headers(self.kernel, self._words(), self.elements)
+                return {**before, "standard": used, "headers": headers, "large": LARGE * self.kernel.large_registers}
         return {**before, "standard": [*used, "vector"]}
 
     # --- what a work-item runs --------------------------------------------------------------------
@@ -308,6 +311,7 @@ class Sycl(CLike):
             "group_range": f"{one}{self.number(rows)}, {self.number(cols)}",
             "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
             "lanes": self.kernel.sub_group or self.kernel.compiled_for,
+            "large": LARGE * self.kernel.large_registers,
             "arrays": arrays,
             "call": f"{namespace}::{self._own('work_item')}({', '.join(names)})",
         }
@@ -342,7 +346,13 @@ class Sycl(CLike):
             more.append(f"{named} that begin on multiples of {self.alignment()} bytes")
             option = f"on Intel's GPUs, and only there, the build option {LARGE_REGISTERS}"
             more += [option] * self.kernel.large_registers
+        if self.gpu_options():
+            more.append(f"on Intel's GPUs, and only there, -D{LARGE}: the kernel then asks for 256 registers itself")
         return [", ".join([*extensions, *lanes]), *more] if lanes else []
+
+    def gpu_options(self) -> tuple[str, ...]:
+        """Of the run-time compiler; of the others the Build line says how."""
+        return (f"-D{LARGE}",) if self.kernel.large_registers and self.form == "kernel" else ()
 
     def matrix_options(self) -> tuple[str, str] | None:
         return ("", f"-D{SOFTWARE}") if multiplies_by(self.kernel, "dpas") else None

@@ -18,6 +18,8 @@
 //                -DGEMMGEN_NO_ADDRESS_PAYLOADS
 //            A, B and C that begin on multiples of 64 bytes
 //            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
+//            on Intel's GPUs, and only there, -DGEMMGEN_256_REGISTERS: the kernel then asks for 256
+//                registers itself
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
 
 #include <sycl/bit_cast.hpp>
@@ -29,6 +31,13 @@
 #include <sycl/half_type.hpp>
 #include <sycl/nd_item.hpp>
 #include <sycl/sub_group.hpp>
+
+// 256 registers a thread, for Intel's GPUs: a property that not every compiler has.
+#ifdef GEMMGEN_256_REGISTERS
+#if __has_include(<sycl/ext/intel/experimental/grf_size_properties.hpp>)
+#include <sycl/ext/intel/experimental/grf_size_properties.hpp>
+#endif
+#endif
 
 #if !defined(__SYCL_DEVICE_ONLY__) && !defined(GEMMGEN_DPAS_SOFTWARE)
 #define GEMMGEN_DPAS_SOFTWARE // the host's compiler
@@ -433,10 +442,13 @@ namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
 SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<8, 64>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>)) void
-dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, const sycl::half *__restrict a, int lda,
-                        const sycl::half *__restrict b, int ldb, float beta, float *__restrict c,
-                        int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>))
+#if defined(GEMMGEN_256_REGISTERS) && defined(SYCL_EXT_INTEL_GRF_SIZE)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::intel::experimental::grf_size<256>))
+#endif
+void dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, const sycl::half *__restrict a,
+                             int lda, const sycl::half *__restrict b, int ldb, float beta,
+                             float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     dpas_32x4_8x64_block_2d_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

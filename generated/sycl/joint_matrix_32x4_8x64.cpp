@@ -12,6 +12,8 @@
 // Needs      sycl_ext_oneapi_matrix, sycl_ext_intel_matrix, sub-groups of 16
 //            A and B that begin on multiples of 64 bytes
 //            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
+//            on Intel's GPUs, and only there, -DGEMMGEN_256_REGISTERS: the kernel then asks for 256
+//                registers itself
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
 
 #include <sycl/builtins.hpp>
@@ -24,6 +26,13 @@
 #include <sycl/multi_ptr.hpp>
 #include <sycl/nd_item.hpp>
 #include <sycl/sub_group.hpp>
+
+// 256 registers a thread, for Intel's GPUs: a property that not every compiler has.
+#ifdef GEMMGEN_256_REGISTERS
+#if __has_include(<sycl/ext/intel/experimental/grf_size_properties.hpp>)
+#include <sycl/ext/intel/experimental/grf_size_properties.hpp>
+#endif
+#endif
 
 namespace joint_matrix_32x4_8x64_detail {
 
@@ -175,10 +184,13 @@ namespace syclex = sycl::ext::oneapi::experimental;
 
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
 SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<8, 64>))
-SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>)) void
-joint_matrix_32x4_8x64(int m, int n, int k, float alpha, const sycl::half *__restrict a, int lda,
-                       const sycl::half *__restrict b, int ldb, float beta, float *__restrict c,
-                       int ldc)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>))
+#if defined(GEMMGEN_256_REGISTERS) && defined(SYCL_EXT_INTEL_GRF_SIZE)
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::intel::experimental::grf_size<256>))
+#endif
+void joint_matrix_32x4_8x64(int m, int n, int k, float alpha, const sycl::half *__restrict a,
+                            int lda, const sycl::half *__restrict b, int ldb, float beta,
+                            float *__restrict c, int ldc)
 {
     const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
     joint_matrix_32x4_8x64_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

@@ -8,11 +8,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.numeric import in_pairs
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
+from gemmgen.runtime.sycl_library import helper
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.fields import AddressPayloads
 from gemmgen.spec import GemmSpec, Order
@@ -58,3 +59,15 @@ def test_int4_by_int8(device: SyclDeviceInfo, rng: np.random.Generator) -> None:
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
         of_b = cast("Matrix", np.asfortranarray(in_pairs(problem.b, 0)))
         problem.check(gemm(problem.a, of_b, problem.c.copy(), alpha=-2, beta=3))
+
+
+def test_256_registers_reach_the_devices_compiler(device: SyclDeviceInfo) -> None:
+    """As an option that only the compiler of Intel's GPUs takes: that of a CPU says which one it was given."""
+    if device.type == "gpu":
+        return
+    preset = presets.load("dpas_32x4_8x64_block_2d")
+    source = driver.emit(preset.spec, preset.schedule, "sycl", form="kernel")
+    asked = (*source.gpu_options, "-DGEMMGEN_DPAS_SOFTWARE")
+    content, log = helper().compile(device.number, source.text, source.name, options=asked)
+    assert content is None
+    assert "-ze-opt-large-register-file" in log

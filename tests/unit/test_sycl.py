@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import candidates, driver
+from gemmgen import candidates, driver, presets
 from gemmgen.backends import backend
 from gemmgen.errors import ScheduleError
 from gemmgen.schedule import Schedule
@@ -35,6 +35,18 @@ def test_the_launcher() -> None:
     assert "handler.depends_on(depends_on);" in text
     assert "{ return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); }); }" in text
     assert "// Build icpx -fsycl" in text
+
+
+def test_256_registers_are_a_property_of_the_kernel_on_request() -> None:
+    """Of the run-time compiler, for a GPU of Intel's: devices of other kinds refuse it, and so do older compilers."""
+    known = presets.load("dpas_32x4_8x64_block_2d")
+    header, kernel = (driver.emit(known.spec, known.schedule, "sycl", form=form) for form in ("header", "kernel"))
+    asked = "#if defined(GEMMGEN_256_REGISTERS) && defined(SYCL_EXT_INTEL_GRF_SIZE) SYCL_EXT_ONEAPI_FUNCTION_PROPERTY"
+    assert f"{asked}((sycl::ext::intel::experimental::grf_size<256>)) #endif" in flat(kernel.text)
+    assert "GEMMGEN_256_REGISTERS" not in header.text
+    assert kernel.options(True, True) == ("-DGEMMGEN_256_REGISTERS",)
+    assert kernel.options(False, True) == ()
+    assert "GEMMGEN_256_REGISTERS" not in emitted("kernel", "smem_8x8")
 
 
 def test_folded_arguments_are_gone() -> None:

@@ -149,7 +149,7 @@ class CLike(ABC):
     remedy: Callable[[str], str] = field(default="gemmgen emit --set {}=...".format, compare=False)
     #: (product, number) of what the text takes an even part of.
     parts: set[tuple[str, int]] = field(default_factory=set, init=False, compare=False)
-    #: The load that has a function of its own, from its definition on.
+    #: The load that has a function of its own, from its definition to the end of the block that holds it.
     load: Stmt | None = field(default=None, init=False, compare=False)
 
     def knows(self, number: Named) -> bool:
@@ -378,6 +378,8 @@ class CLike(ABC):
                 continue  # printed with its declaration
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
+        if found is not None:
+            self.load = None
 
     def _load_function(self, load: Stmt) -> Iterator[str]:
         """The definition of what loads a tile, which is called from the prologue and from the loop."""

@@ -42,6 +42,8 @@ FLAGS = (
     *"tf32 block_writes ordered_epilogue dot_product c_prefetch persistent stream_k".split(),
     *(f"{x}.{name}" for x in "ab" for name in "block_read shuffle transposed async_copy prepacked evict_first".split()),
 )
+#: Characters of a schedule's file: far more than one has.
+_MOST_CHARACTERS = 1_000_000
 HOW, WHAT = "How to compute it", "What to compute"
 
 
@@ -346,11 +348,15 @@ def strict_problems(strict: bool, backend: str) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+        with path.open(encoding="utf-8-sig") as file:  # some editors write a byte order mark
+            text = file.read(_MOST_CHARACTERS + 1)
     except OSError as error:
         raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
     except UnicodeDecodeError:
         raise UserError(f"--schedule {path} is not text in UTF-8: name a TOML file") from None
+    if len(text) > _MOST_CHARACTERS:
+        raise UserError(f"--schedule {path} has more than {_MOST_CHARACTERS:,} characters: name a TOML file")
+    return text
 
 
 def takes_request(command: Callable[..., None]) -> Callable[..., None]:

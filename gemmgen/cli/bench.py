@@ -201,7 +201,7 @@ def _jobs(
     from gemmgen.options import build_spec
     from gemmgen.runtime.selection import pick
 
-    presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
+    presets = [name.strip() for text in named for name in text.split(",")]
     if best and not presets and not files:
         asked = build_spec(dtype=dtype, ld_multiple=ld_multiple)
         promised = None if ld_multiple is None else asked.ld_multiple

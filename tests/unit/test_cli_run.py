@@ -271,4 +271,5 @@ def test_a_size_that_fails_keeps_those_before_it(tmp_path: Path) -> None:
     assert result.returncode == 2 and "batches of column-major matrices are not measured" in result.stderr
     assert [row["size"] for row in json.loads(file.read_text())["rows"]] == ["16"]
     file.unlink()
+    assert "preset '' does not exist" in refused("bench", *options, "--preset", "naive,")
     assert "column-major" in refused("bench", *options, "--sizes", "2:16") and not file.exists()

@@ -17,9 +17,9 @@ from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import (
     LOAD_TILES,
-    PARAMETERS,
     has_loads,
     is_load,
+    load_function,
     repeated,
     written_once,
 )
@@ -365,7 +365,7 @@ class CLike(ABC):
             before = stmts[i - 1] if i else None
             if found is not None and i == found[0]:
                 self.load = found[1]
-                yield from self._load_function(self.load)
+                yield from load_function(self, self.load)
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             if self.load is not None and following == self.load and is_load(stmt, self.load):
                 continue  # an argument of the call
@@ -380,16 +380,6 @@ class CLike(ABC):
                 yield INDENT + line if line else ""
         if found is not None:
             self.load = None
-
-    def _load_function(self, load: Stmt) -> Iterator[str]:
-        """The definition of what loads a tile, which is called from the prologue and from the loop."""
-        params = ", ".join(f"int {var.name}" for var in PARAMETERS)
-        yield ""
-        yield f"{INDENT}// Begins the loads of the tiles at k_load to a stage."
-        yield f"{INDENT}const auto {LOAD_TILES} = [&]({params}) {{"
-        # Behind its name it is printed as any other statement.
-        yield from (INDENT + line for line in self.indented((load,), 2))
-        yield f"{INDENT}}};"
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
         match stmt:

@@ -42,8 +42,6 @@ FLAGS = (
     *"tf32 block_writes ordered_epilogue dot_product c_prefetch persistent stream_k".split(),
     *(f"{x}.{name}" for x in "ab" for name in "block_read shuffle transposed async_copy prepacked evict_first".split()),
 )
-#: Characters of a schedule's file: far more than one has.
-_MOST_CHARACTERS = 1_000_000
 HOW, WHAT = "How to compute it", "What to compute"
 
 
@@ -219,7 +217,7 @@ class Request:
 
     def _document(self, find: Callable[[str], Preset] | None) -> Document | None:
         """The preset or the file to start from."""
-        from gemmgen.options import Document, read_document
+        from gemmgen.options import Document, read_document, read_text
         from gemmgen.presets import load
 
         if self.preset is not None and self.schedule_file is not None:
@@ -228,7 +226,8 @@ class Request:
             preset = (find or load)(self.preset)
             return Document(preset.summary, preset.spec, preset.schedule)
         if self.schedule_file is not None:
-            return read_document(_read(self.schedule_file), str(self.schedule_file))
+            text = read_text(self.schedule_file, "--schedule", "a TOML file")
+            return read_document(text, str(self.schedule_file))
         return None
 
     def _spec(self, base: Document | None) -> GemmSpec:
@@ -344,19 +343,6 @@ def strict_problems(strict: bool, backend: str) -> list[str]:
         return []
     asking = " or ".join(name for name in BACKENDS if find_backend(name).asks_ptxas)
     return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend {asking}, or leave it out"]
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8-sig") as file:  # some editors write a byte order mark
-            text = file.read(_MOST_CHARACTERS + 1)
-    except OSError as error:
-        raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--schedule {path} is not text in UTF-8: name a TOML file") from None
-    if len(text) > _MOST_CHARACTERS:
-        raise UserError(f"--schedule {path} has more than {_MOST_CHARACTERS:,} characters: name a TOML file")
-    return text
 
 
 def takes_request(command: Callable[..., None]) -> Callable[..., None]:

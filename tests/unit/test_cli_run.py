@@ -272,4 +272,13 @@ def test_a_size_that_fails_keeps_those_before_it(tmp_path: Path) -> None:
     assert [row["size"] for row in json.loads(file.read_text())["rows"]] == ["16"]
     file.unlink()
     assert "preset '' does not exist" in refused("bench", *options, "--preset", "naive,")
-    assert "column-major" in refused("bench", *options, "--sizes", "2:16") and not file.exists()
+    text = refused("bench", *options, "--sizes", "2:16")
+    assert "column-major" in text and not file.exists()
+
+
+def test_what_bench_takes_for_no_type_and_no_promise() -> None:
+    text = refused("bench", "--backend", "opencl", "--ld-multiple", "0")
+    assert "multiple = '0' is no size" in text and "--ld-multiple is for --preset, --schedule and --best" in text
+    assert "float16 can't be measured on opencl" in refused("bench", "--backend", "opencl", "--dtype", "half")
+    text = refused("bench", "--backend", "opencl", "--dtype", "foo")
+    assert "dtype 'foo' is not one of" in text and "foo can't be measured" not in text

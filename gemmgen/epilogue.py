@@ -209,7 +209,7 @@ def _applied(text: str, sums: DType) -> Applied:
         value = formula(tree, NAMES, sums)  # checked before it is printed, which others may be too deep for
         printed = ast.unparse(tree)
         return Applied("expr", f"{EXPRESSION} {printed}", printed, value)
-    name, given, exact = _written(parse(text))
+    name, given, exact = _written(parse(text, "gelu or clamp(0, 6)"))
     row = FUNCTIONS[name]
     if exact and row.fast is None:
         raise SpecError(f"{name} is always exact: leave ({EXACT}) out")

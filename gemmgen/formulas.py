@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmgen.errors import SpecError
-from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
+from gemmgen.ir.dtypes import I32, I64, SMALLEST, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
 from gemmgen.ir.functions import FAST, MATH
 
@@ -22,8 +22,6 @@ from gemmgen.ir.functions import FAST, MATH
 MOST_CHARACTERS, DEEPEST = 1000, 32
 #: Names of where an element is, and how large they can be: whole numbers, and compared as such.
 PLACES, LAST_PLACE = ("row", "col", "k"), 2**31 - 1026
-#: Smaller literals lose digits, or are zero.
-_SMALLEST = {F32: 2.0**-126, F64: 2.0**-1022}
 _FUNCTIONS = {**{name: row.arguments for name, row in MATH.items() if name != "neg"}, "fma": 3}
 _SYMBOLS: dict[type[ast.operator], Literal["+", "-", "*", "/"]] = {
     ast.Add: "+",
@@ -133,8 +131,7 @@ class _Reader:
             if value != int(value):
                 return self._wrong(node, f"{value} is no whole number, but sums are {self.dtype}: use float types")
             return Const(int(value), self.dtype)
-        if 0 < abs(value) < _SMALLEST[self.dtype]:
-            least = _SMALLEST[self.dtype]
+        if 0 < abs(value) < (least := SMALLEST[self.dtype]):
             return self._wrong(node, f"{value} is below {self.dtype}'s {least:.3g}: give a larger one, or 0")
         return Const(float(value), self.dtype)
 

@@ -40,6 +40,7 @@ groups counted most asked GEMMGEN_TENSOR_MAP
 bias row_bias scale row_scale residual ldr stride_r
 a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
 syclex Matrix check work_item sums slot multiply written_here
+BM BN BK MR NR TM TN KC MC STAGES GROUP_M SPLIT_K SLICES THREADS THREADS_M THREADS_N CONSUMERS PRODUCERS
 """
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
@@ -54,7 +55,7 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 _FAMILIES = (
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
-    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
     r"|nibble|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+|[ab]_(scale|shift)_\d+(x\d+)?"
     r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all)|m64n\d+k\d+)|named_barrier_sync|barrier_(arrive|wait)|ALL_|(ALL_)?(INT_)?ACC"

@@ -38,7 +38,7 @@ def field_problems(record: object, kinds: Mapping[str, Kind]) -> list[str]:
     for name, words, holds, optional in _EXPECTED[record_type]:
         value = getattr(record, name)
         if not (holds(value) or (optional and value is None)):
-            problems.append(f"{name} = {value!r} is of type {type(value).__name__}: give {words}")
+            problems.append(f"{name} = {value!r}: give {words}")
     return problems
 
 

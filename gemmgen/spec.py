@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import (
     FLOAT8,
     MATRIX_DTYPES,
     RESULTS,
+    SMALLEST,
     STORED,
     STORED_DTYPES,
     DType,
@@ -295,6 +296,11 @@ class GemmSpec:
                 problems.append(
                     f"{name} = {value} cannot be folded, as it exceeds {sums}'s {sums.largest:g}: "
                     "leave it out and pass it at run time"
+                )
+            elif sums.is_float and any(0 < abs(part) < SMALLEST[sums] for part in (value.real, value.imag)):
+                problems.append(
+                    f"{name} = {value} cannot be folded, as it is below {sums}'s {SMALLEST[sums]:.3g}: "
+                    "leave it out and pass it at run time, or fold 0"
                 )
             elif not sums.is_float and value.real != int(value.real):
                 problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")

@@ -80,7 +80,7 @@ def target_problems(
             "pass one of exactly that shape, or leave it out to have it allocated"
         )
     if not library.is_writable(target):
-        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+        problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(target):
         problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
     written = library.view(target, target.dtype)

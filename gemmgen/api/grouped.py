@@ -267,7 +267,7 @@ def shape_problems(kind: Grouped, given: Mapping[str, Shaped | None], ends: Shap
 
 def _end_problems(library: Library, ends: Operand, total: int) -> list[str]:
     """What is wrong with offsets, as far as the host sees them."""
-    if ends.dtype.kind not in "iu":
+    if ends.dtype.kind not in "iu" and 0 not in ends.shape:  # an empty list makes an array of float64
         return [f"offsets has dtype {ends.dtype}: pass whole numbers, int32 best"]
     if isinstance(ends.array, np.ndarray) and len(ends.shape) == 1:
         return offset_problems(cast("npt.NDArray[np.generic]", library.view(ends, ends.dtype)), total)

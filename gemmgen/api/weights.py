@@ -214,7 +214,8 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     if group not in (None, *GROUPS):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
     if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
-        problems.append(f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements")
+        told = f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements"
+        problems.append(f"{told}: pass one, such as w.astype(np.float32)")
     elif not np.isfinite(array).all():
         problems.append("w has elements that are not finite, which no scale holds: replace them")
     if problems:

@@ -17,9 +17,9 @@ from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.routines import (
     LOAD_TILES,
-    PARAMETERS,
     has_loads,
     is_load,
+    load_function,
     repeated,
     written_once,
 )
@@ -149,7 +149,7 @@ class CLike(ABC):
     remedy: Callable[[str], str] = field(default="gemmgen emit --set {}=...".format, compare=False)
     #: (product, number) of what the text takes an even part of.
     parts: set[tuple[str, int]] = field(default_factory=set, init=False, compare=False)
-    #: The load that has a function of its own, from its definition on.
+    #: The load that has a function of its own, from its definition to the end of the block that holds it.
     load: Stmt | None = field(default=None, init=False, compare=False)
 
     def knows(self, number: Named) -> bool:
@@ -365,7 +365,7 @@ class CLike(ABC):
             before = stmts[i - 1] if i else None
             if found is not None and i == found[0]:
                 self.load = found[1]
-                yield from self._load_function(self.load)
+                yield from load_function(self, self.load)
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             if self.load is not None and following == self.load and is_load(stmt, self.load):
                 continue  # an argument of the call
@@ -378,16 +378,8 @@ class CLike(ABC):
                 continue  # printed with its declaration
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
-
-    def _load_function(self, load: Stmt) -> Iterator[str]:
-        """The definition of what loads a tile, which is called from the prologue and from the loop."""
-        params = ", ".join(f"int {var.name}" for var in PARAMETERS)
-        yield ""
-        yield f"{INDENT}// Begins the loads of the tiles at k_load to a stage."
-        yield f"{INDENT}const auto {LOAD_TILES} = [&]({params}) {{"
-        # Behind its name it is printed as any other statement.
-        yield from (INDENT + line for line in self.indented((load,), 2))
-        yield f"{INDENT}}};"
+        if found is not None:
+            self.load = None
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
         match stmt:

@@ -35,7 +35,7 @@ class Printer(Protocol):
 
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
 LOAD_TILES = "load_tiles"
-PARAMETERS = (K_LOAD, LOAD_STAGE)
+_PARAMETERS = (K_LOAD, LOAD_STAGE)
 #: The function of a loop that is called with and without branches before its loads, and its parameter.
 ALONG_K, ALIGNED = "multiply_along_k", Var("aligned", BOOL)
 
@@ -62,6 +62,16 @@ def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:
                 # Before the comment on what calls it.
                 return i - int(i > 0 and isinstance(body[i - 1], Comment)), load
     return None
+
+
+def load_function(printer: Printer, load: Stmt) -> Iterator[str]:
+    """The definition of what loads a tile, which is called from the prologue and from the loop."""
+    yield ""
+    yield "    // Begins the loads of the tiles at k_load to a stage."
+    yield f"    const auto {LOAD_TILES} = [&]({', '.join(f'int {var.name}' for var in _PARAMETERS)}) {{"
+    # Behind its name it is printed as any other statement.
+    yield from ("    " + line for line in printer.indented((load,), 2))
+    yield "    };"
 
 
 def is_load(before: Stmt | None, stmt: Stmt) -> bool:

@@ -1,4 +1,4 @@
-"""Whether A and B can be read as a schedule says."""
+"""Whether A and B can be read as a schedule says, and copied to local memory while work-items multiply."""
 
 from __future__ import annotations
 
@@ -159,3 +159,37 @@ def nearest(number: int, unit: int) -> int:
 def divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
     """The message where a value does not divide a whole."""
     return f"{what} = {value} does not divide {whole} = {number}: use one of {divisors(number, among)}"
+
+
+def async_problems(s: Schedule, target: Target) -> Iterator[str]:
+    """What a target has against asynchronous copies to local memory, and their mbarriers."""
+    for name, o in (("a", s.a), ("b", s.b)):
+        if not o.async_copy:
+            continue
+        if "async_copy" not in target.features:
+            yield f"{name}.async_copy, but target {target.name!r} has none: drop it, or use sm_80 or later"
+        if s.prefetch:
+            yield (
+                f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: "
+                f"use prefetch false, or {name}.async_copy false"
+            )
+    if s.mbarrier:
+        yield from _mbarrier(s, target)
+    if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
+        yield "a and b share one pipeline: set async_copy for both or for none"
+
+
+def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
+    """Tiles handed over in batches."""
+    if "mbarrier" not in target.features:
+        yield f"mbarrier = {s.mbarrier}, but target {target.name!r} has none: use 0, or sm_90 or later"
+    if not s.a.async_copy and not s.b.async_copy:
+        yield (
+            "mbarrier waits for asynchronous copies, but there are none: set a.async_copy and b.async_copy, or use "
+            "mbarrier 0"
+        )
+    if s.stages % s.mbarrier or s.stages < 3 * s.mbarrier:
+        yield (
+            f"mbarrier = {s.mbarrier} tiles at a time need a ring of three batches or more, but stages = {s.stages}: "
+            f"use stages {4 * s.mbarrier}"
+        )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.capacity import halved
-from gemmgen.checks.operand import WIDTHS, divide, divisors, operand_problems
+from gemmgen.checks.operand import WIDTHS, async_problems, divide, divisors, operand_problems
 from gemmgen.checks.prologues import prologue_problems
 from gemmgen.checks.roles import WARP
 from gemmgen.checks.schedulers import scheduler_problems
-from gemmgen.checks.shared_memory import async_problems
 from gemmgen.checks.types import alignment_problems, type_problems
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule

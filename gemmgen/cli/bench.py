@@ -126,13 +126,13 @@ def bench(
     measured = attempt(problems, records.parse_sizes, sizes)
     peers = attempt(problems, _peers, vs, backend)
     jobs = attempt(problems, _jobs, backend, device, preset or [], schedule or [], best, ld_multiple, dtype)
-    asked = [dtype] if dtype else [spec.dtype.name for spec, _ in jobs or ()]
+    asked = _types(dtype) if dtype else [spec.dtype.name for spec, _ in jobs or ()]
     attempt(problems, records.check_dtypes, asked, peers or (), backend)
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
     exact = ld_multiple is not None
     chosen = pick(backend, device=device)
-    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype)
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype and asked[0])
     rows, failure = _measure(plan)
     about = _about(plan, failure)
     if json is not None and rows:
@@ -201,21 +201,31 @@ def _jobs(
     from gemmgen.options import build_spec
     from gemmgen.runtime.selection import pick
 
-    presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
-    if best and not presets and not files:
-        asked = build_spec(dtype=dtype, ld_multiple=ld_multiple)
+    presets = [name.strip() for text in named for name in text.split(",")]
+    problems: list[str] = []
+    asked = attempt(problems, build_spec, dtype=dtype, ld_multiple=ld_multiple)
+    if ld_multiple is not None and not (presets or files or best):
+        problems.append("--ld-multiple is for --preset, --schedule and --best: give one, or leave it out")
+    if best and not presets and not files and asked is not None:
         promised = None if ld_multiple is None else asked.ld_multiple
         dtype, target = asked.dtype.name, pick(backend, device=device).target
         presets = list(candidates(asked.dtype, target, promised))
         if not presets:
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
-    problems: list[str] = []
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
     found = [attempt(problems, request.resolve, (), "opencl", load) for request in requests]
     if problems:
         raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)
+
+
+def _types(dtype: str) -> list[str]:
+    """The element type that is named; none where it is no type, of which `_jobs` tells."""
+    from gemmgen.spec import parse_dtype
+
+    found = attempt([], parse_dtype, dtype)
+    return [] if found is None else [found.name]
 
 
 def _backend_there(device: str | None) -> str:

@@ -86,7 +86,8 @@ def _library(problems: list[str], dtype: str | None, preset: str | None, source:
     if dtype is not None:
         routines = attempt(problems, _listed, "dtype", dtype, known)
     if preset is not None:
-        choices = attempt(problems, _listed, "preset", preset, {name: Choice(name) for name in names()})
+        every = {name: Choice(name) for name in names()}
+        choices = attempt(problems, _listed, "preset", preset, every, "gemmgen presets")
     command = None if source else attempt(problems, compiler_command)
     text = attempt(problems, blas_source, routines, choices) if routines and choices else None
     if problems or text is None:
@@ -118,12 +119,13 @@ def _output_problems(path: Path | None, source: bool) -> list[str]:
     return problems
 
 
-def _listed(what: str, text: str, known: Mapping[str, T]) -> list[T]:
+def _listed(what: str, text: str, known: Mapping[str, T], listing: str = "") -> list[T]:
     """The values of a comma-separated list of names. Raises: UserError with each unknown name."""
     from gemmgen.errors import suggest
 
     given = list(dict.fromkeys(text.split(",")))
-    problems = [f"{what} {name!r} is not to be had: {suggest(name, known)}" for name in given if name not in known]
+    unknown = [name for name in given if name not in known]
+    problems = [f"{what} {name!r} is not to be had: {suggest(name, known, listing)}" for name in unknown]
     if problems:
         raise UserError(problems)
     return [known[name] for name in given]

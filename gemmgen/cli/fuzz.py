@@ -149,7 +149,7 @@ def _look(search: Search) -> list[Found]:
 
         search.report = report
         failures = search.failures()
-    say(f"{search.tried} cases, {len(failures)} of them fail\n")
+    say(f"{search.tried} case{'s' * (search.tried != 1)}, {len(failures)} of them fail\n")
     return failures
 
 

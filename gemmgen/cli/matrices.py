@@ -203,7 +203,8 @@ def _read(name: str, path: Path, stored: str, only_look: bool = False) -> NDArra
         raise UserError(f"{option} {path} is no .npy file of numbers: {remedy}") from None
     if not isinstance(content, np.ndarray):
         raise UserError(f"{option} {path} is an archive of several arrays: give one as an .npy file; {remedy}")
-    return cast("NDArray[np.generic]", content)
+    numbers = cast("NDArray[np.generic]", content)
+    return numbers if only_look else numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
 
 
 def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool) -> Matrix | None:

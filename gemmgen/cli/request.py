@@ -217,7 +217,7 @@ class Request:
 
     def _document(self, find: Callable[[str], Preset] | None) -> Document | None:
         """The preset or the file to start from."""
-        from gemmgen.options import Document, read_document
+        from gemmgen.options import Document, read_document, read_text
         from gemmgen.presets import load
 
         if self.preset is not None and self.schedule_file is not None:
@@ -226,7 +226,8 @@ class Request:
             preset = (find or load)(self.preset)
             return Document(preset.summary, preset.spec, preset.schedule)
         if self.schedule_file is not None:
-            return read_document(_read(self.schedule_file), str(self.schedule_file))
+            text = read_text(self.schedule_file, "--schedule", "a TOML file")
+            return read_document(text, str(self.schedule_file))
         return None
 
     def _spec(self, base: Document | None) -> GemmSpec:
@@ -342,15 +343,6 @@ def strict_problems(strict: bool, backend: str) -> list[str]:
         return []
     asking = " or ".join(name for name in BACKENDS if find_backend(name).asks_ptxas)
     return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend {asking}, or leave it out"]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
-    except OSError as error:
-        raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--schedule {path} is not text in UTF-8: name a TOML file") from None
 
 
 def takes_request(command: Callable[..., None]) -> Callable[..., None]:

@@ -36,8 +36,6 @@ INTERRUPTED, PERIOD = 130, 5.0
 _WEIGHTED = re.compile(
     r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){1,2}))?"
 )
-#: The most a file of shapes may hold.
-_MOST_BYTES = 1 << 20
 
 
 def _option(name: str, metavar: str, text: str) -> object:
@@ -203,15 +201,10 @@ def _weighted(
     own. Raises: UserError with every wrong line.
     """
     from gemmgen.bench.records import parse_sizes
-    from gemmgen.options import build_spec
+    from gemmgen.options import build_spec, read_text
 
     assert path is not None
-    try:
-        text = path.read_bytes()[: _MOST_BYTES + 1].decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--model {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(text) > _MOST_BYTES:
-        raise UserError(f"--model {path} is larger than {_MOST_BYTES >> 20} MB: give a size a line")
+    text = read_text(path, "--model", "a file with a size a line")
     found: list[tuple[str, float, GemmSpec]] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):

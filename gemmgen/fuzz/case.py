@@ -13,7 +13,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.kernel_names import kernel_name
-from gemmgen.options import read_document, schedule_to_toml
+from gemmgen.options import read_document, read_text, schedule_to_toml
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -165,13 +165,8 @@ _LIKE = {
 
 
 def load(path: Path) -> Case:
-    """A case that was saved. Raises: SpecError, ScheduleError with every problem."""
-    try:
-        return Case.from_toml(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise SpecError(f"--replay {path} can't be read: {error.strerror}: name a file that fuzz has saved") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"--replay {path} is not text in UTF-8: name a file that fuzz has saved") from None
+    """A case that was saved. Raises: UserError, SpecError, ScheduleError with every problem."""
+    return Case.from_toml(read_text(path, "--replay", "a file that fuzz has saved"), str(path))
 
 
 def _parsed(key: str, value: object) -> object:

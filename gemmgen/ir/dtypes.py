@@ -52,6 +52,8 @@ F8_E5M2 = DType("float8_e5m2", 1, True, 57344.0, 3, "fp8")
 FLOAT8 = (F8_E4M3, F8_E5M2)
 C64 = DType("complex64", 8, True, F32.largest, F32.digits, real=F32)
 C128 = DType("complex128", 16, True, F64.largest, F64.digits, F64.needs, F64)
+#: Of types that sums are in: smaller literals lose digits, or are zero.
+SMALLEST = {F32: 2.0**-126, F64: 2.0**-1022, C64: 2.0**-126, C128: 2.0**-1022}
 I32 = DType("int32", 4, False, 2**31 - 1)
 #: Also how far apart matrices lie.
 I64 = DType("int64", 8, False, 2**63 - 1)

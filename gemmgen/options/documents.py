@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
-from gemmgen.errors import ScheduleError, SpecError, suggest
+from gemmgen.errors import ScheduleError, SpecError, UserError, suggest
 from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
@@ -16,6 +17,8 @@ from gemmgen.schedule.fields import RENAMED, unknown_field
 from gemmgen.spec import GemmSpec
 
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
+#: The most that a text may hold which a user names: far more than one has.
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,24 @@ def _toml(value: Value) -> str:
 def schedule_from_toml(text: str, where: str) -> Schedule:
     """The schedule of a TOML text. Raises: ScheduleError with every problem, each led by `where`."""
     return read_document(text, where).schedule
+
+
+def read_text(path: Path, option: str, wanted: str) -> str:
+    """A file that an option names. Raises: UserError.
+
+    Args:
+        wanted: what to name instead, for messages.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UserError(f"{option} {path} is larger than {_MOST_BYTES >> 20} MiB: name {wanted}")
+        return data.decode("utf-8-sig")  # some editors write a byte order mark
+    except OSError as error:
+        raise UserError(f"{option} {path} can't be read: {error.strerror or error}: name {wanted}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{option} {path} is not text in UTF-8: name {wanted}") from None
 
 
 def read_document(text: str, where: str) -> Document:

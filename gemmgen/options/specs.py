@@ -158,7 +158,9 @@ def _units(text: str, problems: list[str]) -> tuple[int, int, int]:
     if len(parts) == 1:
         parts *= 3
     if len(parts) != 3 or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        problems.append(f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers")
+        problems.append(
+            f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers, or one for all"
+        )
         return (1, 1, 1)
     m, n, k = map(int, parts)
     return m, n, k

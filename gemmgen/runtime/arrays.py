@@ -361,7 +361,7 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
     if not is_array(output):
         return
     if isinstance(output, np.ndarray) and not output.flags.writeable:
-        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+        problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(output):
         problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
     for other, value in inputs.items():

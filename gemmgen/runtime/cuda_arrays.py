@@ -226,5 +226,5 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
             )
     result = known.get(output)
     if result is not None and result.readonly:
-        problems.append(f"{output} is read-only: pass a writable array, or leave {output} out to have it allocated")
+        problems.append(f"{output} is read-only: pass a writable array, or leave it out to have it allocated")
     return problems

@@ -299,7 +299,7 @@ def pick(
     everything = devices()
     type = "accelerator" if type is not None and type.lower() == "acc" else type  # noqa: A001  (OpenCL's own word)
     if type is not None and type.lower() not in (*TYPES, "all", "default"):
-        raise DeviceError(f"device type {type!r} does not exist: use one of {', '.join(TYPES)}")
+        raise DeviceError(f"device type {type!r} does not exist: use one of {', '.join(TYPES)}, all")
     left = [d for d in everything if _on_platform(d, platform, everything)]
     if type is not None and type.lower() in TYPES:
         left = [d for d in left if d.type == type.lower()]

@@ -130,7 +130,7 @@ def _matrix(name: str, value: object, problems: list[str]) -> object:
     strides = tuple(int(step) * dtype.itemsize for step in steps)
     address = int(pointer) + offset * dtype.itemsize
     if readonly and name in ("c", "out"):
-        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+        problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     return DeviceMatrix(shape, strides, dtype, address, 0, "other", bool(readonly), value)
 
 

@@ -200,7 +200,8 @@ def check_view(
         wanted, remedy = " or ".join(map(str, ranks)), f"pass {name}.reshape({_SHAPES[ranks[-1]]})"
         if len(array.shape) == 3:
             remedy += ", or compile a GemmSpec with batched=True"
-        problems.append(f"{name} has shape {shape(array)}, so {len(array.shape)} dimensions, not {wanted}: {remedy}")
+        many = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
+        problems.append(f"{name} has shape {shape(array)}, so {many}, not {wanted}: {remedy}")
         return None
     if isinstance(array, np.ndarray) and not array.flags.aligned:
         problems.append(f"{name} does not begin on a multiple of {array.dtype.alignment} bytes: pass {name}.copy()")

@@ -172,7 +172,7 @@ def checked(given: Mapping[str, object], known: Mapping[str, Key]) -> Flat:
     problems = []
     for key, value in given.items():
         if key in ("a", "b"):
-            problems.append(f"{key} = {value!r} is of type {type(value).__name__}: give a gemmgen.Operand")
+            problems.append(f"{key} = {value!r}: give a gemmgen.Operand")
             continue
         if key not in known:
             problems.append(unknown_field(key, known))
@@ -183,7 +183,7 @@ def checked(given: Mapping[str, object], known: Mapping[str, Key]) -> Flat:
             flat[key] = cast("Value", value)
         else:
             words += ", or None" if optional else ""
-            problems.append(f"{key} = {value!r} is of type {type(value).__name__}: give {words}")
+            problems.append(f"{key} = {value!r}: give {words}")
     if problems:
         raise ScheduleError(problems)
     return flat

@@ -128,7 +128,9 @@ def open_storage(url: str | None, store: Store, key: DeviceKey) -> optuna.storag
         try:
             return optuna.storages.get_storage(url)
         except Exception as error:
-            raise UserError(f"--storage {url} can't be opened: {str(error).splitlines()[0]}") from error
+            why = str(error).splitlines()[0]
+            remedy = "give one such as sqlite:///studies.db"
+            raise UserError(f"--storage {url!r} can't be opened ({why}): {remedy}") from error
     folder = store.folder / "studies"
     with own_folder(store.folder), own_folder(folder):
         path = str(folder / Path(key.file_name).with_suffix(".journal").name)

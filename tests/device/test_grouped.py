@@ -164,6 +164,12 @@ def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
     groups.check(result.copy(), result)
 
 
+def test_an_empty_list_of_ends() -> None:
+    """NumPy makes an array of float64 of it."""
+    result = gemmgen.grouped(np.ones((3, 4), np.float32), np.ones((0, 4, 5), np.float32), [])
+    assert result.shape == (3, 5)
+
+
 def test_integers_bit_for_bit(rng: np.random.Generator) -> None:
     a = rng.integers(-128, 128, (67, 200)).astype(np.int8)
     b = rng.integers(-128, 128, (len(ENDS), 200, 31)).astype(np.int8)

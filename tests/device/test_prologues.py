@@ -156,7 +156,7 @@ def test_what_gemm_refuses(rng: np.random.Generator) -> None:
         ("b_scale has shape \\(\\), not one dimension: pass an array with an element for each column of b", number),
         ("a_factor has 2 elements, not 1: pass one for all of a", {"a_factor": scale[:2], "prologue_a": "a*a_factor"}),
         ("b_scale means nothing to a kernel whose prologue_b", {"b_scale": scale, "prologue_b": "b * 2"}),
-        ("prologue_b = 3 is of type int: give a text", {"prologue_b": 3}),
+        ("prologue_b = 3: give a text", {"prologue_b": 3}),
         ("unknown name 'a'", {"prologue_b": "b * a"}),
     ):
         with pytest.raises(gemmgen.SpecError, match=words):

@@ -217,7 +217,8 @@ def test_files_of_strangers(tmp_path: Path) -> None:
 def test_errors(w: Numbers) -> None:
     with pytest.raises(SpecError, match="bits = 3: use 8 or 4") as error:
         prepack(w[None], bits=3, group=5)
-    assert "group = 5: use None" in str(error.value) and "is no matrix of floats" in str(error.value)
+    assert "group = 5: use None" in str(error.value)
+    assert "is no matrix of floats with elements: pass one, such as w.astype(np.float32)" in str(error.value)
     wrong = w.copy()
     wrong[2, 2] = np.nan
     with pytest.raises(SpecError, match="not finite"):

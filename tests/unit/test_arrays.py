@@ -68,7 +68,7 @@ def test_a_column_of_a_wider_matrix() -> None:
         (np.zeros((2, 2), int), "int64", "astype"),
         (np.zeros((2, 2), object), "object", "astype"),
         (np.zeros((2, 2), ">f4"), ">f4", "astype"),
-        (zeros(4), "1 dimensions", "reshape"),
+        (zeros(4), "1 dimension, not 2", "reshape"),
         (zeros(2, 2, 2), "3 dimensions", "reshape"),
         (zeros(2, 4)[:, ::2], "strides", "np.ascontiguousarray(a)"),
         (zeros(2, 2)[::-1], "strides", "np.ascontiguousarray(a)"),

@@ -116,6 +116,10 @@ def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
         (["--preset", "naive", "--schedule", "x.toml"], "exclude"),
         (["--schedule", "missing.toml"], "can't be read"),
         (["--schedule", "/"], "can't be read"),
+        (["--schedule", "/dev/zero"], "larger than 1 MiB: name a TOML file"),
+        (["--multiple-of", "4,4"], "three whole numbers, or one for all"),
+        (["--alpha", "1e-60"], "alpha = 1e-60 cannot be folded, as it is below float32's 1.18e-38"),
+        (["--epilogue", "clamp("], "'(' was never closed: write one as gelu or clamp(0, 6)"),
         (["--target", "portable", "--method", "simd"], "sub-group"),
         (["--python", "--stop-after", "build"], "exclude"),
         (

@@ -147,7 +147,7 @@ def test_run_real_matrices(tmp_path: Path) -> None:
         pytest.skip(devices.stderr)
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1, 1, (33, 17)).astype(np.float32), rng.uniform(-1, 1, (17, 21)).astype(np.float32)
-    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "a.npy", a.astype(">f4"))  # as some machines write
     np.save(tmp_path / "b.npy", b)
     files = ("--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy", "-o", tmp_path / "c.npy")
     text = printed("run", "-k", "naive", "-i", "2", "-v", *files)
@@ -271,4 +271,14 @@ def test_a_size_that_fails_keeps_those_before_it(tmp_path: Path) -> None:
     assert result.returncode == 2 and "batches of column-major matrices are not measured" in result.stderr
     assert [row["size"] for row in json.loads(file.read_text())["rows"]] == ["16"]
     file.unlink()
-    assert "column-major" in refused("bench", *options, "--sizes", "2:16") and not file.exists()
+    assert "preset '' does not exist" in refused("bench", *options, "--preset", "naive,")
+    text = refused("bench", *options, "--sizes", "2:16")
+    assert "column-major" in text and not file.exists()
+
+
+def test_what_bench_takes_for_no_type_and_no_promise() -> None:
+    text = refused("bench", "--backend", "opencl", "--ld-multiple", "0")
+    assert "multiple = '0' is no size" in text and "--ld-multiple is for --preset, --schedule and --best" in text
+    assert "float16 can't be measured on opencl" in refused("bench", "--backend", "opencl", "--dtype", "half")
+    text = refused("bench", "--backend", "opencl", "--dtype", "foo")
+    assert "dtype 'foo' is not one of" in text and "foo can't be measured" not in text

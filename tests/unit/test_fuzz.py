@@ -218,6 +218,7 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
     for problem in ("minutes 'soon'", "seed '1.5'", "backend '' does not exist", "examples '-1'"):
         assert problem in said
     assert "can't be read" in refused("fuzz", "--replay", tmp_path / "none.toml")
+    assert "larger than 1 MiB: name a file that fuzz has saved" in refused("fuzz", "--replay", "/dev/zero")
 
 
 def test_refused_schedules_are_said_so(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ ROWS, K = GemmSpec(grouped="rows"), GemmSpec(grouped="k", a_order="col")
         ({"grouped": "rows", "alpha": 0.0}, "alpha = 0 leaves nothing of the groups' products"),
         ({"grouped": "rows", "prologue_b": "b * b_scale"}, "takes no prologues but scales of sums, of rows of"),
         ({"grouped": "rows", "b_dtype": "int4"}, "b_dtype int4 keeps two elements in a byte, which no group begins"),
-        ({"grouped": "cols"}, "grouped = 'cols' is of type str: give rows or k, or None"),
+        ({"grouped": "cols"}, "grouped = 'cols': give rows or k, or None"),
     ],
 )
 def test_specs(fields: dict[str, object], said: str) -> None:

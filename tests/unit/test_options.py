@@ -10,6 +10,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from gemmgen.backends import BACKENDS
+from gemmgen.backends.constants import LINES
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.kernel_names import kernel_name
 from gemmgen.methods import METHODS, change, defaults, departures, flatten, options_of
@@ -198,7 +199,7 @@ def test_a_method_cannot_contradict_the_base() -> None:
         "float", "kernel", "__kernel", "get_global_id", "min", "dot", "float4", "class", "template", "_Bool", "main",
         "a__b", "as_float4", "convert_int", "intel_sub_group_shuffle", "sub_group_any", "threadIdx", "barrier",
         "CLK_X", "NULL", "block_read", "block_read8", "image_block_read4", "COPY4", "copy4", "cp_async_commit_group",
-        "wgmma_fence", "a_map", "ACC", "mbarrier_arrive_expect_tx", "multiply",
+        "wgmma_fence", "a_map", "ACC", "mbarrier_arrive_expect_tx", "multiply", "LOAD4", "STORE2", "LOAD_LOCAL4",
         "", "2x", "a b", "a-b", "é", "a;", "a\n", "x" * 65,
     ],
 )  # fmt: skip
@@ -233,6 +234,11 @@ def test_no_function_of_an_emitted_file_can_be_a_kernels_name(root: Path) -> Non
     }
     assert len(names) > 45
     assert not [name for name in names if name_problem(name) is None]
+
+
+def test_no_constant_of_an_emitted_file_can_be_a_kernels_name() -> None:
+    names = {name for line, _ in LINES for name in line}
+    assert not [name for name in sorted(names) if name_problem(name) is None]
 
 
 @pytest.mark.parametrize("name", ["gemm", "_gemm", "x" * 64, "L3_SIMD_32x2_1x8", "kernels", "float5", "mine2"])

@@ -73,7 +73,7 @@ def test_what_is_no_prologue(text: str, words: str) -> None:
 
 def test_every_problem_is_said_at_once() -> None:
     assert len(problems(prologue_a="x + exp(1, a) + a.y", prologue_b="col", epilogue=("gleu",))) == 5
-    assert "prologue_b = 3 is of type int: give a text, such as 'b * b_scale', or None" in problems(prologue_b=3)
+    assert "prologue_b = 3: give a text, such as 'b * b_scale', or None" in problems(prologue_b=3)
     assert "prologue_a takes real numbers, but dtype is complex64" in problems(prologue_a="a * 2", dtype=C64)[0]
     fits = "which few whole numbers fit: use dtype float32 with b_dtype int8"
     assert fits in problems(prologue_b="b * b_scale", dtype=I8)[0]

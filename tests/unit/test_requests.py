@@ -26,7 +26,7 @@ from gemmgen.presets import load, names
 )  # fmt: skip
 def test_schedules_of_wrong_types(field: str, value: object) -> None:
     wrong: dict[str, Any] = {field: value}
-    with pytest.raises(ScheduleError, match=f"^{field} = .* is of type .*: give "):
+    with pytest.raises(ScheduleError, match=f"^{field} = .*: give "):
         Schedule.of(**wrong)
 
 
@@ -57,6 +57,16 @@ def test_specs_of_wrong_types(field: str, value: object) -> None:
     wrong: dict[str, Any] = {field: value}
     with pytest.raises(SpecError, match=f"^{field} "):
         GemmSpec(**wrong)
+
+
+def test_a_wrong_word_is_not_called_a_wrong_type() -> None:
+    wrong: dict[str, Any] = {"a_order": "diag", "epilogue": (5,)}
+    with pytest.raises(SpecError) as caught:
+        GemmSpec(**wrong)
+    assert caught.value.problems == (
+        "a_order = 'diag': give row or col",
+        "epilogue = (5,): give a tuple of texts, such as ('bias', 'gelu')",
+    )
 
 
 def test_every_problem_at_once() -> None:

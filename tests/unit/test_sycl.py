@@ -11,6 +11,7 @@ import pytest
 from gemmgen import candidates, driver, presets
 from gemmgen.backends import backend
 from gemmgen.errors import ScheduleError
+from gemmgen.methods import change
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -65,6 +66,14 @@ def test_local_memory() -> None:
     assert "const sycl::local_accessor<float[BM][BK], 0> a_shared(handler);" in header
     assert "syclex::work_group_static<float[BM][BK]> a_shared;" in kernel
     assert "float (&a_shared)[BM][BK]" in flat(header)
+
+
+def test_a_work_item_is_given_what_only_loads_of_tiles_read() -> None:
+    """With a tile one step deep, A and B stand nowhere but in the function that loads tiles."""
+    schedule = change(candidates.load("lds_8x8_16x16_k1").schedule, {"stages": 2})
+    text = flat(driver.emit(GemmSpec(), schedule, "sycl", form="header").text)
+    assert "const auto load_tiles = [&](int k_load, int load_stage)" in text
+    assert "const float *__restrict a, int lda, const float *__restrict b, int ldb" in text
 
 
 def test_the_run_time_form() -> None:

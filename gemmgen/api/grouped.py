@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import factor_problems, result_types
 from gemmgen.api.kernels import Wanted, kernel_for, target_for
-from gemmgen.api.libraries import Library, library_of
+from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.errors import DtypeError, SpecError
@@ -22,6 +23,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import replay
 from gemmgen.runtime.grouped import offset_problems
+from gemmgen.runtime.views import loaded
 from gemmgen.spec import OFFSETS, GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
@@ -88,6 +90,12 @@ def grouped(
         done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)
         if done is not None:
             return cast("AnyArray", done)
+    if dtype is None and getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
+        options: dict[str, object] = {"alpha": alpha, "beta": beta, "epilogue": then, "schedule": schedule}
+        options |= {"prologue_a": prologue_a, "prologue_b": prologue_b, "backend": backend, "device": device}
+        done = _of_tensors((a, b, c, out), offsets, options, operands)
+        if done is not None:
+            return cast("AnyArray", done)
     expect_operands("grouped", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     extra = Extra.of(then, (prologue_a, prologue_b), operands, (False, False))
@@ -96,6 +104,30 @@ def grouped(
     request = _Request.of(library, (a, b, c, out), offsets, (alpha, beta), dtype, extra, kept)
     result = request.run(schedule, backend or library.backends[0], device)
     return cast("AnyArray", library.finish(result) if into is None else into)
+
+
+def _of_tensors(
+    arrays: tuple[Any, Any, Any, Any], offsets: object, options: Mapping[str, object], operands: Mapping[str, object]
+) -> object:
+    """A product of CPU tensors as that of NumPy's arrays over the same memory; None if NumPy does not see them.
+
+    Args:
+        arrays: A, B, C and out.
+        options: the other arguments.
+    """
+    *_, c, out = arrays
+    records = sys.modules["torch"].is_grad_enabled()
+    seen = host_arrays((*arrays, *operands.values()), records)
+    ends = host_arrays([offsets], records) if loaded("torch", "Tensor", offsets) else [offsets]
+    if seen is None or ends is None:
+        return None
+    x, y, z, into, *others = seen
+    # One object twice, as c and out may be, is one array.
+    into = z if out is c else into
+    named: dict[str, Any] = {**options, **dict(zip(operands, others, strict=True))}
+    result = grouped(x, y, cast("Any", ends[0]), z, out=into, **named)
+    given = c if out is None else out
+    return host_tensor(result) if given is None else given
 
 
 class Shaped(Protocol):

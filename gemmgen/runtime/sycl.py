@@ -17,15 +17,16 @@ from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.build import Words, check_device
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel
-from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, written
+from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, PreparedCall, written
 from gemmgen.runtime.lists import each_matrix, stacked
-from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
+from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of, usm_key
 from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, View, new_array
 from gemmgen.runtime.waiting import Pace, leave, under_way
 from gemmgen.source import Source
+from gemmgen.spec import Order
 
 INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
 #: Sizes for which the duration of a launch is cached.
@@ -94,18 +95,17 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
     # --- running ----------------------------------------------------------------------------------
 
     def _call(self, request: Request, names: Sequence[str], factors: Factors, _queue: None, /) -> SyclCall:
-        queue = own_queue(self.device)
-
-        def compute(checked: Request) -> object:
-            return self._times(checked, 1)[0]
-
-        is_free = not (request.on_device or request.lists or request.is_empty) and request.output[0] == "c"
-        if not (is_free and queue.info.system and _stands(request)):
-            return SyclCall(Outcome.of(request, names), names, queue, compute, None)
+        queue, outcome = own_queue(self.device), Outcome.of(request, names)
+        is_own = request.on_device and all(_is_of(queue, x.array) for x in _resident(request).values())
+        is_kept = is_own or (not request.on_device and queue.info.system and _stands(request))
+        made = (UsmCall if is_own else SyclHostCall)(outcome, names, queue, self._times)
+        if not is_kept or request.lists or request.is_empty or request.output[0] != "c":
+            made.types = frozenset()
+            return made
         rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
         values, kernels = request.numbers(request.views), self._own_kernels()
-        launches = SyclLaunches(self.source, kernels, queue, names, values, factors, rooms)
-        return SyclCall(Outcome.of(request, names), names, queue, compute, launches)
+        made.launches = SyclLaunches(self.source, kernels, queue, names, values, factors, rooms)
+        return made
 
     def _times(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the device time of each run in nanoseconds."""
@@ -209,6 +209,11 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[Placed, object]:
         return _values(request, {**places, name: (made.address, view)}), made
     matrix = cast(DeviceMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view)}), request.given or matrix.array
+
+
+def _is_of(queue: SyclQueue, array: object) -> bool:
+    """Whether an array is in USM that a queue's context has."""
+    return type(array) is UsmArray and array.queue.handle == queue.handle
 
 
 def _stands(request: Request) -> bool:
@@ -370,36 +375,57 @@ def _fill(argument: Argument, dtype: str, value: complex) -> None:
         argument.number, argument.imaginary = value.real, value.imag
 
 
-class SyclCall(HostCall):
-    """A call of kernels. It is kept where NumPy's arrays are used in place, and else made for one time.
+class SyclCall(PreparedCall):
+    """A call of kernels. Where arrays are used in place it is kept, and its replays launch; other arrays in USM, copies
+    and lists are placed each time.
 
     Args:
-        compute: computes it for arrays in USM, copies, and lists.
-        launches: the kernels, for NumPy's arrays in place; None for others.
+        times: computes it for arrays that are checked, some times.
+
+    Attributes:
+        launches: the kernels, for replays.
     """
+
+    launches: SyclLaunches
 
     def __init__(
         self,
         outcome: Outcome,
         names: Sequence[str],
         queue: SyclQueue,
-        compute: Callable[[Request], object],
-        launches: SyclLaunches | None,
+        times: Callable[[Request, int], tuple[object, list[int]]],
     ) -> None:
         super().__init__(outcome, names)
-        self._queue, self._all, self._pace = queue, compute, Pace()
-        if launches is None:
-            self.types = frozenset()
-        else:
-            self._launches = launches
+        self._queue, self._times, self._pace = queue, times, Pace()
 
-    def perform(self, request: Request, factors: Factors, place: object) -> tuple[object, None]:
-        return (super().perform(request, factors, place)[0] if self.types else self._all(request)), None
+    def perform(self, request: Request, _factors: Factors, _place: object) -> tuple[object, None]:
+        return self._times(request, 1)[0], None
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, _: object) -> None:
         with under_way():
             try:
-                self._pace.wait(partial(self._launches.launch, addresses, factors))
+                self._pace.wait(partial(self.launches.launch, addresses, factors))
             except KeyboardInterrupt:
                 leave(partial(helper().finish, self._queue.handle), held)
                 raise
+
+
+class SyclHostCall(SyclCall, HostCall):
+    """A call with NumPy's arrays."""
+
+
+class UsmCall(SyclCall):
+    """A call with arrays in USM; gemmgen's own are kept."""
+
+    types = frozenset({UsmArray})
+    key_of = staticmethod(usm_key)
+
+    def _place_of(self, array: UsmArray) -> int:
+        return array.address
+
+    def _new(self, a: object) -> tuple[UsmArray, int]:  # noqa: ARG002
+        *count, rows, cols = self._shape
+        rows, cols = (cols, rows) if self._transposed else (rows, cols)
+        order: Order = "col" if self._transposed else "row"
+        made = UsmArray(self._queue, rows, cols, order, self._dtype, count[0] if count else None)
+        return made, made.address

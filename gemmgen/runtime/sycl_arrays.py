@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -14,6 +14,7 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import check_kinds
 from gemmgen.runtime.cache import once
+from gemmgen.runtime.calls import Factors, Key, kind_of
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, sycl_devices
 from gemmgen.runtime.sycl_library import helper
 from gemmgen.runtime.views import DeviceMatrix
@@ -74,6 +75,11 @@ class UsmArray:
         self._finalizer()
 
     @property
+    def is_released(self) -> bool:
+        """Whether the memory is free."""
+        return not self._finalizer.alive
+
+    @property
     def __array_interface__(self) -> dict[str, object]:
         place = (self.address, False)
         return {"version": 3, "shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "data": place}
@@ -86,6 +92,21 @@ class UsmArray:
 
 def _free(queue: SyclQueue, address: int) -> None:
     helper().free(queue.handle, address)
+
+
+def usm_key(
+    how: Hashable, a: UsmArray, b: UsmArray, c: UsmArray | None, factors: Factors, operands: Mapping[str, UsmArray]
+) -> Key | None:
+    """The key of a call (`KeyOf`); None for memory that is free."""
+    found: list[object] = [how, kind_of(factors), c is None, *operands]
+    places: list[int] = []
+    for x in (a, b, *(() if c is None else (c,)), *operands.values()):
+        if type(x) is not UsmArray or x.is_released:
+            return None
+        found += (x.shape, x.strides, x.dtype, x.queue.handle)
+        places.append(x.address)
+    at_a, at_b, at_c, *more = places if c is not None else (*places[:2], 0, *places[2:])
+    return tuple(found), (at_a, at_b, at_c), tuple(more)
 
 
 def is_usm(value: object) -> bool:

@@ -15,7 +15,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.instructions import cut_sums
 from gemmgen.runtime import opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
-from gemmgen.runtime.opencl_devices import DeviceInfo, resolve, target_of
+from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Grouped
 from tests.device.naive import DEVICES
@@ -102,20 +102,12 @@ def test_grouped(kind: Grouped, dtype: DType, rng: np.random.Generator) -> None:
     groups.check(before, groups.c)
 
 
-def needs_addresses() -> None:
-    """Of NumPy's arrays, calls are prepared where kernels take these as they are."""
-    if opencl_arrays.way_of(resolve(None).device) != "address":
-        pytest.skip("the OpenCL device copies arrays, and such calls are not prepared")
-
-
 @pytest.mark.parametrize("backend", ["opencl", pytest.param("sycl", marks=sycl.needs_device)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_are_prepared(
     kind: Grouped, backend: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     """A later call with other offsets, arrays and factors makes no request; offsets are checked all the same."""
-    if backend == "opencl":
-        needs_addresses()
     spec = GemmSpec(grouped=kind)
     first = Groups.of(rng, spec, (5, 5, 40), factors=(1.0, 0.0))
     offsets = np.array(first.ends, np.int32)
@@ -138,7 +130,6 @@ def test_calls_are_prepared(
 
 
 def test_a_kernels_calls_are_prepared(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    needs_addresses()
     spec = GemmSpec(grouped="rows")
     kernel = gemmgen.compile(spec, "naive")
     launch(kernel, Groups.of(rng, spec, (5, 5, 40)))
@@ -148,6 +139,28 @@ def test_a_kernels_calls_are_prepared(monkeypatch: pytest.MonkeyPatch, rng: np.r
     groups = Groups.of(rng, spec, (5, 5, 40))
     with pytest.raises(SpecError, match="4 < 5"):
         kernel(groups.a, groups.b, groups.c, offsets=np.array((5, 4, 40), np.int32), alpha=2.0, beta=1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_with_tensors_on_the_cpu_are_prepared(
+    kind: Grouped, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """As those of NumPy's arrays over the same memory."""
+    torch = pytest.importorskip("torch")
+    groups = Groups.of(rng, GemmSpec(grouped=kind), (5, 5, 40), factors=(1.0, 0.0))
+    a, b = torch.from_numpy(groups.a), torch.from_numpy(groups.b)
+    offsets = torch.tensor(groups.ends, dtype=torch.int32)
+    with monkeypatch.context() as patched:
+        patched.setattr("gemmgen.api.libraries.TorchHost", None)
+        for _ in range(2):
+            result = gemmgen.grouped(a, b, offsets)
+            assert isinstance(result, torch.Tensor)
+            out = torch.from_numpy(groups.c.copy())
+            assert gemmgen.grouped(a, b, offsets, out=out) is out
+            groups.check(groups.c, out.numpy())
+            patched.setattr("gemmgen.api.grouped._Request", None)
+    with pytest.raises(SpecError, match="requires a gradient"):
+        gemmgen.grouped(a.clone().requires_grad_(), b, offsets)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -235,6 +235,27 @@ def test_addresses_that_are_no_usm(naive: SyclKernel) -> None:
     assert len(caught.value.problems) == 2
 
 
+def test_calls_with_own_usm_are_prepared(monkeypatch: pytest.MonkeyPatch, naive: SyclKernel) -> None:
+    """A later call with other arrays is replayed; memory that is free, and other kinds of calls, are looked at."""
+    a, b, c = naive.empty((5, 7)), naive.empty((7, 3)), naive.empty((5, 3))
+    np.asarray(b)[...] = np.arange(21).reshape(7, 3)
+    for turn in range(3):
+        np.asarray(a)[...], np.asarray(c)[...] = turn + 1, 1
+        expected = (turn + 1) * np.asarray(b).sum(axis=0) * np.ones((5, 1))
+        assert naive(a, b, c, alpha=1.0, beta=2.0) is c
+        assert (np.asarray(c) == expected + 2).all()
+        made = naive(a, b)
+        assert type(made) is type(a) and (np.asarray(made) == expected).all()
+        if not turn:
+            monkeypatch.setattr(naive, "_looked_at", None)
+    monkeypatch.undo()
+    square = naive.empty((4, 4))
+    with pytest.raises(SpecError, match="c overlaps a in memory"):
+        naive(square, square, square)
+    c.release()
+    assert naive.again(a, b, c, 1.0, 2.0, {}) is None
+
+
 def test_views_into_usm(naive: SyclKernel) -> None:
     """An offset and strides, counted in elements, as the protocol has them."""
     memory = naive.empty((6, 8))

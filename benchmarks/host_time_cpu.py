@@ -15,6 +15,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import pyopencl.array as cl_array
 
 import gemmgen
 from gemmgen.errors import DeviceError
-from gemmgen.runtime.opencl_devices import own_queue, pick
+from gemmgen.runtime.opencl_devices import devices, own_queue, pick
 
 SIZES = (16, 64, 256)
 CALLS, UNTIMED = 1000, 50
@@ -58,9 +59,16 @@ def calls_of(size: int) -> dict[str, Callable[[], object]]:
         "kernel(a, b, c)": lambda: kernel(a, b, c),
         "gemm of pyopencl's, out=": on_device,
     }
+    for info in devices():
+        if info.name != pick().name:
+            other = gemmgen.compile(device=info)
+            found[f"kernel(a, b, c), {info.platform.split()[0]}'s"] = partial(other, a, b, c)
     try:
         gemmgen.gemm(a, b, backend="sycl")
         found["gemm by SYCL"] = lambda: gemmgen.gemm(a, b, backend="sycl")
+        of_sycl = gemmgen.compile(backend="sycl")
+        shared = [of_sycl.empty((size, size)) for _ in range(3)]
+        found["SYCL's kernel, USM"] = lambda: of_sycl(*shared)
     except DeviceError as error:
         print(str(error).splitlines()[0])
     if find_spec("torch") is not None:
@@ -72,6 +80,8 @@ def calls_of(size: int) -> dict[str, Callable[[], object]]:
         found["torch.matmul"] = lambda: torch.matmul(left, right)
         found["gemm of torch's"] = lambda: gemmgen.gemm(left, right)
         found["gemmgen.torch.gemm"] = lambda: of_torch(left, right)
+        parts, ends = torch.from_numpy(np.stack([b, b])), torch.tensor([size // 2, size], dtype=torch.int32)
+        found["grouped of torch's"] = lambda: gemmgen.grouped(left, parts, ends)
     return found
 
 

@@ -140,8 +140,7 @@ class OpenCLLaunches:
 
         Raises: as `launch`.
         """
-        frame, before = self._taken(arguments, factors), wait_for
-        events: list[cl.Event] = []
+        frame, before, events = self._taken(arguments, factors), wait_for, list[cl.Event]()
         for each in frame.launches:
             event = None if is_ordered and each is not frame.launches[-1] else ctypes.c_void_p()
             waits = (
@@ -492,7 +491,7 @@ def buffer_key(
         base = x.base_data
         if type(x) is not type(a) or not isinstance(base, cl.MemoryObjectHolder):
             return None
-        found += (x.shape, x.strides, x.dtype, x.queue, x.context, x.offset, type(base))
+        found += (x.shape, x.strides, x.dtype, x.queue, x.context, x.offset)
         places.append(base.int_ptr)
     at_a, at_b, at_c, *more = places if c is not None else (*places[:2], 0, *places[2:])
     return tuple(found), (at_a, at_b, at_c), tuple(more)

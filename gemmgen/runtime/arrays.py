@@ -46,6 +46,7 @@ class Request:
         on_device: whether the arrays are pyopencl's.
         lists: for a batch by addresses, name -> the matrix of each product; `inputs` and `output` then have the first.
         given: the object that the caller passed for the result, if it is not the output's own array.
+        workspaces: the bytes of each workspace.
     """
 
     inputs: Mapping[str, tuple[ArrayLike, View]]
@@ -56,6 +57,7 @@ class Request:
     on_device: bool
     lists: Mapping[str, tuple[ArrayLike, ...]] = field(default_factory=dict)
     given: object = None
+    workspaces: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def views(self) -> dict[str, View]:

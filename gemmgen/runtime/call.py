@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, overloa
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.walk import evaluate
-from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
 from gemmgen.runtime.cache import Kept
-from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, kept, replay
+from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, kept, plain, replay
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.grouped import check_grouped, checks_ends
 from gemmgen.runtime.lists import check_listed, is_nothing, labelled, regrouped
@@ -32,26 +31,22 @@ REMEMBERED = 256
 
 
 class WorkspaceSizes:
-    """The size of a source's workspaces for a product, and whether the kernels' indices reach all of it."""
+    """The sizes of a source's workspaces for a product, and whether the kernels' indices reach all of them."""
 
     def __init__(self, source: Source) -> None:
         self._workspaces = source.workspaces
-        self._known: Kept[tuple[int, ...], tuple[tuple[Workspace, int], ...]] = Kept(REMEMBERED)
+        self._known: Kept[tuple[int, ...], Mapping[str, int]] = Kept(REMEMBERED)
 
-    def elements(self, sizes: Mapping[str, int]) -> tuple[tuple[Workspace, int], ...]:
-        """Each workspace with its number of elements. Raises: SpanError if the kernels' indices don't reach all."""
-        return self._known.get(tuple(sizes.values()), lambda: self._elements(sizes)) if self._workspaces else ()
+    def bytes(self, sizes: Mapping[str, int]) -> Mapping[str, int]:
+        """The bytes of each by its name, one at least. Raises: SpanError if the kernels' indices don't reach all."""
+        return self._known.get(tuple(sizes.values()), lambda: self._bytes(sizes)) if self._workspaces else {}
 
-    def checked(self, request: Request) -> Request:
-        """The request itself, checked. Raises: as `elements`."""
-        self.elements(request.sizes)
-        return request
-
-    def _elements(self, sizes: Mapping[str, int]) -> tuple[tuple[Workspace, int], ...]:
-        found = tuple((workspace, evaluate(workspace.elements, dict(sizes))) for workspace in self._workspaces)
-        if problems := [problem for workspace, count in found if (problem := workspace.problem(count))]:
+    def _bytes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        elements = [evaluate(workspace.elements, dict(sizes)) for workspace in self._workspaces]
+        pairs = [*zip(self._workspaces, elements, strict=True)]
+        if problems := [problem for workspace, count in pairs if (problem := workspace.problem(count))]:
             raise SpanError(problems)
-        return found
+        return {workspace.name: max(1, count) * workspace.dtype.size for workspace, count in pairs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +322,15 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         if known is not None:
             return cast("tuple[object, Event]", known)
         kernel, request = self._reaching(a, b, c, *factors, operands)
-        call = kept(self._calls, queue, (a, b, c), factors, operands)
+        first, second, into, *others = map(plain, (a, b, c, *operands.values()))
+        matrices, beside = (first, second, into), dict(zip(operands, others, strict=True))
+        call = kept(self._calls, queue, matrices, factors, beside)
         if call is None:
-            beside = [name for name, x in operands.items() if x is not None]
-            call = kernel._call(request, ["a", "b", "c", *beside], factors, queue)
+            names = ["a", "b", "c", *(name for name, x in operands.items() if x is not None)]
+            call = kernel._call(request, names, factors, queue)
             if self.source.spec.grouped and not request.on_device:  # each call checks where groups end
                 call.guard = checks_ends(self.source.spec, request)
-            keep(self._calls, queue, (a, b, c), factors, operands, call)
+            keep(self._calls, queue, matrices, factors, beside, call)
         return call.perform(request, factors, place)
 
     def _queue_of(self, place: Place[Queue, Before, Stream], _a: object, /) -> Queue | None:
@@ -384,7 +381,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         request = check(spec, *matrices, alpha, beta, lambda _: problems, self.source.span, others)
         if more := self._sizes_of_device(request):
             request = replace(request, sizes={**request.sizes, **more})
-        return self._workspace_sizes.checked(replace(request, given=c) if spec.listed else request)
+        rooms = self._workspace_sizes.bytes(request.sizes)
+        return replace(request, workspaces=rooms, given=c if spec.listed else None)
 
     def _transposition(self, a: object, out: object) -> Request:
         """The checked arguments of a transposition. Raises: SpecError with every problem."""

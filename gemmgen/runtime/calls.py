@@ -318,6 +318,11 @@ address_of: Callable[[Numbers], int] = (
 )
 
 
+def plain(array: object) -> object:
+    """Of a subclass of NumPy's (memmap), the array itself, which has a key; others as they are."""
+    return array.view(np.ndarray) if isinstance(array, np.ndarray) else array
+
+
 def numpy_key(
     how: Hashable, a: Numbers, b: Numbers, c: Numbers | None, factors: Factors, operands: Mapping[str, Numbers]
 ) -> Key:

@@ -166,9 +166,8 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         if problems:
             raise SpecError(problems)
         rooms, addressed = [0], [*names, *(f"{name}_list" for name in "abc" if self.source.spec.listed)]
-        for workspace, elements in self._workspace_sizes.elements(request.sizes):
-            addressed.append(workspace.name)
-            size = max(1, elements) * workspace.dtype.size
+        for name, size in request.workspaces.items():
+            addressed.append(name)
             rooms.append(rooms[-1] + -(-size // ROOM_ALIGNMENT) * ROOM_ALIGNMENT)
         values: dict[str, complex] = {**sizes, **request.scalars}
         call = CudaCall(

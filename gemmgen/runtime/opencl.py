@@ -15,7 +15,7 @@ from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.call import CallableKernel, Place
 from gemmgen.runtime.calls import Factors, Outcome, PreparedCall
 from gemmgen.runtime.opencl_arrays import DeviceArray, common_queue
-from gemmgen.runtime.opencl_build import build, workspace_bytes
+from gemmgen.runtime.opencl_build import build, check_workspaces
 from gemmgen.runtime.opencl_calls import (
     AddressCall,
     BufferCall,
@@ -109,7 +109,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             return BufferCall(work) if request.on_device else AddressCall(work, within is not None)
 
     def _work(self, request: Request, names: Sequence[str], factors: Factors, queue: cl.CommandQueue) -> Work:
-        sizes = workspace_bytes(self.source, request.sizes, queue.device)
+        sizes = request.workspaces
+        check_workspaces(sizes, queue.device)
         rooms = Rooms(queue.context, self._scratch.get(queue, Scratch), sizes) if sizes else None
         kind, outcome = request.without_arrays(), Outcome.of(request, names)
         return Work(self.source, self._program(queue), queue, kind, names, factors, outcome, rooms)

@@ -12,7 +12,6 @@ import pyopencl as cl
 from pyopencl.characterize import has_src_build_cache
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.walk import evaluate
 from gemmgen.runtime import limits, opencl_driver
 from gemmgen.runtime.build import Words, build_failure, check_device
 from gemmgen.runtime.cache import DiskCache, digest
@@ -86,22 +85,16 @@ def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
     return (cols * wide, rows * high, layers), (wide, high, 1)
 
 
-def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
-    """The bytes of each workspace for a product.
-
-    Raises: DeviceError if a workspace is larger than a buffer can be.
-    """
-    elements = {w.name: max(1, evaluate(w.elements, dict(sizes))) for w in source.workspaces}
-    taken = {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
-    limit = device.max_mem_alloc_size if taken else 0
+def check_workspaces(sizes: Mapping[str, int], device: cl.Device) -> None:
+    """Raises: DeviceError if a workspace has more bytes than a buffer can have."""
+    limit = device.max_mem_alloc_size if sizes else 0
     if too_large := [
         f"{name} takes {size:,} B > {limit:,} B, the largest buffer of {device.name.strip()}: use a lower split, pack "
         "nothing, or multiply in parts"
-        for name, size in taken.items()
+        for name, size in sizes.items()
         if size > limit
     ]:
         raise DeviceError(too_large)
-    return taken
 
 
 def _options(source: Source, device: cl.Device) -> list[str]:

@@ -27,7 +27,7 @@ from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place
 from gemmgen.runtime.calls import Factors, Held, HostCall, Key, Outcome, PreparedCall, kind_of, written
 from gemmgen.runtime.opencl_arrays import DeviceArray, HostStage, ResidentStage, Stage
-from gemmgen.runtime.opencl_build import kernels_of, ranges, workspace_bytes
+from gemmgen.runtime.opencl_build import kernels_of, ranges
 from gemmgen.runtime.opencl_driver import failure, translated
 from gemmgen.runtime.views import Numbers, View
 from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
@@ -327,8 +327,8 @@ class StagedCall(PreparedCall):
         result, memory[name], seen[name] = stage.output(output, view, request.loads_output)
         values = request.numbers(seen)
         # OpenCL keeps buffers until the kernels have ended.
-        rooms = workspace_bytes(source, request.sizes, stage.device)
-        memory |= {x: cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size) for x, size in rooms.items()}
+        rooms = request.workspaces.items()
+        memory |= {x: cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size) for x, size in rooms}
         addressed = [each for each, x in memory.items() if isinstance(x, int)]
         key = tuple(seen.items()), tuple(memory), tuple(addressed)
         if (known := self._known.get(key)) is None:

@@ -102,15 +102,14 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         if not is_kept or request.lists or request.is_empty or request.output[0] != "c":
             made.types = frozenset()
             return made
-        rooms = {w.name: n * w.dtype.size for w, n in self._workspace_sizes.elements(request.sizes)}
         values, kernels = request.numbers(request.views), self._own_kernels()
-        made.launches = SyclLaunches(self.source, kernels, queue, names, values, factors, rooms)
+        made.launches = SyclLaunches(self.source, kernels, queue, names, values, factors, request.workspaces)
         return made
 
     def _times(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the device time of each run in nanoseconds."""
         kernels = self._own_kernels()
-        own, workspaces = own_queue(self.device), self._workspace_sizes.elements(request.sizes)
+        own = own_queue(self.device)
         with under_way(), ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
@@ -127,7 +126,7 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
                 result = result if given.given is None else given.given
             if self.source.spec.listed:
                 addresses |= stack.enter_context(_lists(request, addresses, queue))
-            rooms = {w.name: n * w.dtype.size for w, n in workspaces}
+            rooms = request.workspaces
             launches = SyclLaunches(self.source, kernels, queue, list(addresses), values, (None, None), rooms)
             pace = self._paces.get(tuple(request.sizes.values()), Pace)
             launch = partial(launches.launch, tuple(addresses.values()), (None, None))
@@ -327,7 +326,7 @@ class SyclLaunches:
         if factors != frame.factors:
             self._write_factors(frame, factors)
         queue, taken = self._queue.handle, 0
-        memory = {name: helper().allocate(queue, max(1, size)) for name, size in self._rooms.items()}
+        memory = {name: helper().allocate(queue, size) for name, size in self._rooms.items()}
         try:
             for argument, name in frame.rooms:
                 argument.address = memory[name]

@@ -19,7 +19,8 @@ from gemmgen.ir.dtypes import F64
 from gemmgen.ir.target import CPU_FEATURES
 from gemmgen.kernel_names import kernel_name
 from gemmgen.runtime import limits
-from gemmgen.runtime.opencl_build import workspace_bytes
+from gemmgen.runtime.call import WorkspaceSizes
+from gemmgen.runtime.opencl_build import check_workspaces
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
@@ -148,4 +149,4 @@ def test_memory_between_kernels_that_no_buffer_can_have(device: DeviceInfo) -> N
     if 1024 * side * side >= 2**31:
         pytest.skip("the device's buffers are larger than 32-bit indices reach")
     with pytest.raises(DeviceError, match=r"workspace takes .* use a lower split"):
-        workspace_bytes(source, {"m": side, "n": side, "k": 1}, device.handle)
+        check_workspaces(WorkspaceSizes(source).bytes({"m": side, "n": side, "k": 1}), device.handle)

@@ -350,3 +350,14 @@ def test_many_calls_do_not_grow(gemm: CompiledKernel, rng: np.random.Generator) 
     for _ in range(20_000):
         gemm(a, b)
     assert resident() - before < 2 << 20
+
+
+def test_a_file_in_memory_is_numpys(gemm: CompiledKernel, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Arrays of NumPy's subclasses are checked each time, and prepared once."""
+    a = np.memmap(tmp_path / "a", np.float32, "w+", shape=(M, K))
+    b, c = whole(rng, K, N), np.memmap(tmp_path / "c", np.float32, "w+", shape=(M, N))
+    for _ in range(3):
+        a[...] = whole(rng, M, K)
+        assert gemm(a, b, c) is c
+        assert (c == a @ b).all() and type(gemm(a, b)) is np.ndarray
+    assert len(gemm._calls) == 2

@@ -129,8 +129,8 @@ def test_a_call_asks_for_the_wider_twin() -> None:
     """As for matrices that span too much: of memory between kernels, whose sizes a call knows."""
     source = driver.emit(GemmSpec(), candidates.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
     fits, too_many = {"m": 16384, "n": 16384, "k": 9}, {"m": 17600, "n": 17600, "k": 9}
-    assert WorkspaceSizes(source).elements(fits)[-1][1] == 7 * 2**28
+    assert [*WorkspaceSizes(source).bytes(fits).values()][-1] == 4 * 7 * 2**28
     with pytest.raises(SpanError, match="the workspace has 2,168,320,000 elements"):
-        WorkspaceSizes(source).elements(too_many)
+        WorkspaceSizes(source).bytes(too_many)
     wider = driver.emit(GemmSpec(wide=True), candidates.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
-    assert WorkspaceSizes(wider).elements(too_many)[-1][1] == 7 * 17600**2
+    assert [*WorkspaceSizes(wider).bytes(too_many).values()][-1] == 4 * 7 * 17600**2

@@ -441,10 +441,11 @@ class WarpgroupEpilogue:
         found, sums = dict[Expr, tuple[Load, Buffer, bool]](), self.problem.sums
         for step in self._functions if self.slots is not None and self.whole else ():
             for load in walk_expr(step.value):
-                if isinstance(load, Load) and load.index and load.index[-1] in (ELEMENT_ROW, ELEMENT_COL):
-                    if not {ELEMENT_ROW, ELEMENT_COL}.isdisjoint(load.index[:-1]):
-                        continue  # a matrix
-                    of_cols, name = load.index[-1] == ELEMENT_COL, load.buffer.name
+                if isinstance(load, Load) and load.index:
+                    places = [node for x in load.index for node in walk_expr(x) if node in (ELEMENT_ROW, ELEMENT_COL)]
+                    if len(places) != 1:
+                        continue  # a matrix, or one element
+                    of_cols, name = places[0] == ELEMENT_COL, load.buffer.name
                     count = -(-self.atom.cols // self.atom.lanes) if of_cols else self.threads.rows.values
                     dtype = load.dtype if load.dtype.size > 1 else sums
                     own = Buffer(f"{'lane' if of_cols else 'own'}_{name}", dtype, Space.PRIVATE, Layout.packed(count))
@@ -476,10 +477,12 @@ class WarpgroupEpilogue:
         """Fills them, in front of the loop along K, so that no store of C waits for them."""
         part, out, lanes = Var("i"), list[Stmt](), self.atom.lanes
         first = COL0 + WARPGROUP_COL * self.atom.cols if self.problem.schedule.warpgroups[1] > 1 else COL0
-        for one, own, of_cols in self._vectors.values():
+        for one, own, _ in self._vectors.values():
             rows = self.threads.rows
-            at = first + part * lanes + LOCAL_INDEX % lanes
-            at = at if of_cols else position_in_c(ROW, ROW0, rows) + rows.step(part)
+            row = position_in_c(ROW, ROW0, rows) + rows.step(part)
+            row = groups.lines_before(self.problem) + row if self.problem.ends_with_groups else row
+            values: dict[Var, Expr] = {ELEMENT_ROW: row, ELEMENT_COL: first + part * lanes + LOCAL_INDEX % lanes}
+            at = map_expr(one.index[-1], substitute(values))
             place = (*one.index[:-1], minimum(at, one.buffer.shape[-1] - 1))
             value = convert(replace(one, index=place), own.dtype)
             out += [Alloc(own), *loop(part, as_int(own.shape[0]) or 1, (Store(own, (part,), value),))]

@@ -321,7 +321,7 @@ WARPGROUPS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_by_warpgroups(kind: Grouped, changes: dict[str, object], rng: np.random.Generator) -> None:
     if kind == "rows" and "cluster" in changes:
-        changes = {"persistent": True, "epilogue_stages": 0}
+        changes = {"persistent": True, "epilogue_stages": 0, "c_width": 2}
     spec = GemmSpec(grouped=kind, dtype=BF16, a_order="col" if kind == "k" else "row", ld_multiple=8)
     groups = Groups.of(rng, spec, sizes=(1032, 776), pad=0, factors=(2.0, -0.5))
     launch_on_cuda(groups, candidates.load("wgmma_128x256_s4").schedule.but(**changes))

@@ -95,7 +95,7 @@ def even(rng: random.Random, _: int) -> Shape:
 
 def _around(rng: random.Random, number: int, *sizes: int) -> Shape:
     """Sizes within a factor of two, every fifth shape odd."""
-    unit = 1 if number % 5 == 4 else 8
+    unit = 1 if number % 5 == 4 else 16
     return tuple(max(unit, round(size * 2 ** rng.uniform(-1, 1)) // unit * unit) for size in sizes)
 
 
@@ -308,7 +308,7 @@ def cublas(spec: GemmSpec, given: list[tuple[Any, Any, Any]], rounds: bool = Fal
     return captured("cublas", lambda a, b, c: torch.matmul(a, b, out=c), given)
 
 
-def error(given: list[tuple[Any, Any, Any]]) -> float:
+def furthest_off(given: list[tuple[Any, Any, Any]]) -> float:
     """How far C's element that is furthest off is, against float64."""
     a, b, c = given[-1]
     return float((c.double() - a.double() @ b.double()).abs().max())
@@ -356,11 +356,11 @@ def compare(
         if not right(spec, given):
             print(f"# {kernel_name(schedule, spec)} is wrong at {shape}", flush=True)
         if way:
-            errors[found[-1].name] = error(given)
+            errors[found[-1].name] = furthest_off(given)
             break
     with suppress(RuntimeError, ValueError):
         found.append(cublas(spec, given, rounds=bool(way) and WAYS_OF_FLOAT32[way][0]))
-        errors["cublas"] = error(given) if way else 1.0
+        errors["cublas"] = furthest_off(given) if way else 1.0
     for _ in range(ROUNDS):
         for each in found:
             each.time()

@@ -106,8 +106,8 @@ def computes(spec: GemmSpec) -> str:
 def _formulas(spec: GemmSpec, program: Program) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
     fast = any(uses_calls(kernel, FAST) for kernel in program.kernels)
-    each = (f"{f.name}: {f.fast[0] if fast and f.fast is not None else f.formula}" for f in spec.functions)
-    lines = [line for text in each for line in wrap(text, WIDTH, subsequent_indent="    ")]
+    texts = (f"{f.name}: {f.fast[0] if fast and f.fast is not None else f.formula}" for f in spec.functions)
+    lines = [line for text in texts for line in wrap(text, WIDTH, subsequent_indent="    ")]
     read = "ab" if spec.alpha != 0 else ""
     made = [
         f"{x.upper()}: {f.formula}{', applied to the sums of a group along K' if spec.sum_scale(x) else ''}"

@@ -60,8 +60,6 @@ FIRST_BESIDE = both(compare("==", LOCAL_COL % 4, 0), compare("==", LOCAL_ROW % (
 PAIR = 2
 #: Neighbours that make a sector of the four lanes of a line, of elements of two bytes.
 FOUR = 4
-#: As many sums as a thread has that is not short of registers: it is alone on its multiprocessor.
-MANY_SUMS = 128
 
 
 def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
@@ -131,12 +129,9 @@ def _adds_always(update: EpilogueStore) -> bool:
 
 
 def _halves_sectors(update: EpilogueStore) -> bool:
-    """Whether what the lanes of a line read by pairs is half of a sector of 32 bytes, and there are two such halves.
-    Blocks of fewer sums a thread share a multiprocessor with others, whose registers an exchange would take.
-    """
-    rows, cols, c = update.acc.fragment.rows, update.acc.fragment.cols, update.dst.buffer
-    many = rows.values * cols.values >= MANY_SUMS
-    return many and c.dtype.size == 2 and update.width == PAIR and cols.vector == PAIR and cols.values % FOUR == 0
+    """Whether what the lanes of a line read by pairs is half of a sector of 32 bytes, and there are two such halves."""
+    cols, c = update.acc.fragment.cols, update.dst.buffer
+    return c.dtype.size == 2 and update.width == PAIR and cols.vector == PAIR and cols.values % FOUR == 0
 
 
 def _by_fours(

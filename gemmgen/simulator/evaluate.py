@@ -37,15 +37,15 @@ def _rsqrt(x: Numbers) -> Numbers:
 
 
 def _fast_sigmoid(x: Numbers) -> Numbers:
-    return np.divide(1.0, 1.0 + np.exp2(-LOG2_E * x))
+    return np.divide(1.0, np.add(1.0, np.exp2(np.multiply(-LOG2_E, x))))
 
 
 def _fast_normal_cdf(x: Numbers) -> Numbers:
     y, power = np.abs(x), np.zeros_like(x)
     for factor in reversed((-1.0, *NORMAL_TAIL)):
-        power = power * y + factor
+        power = np.add(np.multiply(power, y), factor)
     tail = np.exp2(power)
-    result: Numbers = np.where(x < 0, tail, 1.0 - tail)[()]
+    result: Numbers = np.where(np.less(x, 0), tail, np.subtract(1.0, tail))[()]
     return result
 
 

@@ -128,7 +128,7 @@ def fields_page() -> str:
 
 def _values(key: str) -> str:
     field = KEYS[key]
-    if field.kind in ("memory", "atom", "bool"):
+    if field.words or field.kind == "bool":
         return ", ".join(f"`{text_of(value)}`" for value in field.tries)
     return f"{field.least} to {field.most}"
 

@@ -39,10 +39,6 @@ DEVICES_EXAMPLES = examples(
     "gemmgen run -d xeon -k naive -v",
 )
 
-#: Kinds of fields that hold numbers.
-_NUMBERS = ("int", "lanes", "pair", "maybe_pair")
-_WORDS = ("memory", "payloads", "atom", "bool")
-
 
 def presets(
     names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
@@ -157,7 +153,7 @@ def _preset(preset: Preset, spec: GemmSpec) -> dict[str, object]:
 
 def fields_of_schedules() -> None:
     """List the fields of a schedule, as --set and TOML name them: by axis and member, with what each may hold."""
-    from gemmgen.schedule import AXES, KEYS, Operand, text_of
+    from gemmgen.schedule import AXES, KEYS, Operand
 
     lines = []
     for axis, members in {**AXES, "operand (a and b)": (Operand,)}.items():
@@ -167,9 +163,7 @@ def fields_of_schedules() -> None:
             for key, field in KEYS.items():
                 if member in field.members and not key.startswith("b."):
                     name = key.replace("a.", "a.|b.") if "." in key else key
-                    limits = f"{field.least} to {field.most}" if field.kind in _NUMBERS else ""
-                    words = ", ".join(map(text_of, field.tries)) if field.kind in _WORDS else limits
-                    lines.append(f"    {name:<18} {field.help} ({words})")
+                    lines.append(f"    {name:<18} {field.help} ({field.values})")
             lines.append("")
     say("\n".join(lines))
 

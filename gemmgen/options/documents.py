@@ -13,7 +13,6 @@ from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import build_spec
 from gemmgen.schedule import PLAIN, Schedule, Value
-from gemmgen.schedule.fields import RENAMED, unknown_field
 from gemmgen.spec import GemmSpec
 
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
@@ -131,9 +130,7 @@ def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str,
             out.append((key, value))
         else:
             known = ("summary", "method", "name", "a", "b", "spec", *(k for k in FIELDS if "." not in k))
-            problems.append(
-                unknown_field(key, known) if key in RENAMED else f"unknown key {key!r}: {suggest(key, known)}"
-            )
+            problems.append(f"unknown key {key!r}: {suggest(key, known)}")
     return out
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import get_args
 
 from gemmgen.errors import ScheduleError, suggest
 from gemmgen.methods import METHODS, change, defaults, flatten
 from gemmgen.names import name_problem
-from gemmgen.schedule import KEYS, AddressPayloads, Atom, Flat, Key, Memory, Pair, Schedule, Value, text_of
-from gemmgen.schedule.fields import unknown_field
+from gemmgen.schedule import KEYS, Flat, Key, Pair, Schedule, Value, text_of
+from gemmgen.schedule.fields import no_field
 
 DEFAULT_METHOD = "simd"
 #: Every field that `--set` and TOML can name.
@@ -25,26 +24,23 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
     """The value of one field, from text or from TOML; None, with a problem noted, if it has no such value."""
     field = FIELDS[key]
     text = str(raw).strip().lower() if isinstance(raw, bool | int | str) else ""
+    if field.optional and text == "none":
+        return None
     match field.kind:
-        case "maybe_pair" if text == "none":
-            return None
-        case "pair" | "maybe_pair" if not isinstance(raw, int):
+        case "Pair" if not isinstance(raw, int):
             return _pair(key, field, text, raw, problems)
-        case "lanes" if text == "none":
-            return None
-        case "int" | "lanes" if not isinstance(raw, bool) and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        case "int" if not isinstance(raw, bool) and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             return _bounded(key, field, int(text), problems)
         case "bool" if text in ("true", "false"):
             return text == "true"
-        case "memory" | "payloads" | "atom":
-            words = get_args({"memory": Memory, "payloads": AddressPayloads, "atom": Atom}[field.kind])
-            if text in words:
-                return text
-            problems.append(f"{key} = {raw!r}: {suggest(text, words)}")
         case "bool":
             problems.append(f"{key} = {raw!r} is neither true nor false: give one of them, or the flag --set {key}")
-        case kind:
-            limits = f"from {field.least} to {field.most}" + (", or none" if kind == "lanes" else "")
+        case _ if field.words:
+            if text in field.words:
+                return text
+            problems.append(f"{key} = {raw!r}: {suggest(text, field.words)}")
+        case _:
+            limits = f"from {field.least} to {field.most}" + (", or none" if field.optional else "")
             problems.append(f"{key} = {raw!r} is not like {field.like}: give whole numbers {limits}")
     return None
 
@@ -133,7 +129,7 @@ def changed(given: Iterable[tuple[str, object]], problems: list[str]) -> Flat:
     texts: dict[str, str] = {}
     for key, raw in given:
         if key not in FIELDS:
-            problems.append(unknown_field(key, FIELDS))
+            problems.append(no_field(key, FIELDS))
             continue
         before = len(problems)
         value = parse_value(key, raw, problems)

@@ -68,9 +68,6 @@ _ORDER = (
     "mbarrier_8x8_2x16_split8",
 )
 
-#: Names that presets had before.
-RENAMED = {"lds_8x8_16x16_k8_double": "lds_8x8_16x16_k16_double"}
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -106,8 +103,6 @@ def names() -> tuple[str, ...]:
 @cache
 def load(name: str) -> Preset:
     """The preset of that name. Raises: ScheduleError, which suggests the nearest ones."""
-    if name in RENAMED:
-        raise ScheduleError(f"preset {name!r} is called {RENAMED[name]!r} now, for what it does: use that name")
     if name not in names():
         if name in unlisted():
             raise ScheduleError(f"schedule {name!r} is no preset: write {options_for(name)} for it")

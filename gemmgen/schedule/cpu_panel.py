@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gemmgen.schedule.fields import Memory, Pair, flag, number, pair
-from gemmgen.schedule.mainloop import Mainloop, Method
-from gemmgen.schedule.operand import Operand
+from gemmgen.schedule.mainloop import Mainloop, Method, OperandKeys
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling
 
@@ -38,6 +37,8 @@ class CpuPanel(Mainloop):
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK)
     without: ClassVar[frozenset[str]] = frozenset({"threadblock_swizzle", "c_width"})
     memories: ClassVar[tuple[Memory, ...]] = ("global", "private")
+    operands: ClassVar[OperandKeys] = {"a": frozenset(), "b": frozenset({"memory"})}
+    family: ClassVar[Method] = "vector"
 
     vector: int = number(16, "neighbouring columns that a work-item computes as one vector", 16, 16, (1, 2, 8, 16), 2)
     dot_product: bool = flag("vectors are of neighbours along K: a dot product")
@@ -59,13 +60,3 @@ class CpuPanel(Mainloop):
     mc: int = number(0, "tiles of a column before those right of them; 0 for all", 16, 4096, (0, 1, 2), least=0)
     b_prefetch: int = number(0, "steps of K that B's copy is prefetched ahead; 0 for none", 8, 64, (0, 8), least=0)
     c_prefetch: bool = flag("a tile of C is prefetched while its sum is made")
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """Whether B is copied."""
-        return frozenset({"memory"} if name == "b" else ())
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "vector"

@@ -11,13 +11,13 @@ from gemmgen.schedule.mainloop import (
     OF_SUB_GROUPS,
     Mainloop,
     Method,
+    OperandKeys,
     barrier_field,
     large_grf_field,
     slices_field,
     snake_field,
     thread_atom_field,
 )
-from gemmgen.schedule.operand import Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,13 @@ class Direct(Mainloop):
         atom: `dp4a` for int8: a work-item multiplies four neighbours along K by one instruction.
     """
 
+    operands: ClassVar[OperandKeys] = LOADED
+    family: ClassVar[Method] = "naive"
+
     sliced_k: int = slices_field()
     barrier: bool = barrier_field()
     serpentine: bool = snake_field()
     atom: ThreadAtom = thread_atom_field()
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """How wide loads are, and packing."""
-        return LOADED
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "naive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +56,7 @@ class SubGroup(Mainloop):
     """
 
     without: ClassVar[frozenset[str]] = frozenset({"lane_arrangement", "lane_swizzle"})
+    operands: ClassVar[OperandKeys] = OF_SUB_GROUPS
 
     b_sub_step: int = number(
         0, "how deep B is read at a time by blocks; 0 reads a whole step", 8, 1024, (0, 4, 8), least=0
@@ -70,11 +64,6 @@ class SubGroup(Mainloop):
     barrier: bool = barrier_field()
     serpentine: bool = snake_field()
     large_grf: bool = large_grf_field()
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """How wide loads are, whose they are, and packing."""
-        return OF_SUB_GROUPS[name]
 
     @property
     def method(self) -> Method:
@@ -95,6 +84,8 @@ class Gemv(Mainloop):
     """
 
     without: ClassVar[frozenset[str]] = frozenset({"lane_arrangement", "lane_swizzle", "sub_group"})
+    operands: ClassVar[OperandKeys] = LOADED
+    family: ClassVar[Method] = "gemv"
 
     lanes_along_k: int = number(
         32,
@@ -106,13 +97,3 @@ class Gemv(Mainloop):
     )
     sliced_k: int = slices_field()
     atom: ThreadAtom = thread_atom_field()
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """How wide loads are, and packing."""
-        return LOADED
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "gemv"

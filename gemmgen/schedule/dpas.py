@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from gemmgen.schedule.fields import WORDS, AddressPayloads, Chosen, Flat, flag, number, word
 from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field, large_grf_field
-from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import Tiling
 
@@ -27,6 +26,7 @@ class Dpas(Mainloop):
     tiling: ClassVar[type[Tiling]] = Tiling
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile,)
     without: ClassVar[frozenset[str]] = frozenset({"threadblock_swizzle", "c_width"})
+    family: ClassVar[Method] = "dpas"
 
     large_grf: bool = large_grf_field()
 
@@ -34,16 +34,6 @@ class Dpas(Mainloop):
     def fixed(cls, atom: str, tiling: Tiling) -> Flat:
         """A group is one sub-group."""
         return {"atom": "dpas", "sub_group": min(tiling.group[1], MOST_LANES)}
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """None: it packs both for itself."""
-        return frozenset()
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "dpas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +60,7 @@ class DpasBlock2D(Mainloop):
     chosen_by: ClassVar[Chosen | None] = Chosen(
         "block_2d", "dpas on 2D block reads of A and B as they are (Xe-HPC, Xe2)"
     )
+    family: ClassVar[Method] = "dpas"
 
     barrier: bool = barrier_field()
     prefetch_distance: int = number(
@@ -90,16 +81,6 @@ class DpasBlock2D(Mainloop):
         """Sub-groups lie side by side along a group's rows."""
         return {"atom": "dpas", "sub_group": min(tiling.group[1], BLOCK_2D_LANES)}
 
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """None: one instruction brings both."""
-        return frozenset()
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "dpas"
-
 
 @dataclass(frozen=True, slots=True)
 class JointMatrix(Mainloop):
@@ -114,6 +95,7 @@ class JointMatrix(Mainloop):
     tiling: ClassVar[type[Tiling]] = Tiling
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK)
     without: ClassVar[frozenset[str]] = frozenset({"c_width"})
+    family: ClassVar[Method] = "joint_matrix"
 
     barrier: bool = barrier_field()
     large_grf: bool = large_grf_field()
@@ -122,13 +104,3 @@ class JointMatrix(Mainloop):
     def fixed(cls, atom: str, tiling: Tiling) -> Flat:
         """Sub-groups lie side by side along a group's rows."""
         return {"atom": "joint_matrix", "sub_group": min(tiling.group[1], BLOCK_2D_LANES)}
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """None: one instruction brings both."""
-        return frozenset()
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "joint_matrix"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.errors import ScheduleError
-from gemmgen.schedule.fields import flag, number, record_problems
+from gemmgen.schedule.fields import Record, flag, number
 
 
 @dataclass(frozen=True, slots=True)
-class Registers:
+class Registers(Record):
     """Work-items store what they hold.
 
     Attributes:
@@ -19,14 +18,9 @@ class Registers:
 
     c_width: int = number(1, "elements of C that one store writes", 4, 16, (1, 2, 4, 8))
 
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)
-
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Record):
     """C passes through local memory and is stored by TMA, a warp's lines at a time.
 
     Attributes:
@@ -37,11 +31,6 @@ class Staged:
 
     epilogue_stages: int = number(1, "slots of local memory from which C is stored by TMA; 0 for none", 2, 8, (0, 1, 2))
     ordered_epilogue: bool = flag("the warpgroups of a group store one after the other")
-
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)
 
 
 Epilogue = Registers | Staged

@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from typing import Literal, TypeVar, cast, get_args
 
-from gemmgen.errors import suggest
+from gemmgen.errors import ScheduleError, suggest
 from gemmgen.records import KINDS, Kind, field_problems
 
 Pair = tuple[int, int]
@@ -46,7 +46,9 @@ def _is_one_of(words: tuple[str, ...], value: object) -> bool:
     return isinstance(value, str) and value in words
 
 
-_KINDS: Mapping[str, Kind] = {
+#: What fields hold, by their annotations.
+HOLDS: Mapping[str, Kind] = {
+    **KINDS,
     "Operand": ("a gemmgen.Operand", lambda x: type(x).__name__ == "Operand"),
     "Pair": KINDS["tuple[int, int]"],
     **{name: (f"one of {', '.join(words)}", partial(_is_one_of, words)) for name, words in WORDS.items()},
@@ -127,11 +129,19 @@ def meanings(record: type) -> Mapping[str, tuple[str, Meaning]]:
     return _MEANINGS[record]
 
 
-def record_problems(record: object) -> list[str]:
-    """One sentence for each field of a wrong type, or with a number below its least one; where a key chose the record,
-    leaving that out is another way.
-    """
-    if problems := field_problems(record, _KINDS):
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A member of an axis, or an operand's path."""
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
+        if problems := _problems(self):
+            raise ScheduleError(problems)
+
+
+def _problems(record: Record) -> list[str]:
+    """A sentence for each; where a key chose the record, leaving that out is another way."""
+    if problems := field_problems(record, HOLDS):
         return problems
     chosen: Chosen | None = getattr(record, "chosen_by", None)
     others = "" if chosen is None else f", or leave {chosen.key} out"
@@ -163,50 +173,6 @@ def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "none" if value is None else str(value)
 
 
-#: What fields of a schedule were called before, and what they are called now.
-RENAMED_FIELDS: Mapping[str, str] = {
-    "run": "thread_vector",
-    "k_step": "block_k",
-    "b_step": "b_sub_step",
-    "slices": "sliced_k",
-    "split": "split_k",
-    "joined": "cluster_reduction",
-    "stream": "stream_k",
-    "raster": "threadblock_swizzle",
-    "warp": "lane_arrangement",
-    "stagger": "lane_swizzle",
-    "across": "across_tiles",
-    "snake": "serpentine",
-    "boxes": "tma",
-    "registers": "setmaxnreg",
-    "producers": "producer_threads",
-    "late": "serial_launch",
-    "c_stages": "epilogue_stages",
-    "c_turns": "ordered_epilogue",
-    "along_k": "dot_product",
-    "sweep": "macro_kernel",
-    "even": "grid_multiple",
-    "k_block": "kc",
-    "m_block": "mc",
-    "large_registers": "large_grf",
-    "separate_payloads": "address_payloads",
-}
-#: The same of an operand's fields.
-RENAMED_OF_OPERANDS: Mapping[str, str] = {
-    "block": "block_read",
-    "share": "shuffle",
-    "packed": "prepacked",
-    "streamed": "evict_first",
-}
-#: Both, as a user writes them.
-RENAMED: Mapping[str, str] = {
-    **RENAMED_FIELDS,
-    **{f"{x}.{old}": f"{x}.{new}" for x in "ab" for old, new in RENAMED_OF_OPERANDS.items()},
-}
-
-
-def unknown_field(key: str, known: Iterable[str]) -> str:
-    """The problem with a field that there is not: what it is called now, or the nearest ones."""
-    if key in RENAMED:
-        return f"{key!r} is called {RENAMED[key]!r} now: use that name"
+def no_field(key: str, known: Iterable[str]) -> str:
+    """The problem with a field that there is not."""
     return f"{key!r} is no field of a schedule: {suggest(key, known)}"

@@ -6,30 +6,27 @@ Which member of each axis is meant follows from the keys. A key that means nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal, TypeVar, cast, get_args
+from typing import TypeVar, cast
 
 from gemmgen.errors import ScheduleError
-from gemmgen.records import KINDS
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct, Gemv, SubGroup
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import (
+    HOLDS,
     WORDS,
-    AddressPayloads,
-    Atom,
     Chosen,
     Flat,
     Meaning,
-    Memory,
     Value,
     meanings,
+    no_field,
     text_of,
-    unknown_field,
 )
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.operand import Operand
@@ -75,20 +72,6 @@ AXES: Mapping[str, tuple[type, ...]] = {
 }
 Parts = tuple[Tiling, Mainloop, Epilogue, TileScheduler]
 _Member = TypeVar("_Member")
-Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory", "payloads", "atom"]
-_KINDS: Mapping[str, Kind] = {
-    "Pair": "pair",
-    "Pair | None": "maybe_pair",
-    "int": "int",
-    "int | None": "lanes",
-    "bool": "bool",
-    "Memory": "memory",
-    "AddressPayloads": "payloads",
-    "Atom": "atom",
-    "ThreadAtom": "atom",
-    "WarpAtom": "atom",
-    "WarpgroupAtom": "atom",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +79,9 @@ class Key:
     """A field as a user writes it, of all members that have it.
 
     Attributes:
+        kind: what it holds: `int`, `bool`, `Pair`, or a kind of words.
+        optional: whether it may be none.
+        words: those that it may be.
         help: a line about it.
         like: an example, for messages.
         least, most: of each of its numbers. The upper limit only keeps nonsense out early.
@@ -103,13 +89,21 @@ class Key:
         members: those that have it, or that it chooses.
     """
 
-    kind: Kind
+    kind: str
+    optional: bool
+    words: tuple[str, ...]
     help: str
     like: str
     least: int
     most: int
     tries: tuple[Value, ...]
     members: tuple[type, ...]
+
+    @property
+    def values(self) -> str:
+        """What it may hold, for a reader."""
+        named = self.words or self.kind == "bool"
+        return ", ".join(map(text_of, self.tries)) if named else f"{self.least} to {self.most}"
 
 
 def keys_of(plain: Mapping[str, Value]) -> dict[str, Key]:
@@ -135,11 +129,16 @@ def _having(key: str) -> Iterator[tuple[type, str, Meaning]]:
 def _key(having: list[tuple[type, str, Meaning]], plain: Value) -> Key:
     members, annotations, all_meanings = zip(*having, strict=True)
     first: Meaning = all_meanings[0]
-    kind = _KINDS[annotations[0]]
+    kind = annotations[0].removesuffix(" | None")
+    # Each mainloop has atoms of its own.
+    kind = "Atom" if kind.endswith("Atom") else kind
+    words = WORDS.get(kind, ())
     numbers = [n for n in (plain if isinstance(plain, tuple) else (plain,)) if isinstance(n, int)]
-    tries = get_args(Atom) if kind == "atom" else tuple(dict.fromkeys(x for each in all_meanings for x in each.tries))
+    tries = words or tuple(dict.fromkeys(x for each in all_meanings for x in each.tries))
     return Key(
         kind,
+        " | None" in annotations[0],
+        words,
         first.help,
         first.like,
         min([*(each.least for each in all_meanings), *numbers]),
@@ -151,20 +150,6 @@ def _key(having: list[tuple[type, str, Meaning]], plain: Value) -> Key:
 
 # --- from keys to members -------------------------------------------------------------------------
 
-_HOLDS: Mapping[Kind, tuple[str, Callable[[object], bool]]] = {
-    "pair": KINDS["tuple[int, int]"],
-    "maybe_pair": KINDS["tuple[int, int]"],
-    "int": KINDS["int"],
-    "lanes": KINDS["int"],
-    "bool": KINDS["bool"],
-    "payloads": (
-        f"one of {', '.join(get_args(AddressPayloads))}",
-        lambda x: isinstance(x, str) and x in get_args(AddressPayloads),
-    ),
-    "memory": (f"one of {', '.join(get_args(Memory))}", lambda x: isinstance(x, str) and x in get_args(Memory)),
-    "atom": (f"one of {', '.join(get_args(Atom))}", lambda x: isinstance(x, str) and x in get_args(Atom)),
-}
-
 
 def checked(given: Mapping[str, object], known: Mapping[str, Key]) -> Flat:
     """The same, of the right types. Raises: ScheduleError."""
@@ -175,15 +160,14 @@ def checked(given: Mapping[str, object], known: Mapping[str, Key]) -> Flat:
             problems.append(f"{key} = {value!r}: give a gemmgen.Operand")
             continue
         if key not in known:
-            problems.append(unknown_field(key, known))
+            problems.append(no_field(key, known))
             continue
-        words, holds = _HOLDS[known[key].kind]
-        optional = known[key].kind in ("lanes", "maybe_pair")
+        (what, holds), optional = HOLDS[known[key].kind], known[key].optional
         if holds(value) or (optional and value is None):
             flat[key] = cast("Value", value)
         else:
-            words += ", or None" if optional else ""
-            problems.append(f"{key} = {value!r}: give {words}")
+            what += ", or None" if optional else ""
+            problems.append(f"{key} = {value!r}: give {what}")
     if problems:
         raise ScheduleError(problems)
     return flat

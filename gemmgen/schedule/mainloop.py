@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from gemmgen.errors import ScheduleError
 from gemmgen.schedule.epilogues import Epilogue, Registers
 from gemmgen.schedule.fields import (
     Chosen,
@@ -14,19 +13,21 @@ from gemmgen.schedule.fields import (
     MatrixAtom,
     Memory,
     Pair,
+    Record,
     ThreadAtom,
     WarpAtom,
     WarpgroupAtom,
     flag,
     number,
     pair,
-    record_problems,
     word,
 )
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
 
+#: The fields of A, and of B, that mean something.
+OperandKeys = Mapping[str, frozenset[str]]
 Method = Literal["naive", "gemv", "slm", "simd", "block_read", MatrixAtom, "vector"]
 #: Bytes of an element that a matrix instruction multiplies.
 ELEMENT_BYTES: Mapping[WarpAtom | WarpgroupAtom, int] = {
@@ -42,6 +43,22 @@ ELEMENT_BYTES: Mapping[WarpAtom | WarpgroupAtom, int] = {
     "wgmma_tf32": 4,
     "wgmma_3xtf32": 4,
 }
+
+
+def both(*fields: str) -> OperandKeys:
+    """The same fields of A and of B."""
+    return dict.fromkeys("ab", frozenset(fields))
+
+
+#: Fields of operands that instructions take as they are, that work-items load, that sub-groups read, and that pass
+#: through local memory.
+NO_OPERANDS = both()
+LOADED = both("width", "prepacked")
+OF_SUB_GROUPS = {
+    "a": LOADED["a"] | {"memory", "block_read", "shuffle"},
+    "b": LOADED["b"] | {"memory", "block_read"},
+}
+IN_LOCAL_MEMORY = both("width", "prepacked", "memory", "transposed", "pad", "async_copy")
 
 
 def stages_field(default: int, least: int) -> int:
@@ -108,7 +125,7 @@ def late_field() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mainloop:
+class Mainloop(Record):
     """What the members have in common.
 
     Attributes:
@@ -123,6 +140,10 @@ class Mainloop:
     #: Where its operands may come from.
     memories: ClassVar[tuple[Memory, ...]] = ("global", "local", "image")
     chosen_by: ClassVar[Chosen | None] = None
+    #: The fields of A, and of B, that mean something to it, whatever their other fields say.
+    operands: ClassVar[OperandKeys] = NO_OPERANDS
+    #: The family it belongs to, where that is always the same.
+    family: ClassVar[Method]
 
     a: Operand = field(default_factory=Operand)
     b: Operand = field(default_factory=Operand)
@@ -135,7 +156,7 @@ class Mainloop:
     @classmethod
     def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
         """The fields of A or B that mean something to it."""
-        raise NotImplementedError
+        return cls.operands[name]
 
     @property
     def free(self) -> frozenset[str]:
@@ -145,15 +166,4 @@ class Mainloop:
     @property
     def method(self) -> Method:
         """The family it belongs to."""
-        raise NotImplementedError
-
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)
-
-
-#: Fields of operands that work-items load, that sub-groups read, and that pass through local memory.
-LOADED = frozenset({"width", "prepacked"})
-OF_SUB_GROUPS = {"a": LOADED | {"memory", "block_read", "shuffle"}, "b": LOADED | {"memory", "block_read"}}
-IN_LOCAL_MEMORY = LOADED | {"memory", "transposed", "pad", "async_copy"}
+        return self.family

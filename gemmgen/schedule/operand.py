@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.errors import ScheduleError
-from gemmgen.schedule.fields import WORDS, Memory, flag, number, record_problems, word
+from gemmgen.schedule.fields import WORDS, Memory, Record, flag, number, word
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Record):
     """The path of A or B from global memory to registers.
 
     Which of its fields mean something follows from the mainloop and from `memory` (`Mainloop.operand_keys`).
@@ -42,8 +41,3 @@ class Operand:
     async_copy: bool = flag("local memory is filled by asynchronous copies")
     prepacked: bool = flag("a kernel before the product lays the matrix out")
     evict_first: bool = flag("caches let go of what TMA loads of it before all else")
-
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)

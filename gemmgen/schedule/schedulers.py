@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gemmgen.errors import ScheduleError
-from gemmgen.schedule.fields import Chosen, number, record_problems
+from gemmgen.schedule.fields import Chosen, Record, number
 
 
 def _split() -> int:
@@ -14,7 +13,7 @@ def _split() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TileScheduler:
+class TileScheduler(Record):
     """What the members have in common.
 
     Attributes:
@@ -27,11 +26,6 @@ class TileScheduler:
     threadblock_swizzle: int = number(
         0, "rows of groups that are walked column by column; 0 for none", 8, 1024, (0, 1, 2, 3, 4), least=0
     )
-
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)
 
 
 @dataclass(frozen=True, slots=True)

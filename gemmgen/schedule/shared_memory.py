@@ -42,6 +42,7 @@ class SharedMemory(Mainloop):
     """
 
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, ClusterSplitK, StreamK)
+    family: ClassVar[Method] = "slm"
 
     stages: int = stages_field(1, 1)
     mbarrier: int = mbarrier_field(0, 0)
@@ -63,7 +64,7 @@ class SharedMemory(Mainloop):
     @classmethod
     def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
         """The shape of the tile in local memory and what fills it; as without one, where it has none."""
-        return IN_LOCAL_MEMORY if operand.memory == "local" else OF_SUB_GROUPS[name]
+        return (IN_LOCAL_MEMORY if operand.memory == "local" else OF_SUB_GROUPS)[name]
 
     @property
     def free(self) -> frozenset[str]:
@@ -79,8 +80,3 @@ class SharedMemory(Mainloop):
         if all(x.memory == "local" and (x.width > 1 or x.async_copy) for x in both):
             found |= {"BM", "BN"}
         return frozenset(found)
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "slm"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.errors import ScheduleError
-from gemmgen.schedule.fields import Pair, flag, lanes, number, pair, record_problems
+from gemmgen.schedule.fields import Pair, Record, flag, lanes, number, pair
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(Record):
     """A thread tile, a work-group and a block K. Where an instruction multiplies, it says how lanes lie over these.
 
     Attributes:
@@ -34,11 +33,6 @@ class Tiling:
         ((1, 1), (1, 8), (4, 8), (8, 8), (16, 16), (32, 4), (64, 4), (4, 32)),
     )
     block_k: int = number(1, "depth in K of one iteration of the main loop", 8, 8192, (1, 2, 3, 4, 8, 16, 24, 32, 64))
-
-    def __post_init__(self) -> None:
-        """Raises: ScheduleError with every field of a wrong type, and every number below its least one."""
-        if problems := record_problems(self):
-            raise ScheduleError(problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from gemmgen.schedule.fields import Chosen, Flat, Pair
 from gemmgen.schedule.mainloop import (
     Mainloop,
     Method,
+    OperandKeys,
     across_field,
+    both,
     late_field,
     mbarrier_field,
     producers_field,
@@ -18,7 +20,6 @@ from gemmgen.schedule.mainloop import (
     snake_field,
     stages_field,
 )
-from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import AtomicSplitK, OneTile, Scheduler, SplitK, StreamK
 from gemmgen.schedule.tiling import Tiling
 
@@ -36,6 +37,8 @@ class TmaRing(Mainloop):
 
     chosen_by: ClassVar[Chosen | None] = Chosen("tma", "a producer fills the ring by TMA")
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, StreamK)
+    operands: ClassVar[OperandKeys] = both("prepacked", "evict_first")
+    family: ClassVar[Method] = "slm"
 
     stages: int = stages_field(1, 1)
     mbarrier: int = mbarrier_field(4, 1)
@@ -54,17 +57,7 @@ class TmaRing(Mainloop):
         }
         return {**of_each, "a.transposed": True}
 
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """Packing and caching."""
-        return frozenset({"prepacked", "evict_first"})
-
     @property
     def free(self) -> frozenset[str]:
         """The block tile, stages, and the threadblock swizzle."""
         return frozenset({"BM", "BN", "BK", "STAGES", "GROUP_M"})
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "slm"

@@ -10,12 +10,13 @@ from gemmgen.schedule.mainloop import (
     ELEMENT_BYTES,
     Mainloop,
     Method,
+    OperandKeys,
     across_field,
+    both,
     register_stages_field,
     slices_field,
     stages_field,
 )
-from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.tiling import Tiling
 
 
@@ -31,6 +32,7 @@ class WarpMma(Mainloop):
     """
 
     tiling: ClassVar[type[Tiling]] = Tiling
+    operands: ClassVar[OperandKeys] = both("pad", "prepacked")
 
     atom: WarpAtom = word("mma", "what multiplies: a warp by matrix instructions", "dpas")
     stages: int = stages_field(1, 1)
@@ -49,11 +51,6 @@ class WarpMma(Mainloop):
             **{f"{x}.{key}": value for x in "ab" for key, value in copied},
         }
 
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """Where lines begin, and packing."""
-        return frozenset({"pad", "prepacked"})
-
     @property
     def free(self) -> frozenset[str]:
         """The block tile, stages, and the threadblock swizzle."""
@@ -71,18 +68,9 @@ class Mfma(Mainloop):
     """Wavefronts of AMD's CDNA multiply by `v_mfma` what each lane loads of A and B from global memory."""
 
     tiling: ClassVar[type[Tiling]] = Tiling
+    family: ClassVar[Method] = "mfma"
 
     @classmethod
     def fixed(cls, atom: str, tiling: Tiling) -> Flat:
         """Lanes as the instruction has them: each holds four neighbouring rows of a column of C."""
         return {"atom": "mfma", "lane_arrangement": (4, 16), "thread_vector": (4, 1)}
-
-    @classmethod
-    def operand_keys(cls, name: str, operand: Operand) -> frozenset[str]:
-        """None: elements are loaded one by one."""
-        return frozenset()
-
-    @property
-    def method(self) -> Method:
-        """The family it belongs to."""
-        return "mfma"

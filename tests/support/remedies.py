@@ -69,8 +69,9 @@ def _dropped(fact: str, remedy: str) -> Iterator[list[str]]:
         return
     about = re.search(_KEY, fact)
     if about is not None:
-        plain = {"bool": "false", "int": str(FIELDS[about[1]].least)}.get(FIELDS[about[1]].kind)
-        if plain is not None:
+        field = FIELDS[about[1]]
+        plain = {"bool": "false", "int": str(field.least)}.get(field.kind)
+        if plain is not None and not field.optional:
             yield ["--set", f"{about[1]}={plain}"]
 
 

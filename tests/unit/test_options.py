@@ -13,7 +13,7 @@ from gemmgen.backends import BACKENDS
 from gemmgen.backends.constants import LINES
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.kernel_names import kernel_name
-from gemmgen.methods import METHODS, change, defaults, departures, flatten, options_of
+from gemmgen.methods import METHODS, defaults, departures, flatten, options_of
 from gemmgen.names import name_problem
 from gemmgen.options import FIELDS, build_schedule, build_spec, read_document, schedule_from_toml, schedule_to_toml
 from gemmgen.schedule import Operand, Schedule
@@ -382,20 +382,3 @@ def test_every_problem_of_a_spec_at_once() -> None:
 def test_what_float32_cannot_hold_is_not_folded(alpha: str) -> None:
     with pytest.raises(SpecError):
         build_spec(alpha=alpha)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("k_step=8", "block_k"), ("raster=8", "threadblock_swizzle"), ("a.packed=true", "a.prepacked")]
-)
-def test_a_field_of_before_is_refused_with_what_it_is_called_now(old: str, new: str) -> None:
-    (problem,) = problems_of(sets=[old])
-    assert problem == f"{old.partition('=')[0]!r} is called {new!r} now: use that name"
-    with pytest.raises(ScheduleError, match=f"is called '{new}' now"):
-        change(Schedule(), {old.partition("=")[0]: 8})
-
-
-def test_a_key_of_before_in_a_file_is_refused_so_too() -> None:
-    with pytest.raises(ScheduleError, match="'k_step' is called 'block_k' now: use that name"):
-        read_document("k_step = 8", "it")
-    with pytest.raises(ScheduleError, match=r"'a.packed' is called 'a.prepacked' now: use that name"):
-        read_document("[a]\npacked = true", "it")

@@ -122,7 +122,7 @@ def foreign(schedule: Schedule) -> dict[str, Value]:
         operand, _, name = key.rpartition(".")
         held = name in schedule.mainloop.operand_keys(operand, getattr(schedule, operand)) if operand else key in own
         # What chooses another member is no key of this one.
-        choosing = field.kind in ("atom", "memory") or key in ("vector", "tma", "stream_k", "atomic", "persistent")
+        choosing = field.kind in ("Atom", "Memory") or key in ("vector", "tma", "stream_k", "atomic", "persistent")
         choosing = choosing or key in ("block_2d", "lanes_along_k")
         choosing = (
             choosing or name in ("block_read", "shuffle") or key in ("split_k", "cluster_reduction", "epilogue_stages")

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS, with_intel_registers
 from tests.support.cli import printed, refused
 
@@ -71,12 +70,6 @@ def test_heads_name_what_a_kernel_needs(name: str, need: str) -> None:
     preset = candidates.load(name)
     head = driver.emit(preset.spec, preset.schedule).text.split("\n\n")[0]
     assert need in head.split("// Needs")[1]
-
-
-def test_a_preset_that_was_renamed() -> None:
-    with pytest.raises(ScheduleError, match="'lds_8x8_16x16_k8_double' is called 'lds_8x8_16x16_k16_double' now"):
-        candidates.load("lds_8x8_16x16_k8_double")
-    assert candidates.load("lds_8x8_16x16_k16_double").schedule.block_k == 16
 
 
 def test_words_about_a_barrier_hold_for_every_loop() -> None:

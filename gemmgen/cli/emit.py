@@ -229,12 +229,10 @@ def _transpose(
     """The text for `--kernel transpose`, which takes a block (`--sub-group`) instead of a schedule."""
     from gemmgen import driver
     from gemmgen.names import name_problem
-    from gemmgen.options import build_spec
+    from gemmgen.options.specs import SPEC_TEXTS, build_spec
 
-    how = "preset schedule_file method tile group block_k sets".split()
-    gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta a_dtype b_dtype c_dtype epilogue".split()]
-    gemm_only += ["prologue_a", "prologue_b"]
-    given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
+    gemm_only = [*"preset schedule_file method tile group block_k sets".split(), *SPEC_TEXTS]
+    given = (_option(x) for x in gemm_only if x != "dtype" and getattr(request, x) not in (None, False))
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):
         problems.append(problem)

@@ -128,7 +128,7 @@ def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
         if text == "0"
     ]
     rows, cols, depth = (None if text == "0" else text for text in sizes)
-    return attempt(problems, build_spec, rows, cols, depth) or GemmSpec()
+    return attempt(problems, build_spec, m=rows, n=cols, k=depth) or GemmSpec()
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:

@@ -8,7 +8,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_type_hints
 
 import typer
 
@@ -231,18 +231,10 @@ class Request:
         return None
 
     def _spec(self, base: Document | None) -> GemmSpec:
-        from gemmgen.options import build_spec
+        from gemmgen.options.specs import SPEC_TEXTS, SpecTexts, build_spec
 
-        start = base.spec if base else None
-        sizes = (self.m, self.n, self.k)
-        promises = (self.multiple_of, self.ld_multiple)
-        factors = (self.alpha, self.beta)
-        known = (*sizes, self.dtype, self.layout, *factors, *promises)
-        types = (self.c_dtype, self.conj)
-        stored, made = (self.a_dtype, self.b_dtype), (self.prologue_a, self.prologue_b)
-        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made, self.grouped)
-        wide, emulate = spec.wide or self.wide, spec.emulate or self.emulate
-        return replace(spec, listed=spec.listed or self.listed, wide=wide, emulate=emulate)
+        given = {key: getattr(self, key) for key in SPEC_TEXTS}
+        return build_spec(base.spec if base else None, **cast("SpecTexts", given))
 
     def _schedule(self, base: Document | None, spec: GemmSpec | None) -> Schedule:
         """The schedule of the options. If they name only a target, the one chosen for it and the sizes."""
@@ -287,8 +279,8 @@ class Request:
         from gemmgen.backends import backend as find_backend
         from gemmgen.options import build_spec
 
-        known, start = (self.dtype, self.c_dtype, self.layout), base.spec if base else None
-        stand_in = attempt([], build_spec, None, None, None, known[0], known[2], c_dtype=known[1], base=start)
+        start = base.spec if base else None
+        stand_in = attempt([], build_spec, start, dtype=self.dtype, c_dtype=self.c_dtype, layout=self.layout)
         if stand_in is None or backend not in BACKENDS or target.name not in find_backend(backend).targets:
             return ()
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)

@@ -6,16 +6,21 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 from gemmgen.errors import ScheduleError, SpecError, UserError, suggest
 from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
-from gemmgen.options.specs import build_spec
+from gemmgen.options.specs import SpecTexts, build_spec
 from gemmgen.schedule import PLAIN, Schedule, Value
 from gemmgen.spec import GemmSpec
 
+#: Fields of a spec: all, and those that are flags, texts of one value or several, and texts in quotes.
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
+_FLAGS = ("batched", "listed", "wide", "emulate", "conj_a", "conj_b")
+_TEXTS = (*("m", "n", "k", "multiple_of", "ld_multiple", "dtype", "c_dtype", "a_dtype", "b_dtype", "alpha", "beta"),)
+_WORDS = ("prologue_a", "prologue_b", "grouped")
 #: The most that a text may hold which a user names: far more than one has.
 _MOST_BYTES = 1 << 20
 
@@ -171,31 +176,15 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     """The [spec] table."""
     unknown = (key for key in table if key not in _SPEC_KEYS)
     problems += (f"unknown key {key!r} in [spec]: {suggest(key, _SPEC_KEYS)}" for key in unknown)
-    orders = [str(table.get(f"{x}_order", "row")) for x in "abc"]
-    multiple_of, ld_multiple = (_listed(table.get(key, 1)) for key in ("multiple_of", "ld_multiple"))
-    m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
+    flags = {key: _flag(table, key, problems) for key in _FLAGS if key in table}
+    conj = "".join(name for name in "ab" if flags.pop(f"conj_{name}", False))
+    texts = {key: _listed(table[key]) for key in _TEXTS if key in table}
+    words = {key: _word(table.get(key), key, problems) for key in _WORDS}
+    orders = ",".join(str(table.get(f"{x}_order", "row")) for x in "abc")
+    then = _texts(table.get("epilogue", []), "epilogue", problems)
+    given = {**flags, **texts, **words, "conj": conj, "layout": orders, "epilogue": then}
     try:
-        dtype = str(table.get("dtype", "float32"))
-        flags = (_flag(table, key, problems) for key in ("batched", "listed", "wide", "emulate", "conj_a", "conj_b"))
-        many, listed, wide, emulate, *conj = flags
-        c_dtype, layout = table.get("c_dtype"), ",".join(orders)
-        c_type = None if c_dtype is None else str(c_dtype)
-        named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
-        then = _texts(table.get("epilogue", []), "epilogue", problems)
-        stored = tuple(str(table[key]) if key in table else None for key in ("a_dtype", "b_dtype"))
-        made = tuple(_word(table.get(key), key, problems) for key in ("prologue_a", "prologue_b"))
-        known = (m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple)
-        spec = build_spec(
-            *known,
-            many,
-            c_dtype=c_type,
-            conj=named,
-            epilogue=then,
-            stored=(stored[0], stored[1]),
-            prologues=(made[0], made[1]),
-            grouped=_word(table.get("grouped"), "grouped", problems),
-        )
-        return replace(spec, listed=listed, wide=wide, emulate=emulate)
+        return build_spec(**cast("SpecTexts", given))
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

@@ -4,78 +4,73 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from functools import partial
+from typing import TypedDict, Unpack, cast
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType, accumulator
-from gemmgen.spec import GROUPED, GemmSpec, Grouped, LdMultiple, parse_dtype, parse_orders
+from gemmgen.spec import GROUPED, GemmSpec, LdMultiple, Order, parse_dtype, parse_orders
 
-Step = Callable[[GemmSpec], GemmSpec]
+#: What reads the text of one field by itself; None, with a problem noted, if it has no such value.
+Reader = Callable[[str, list[str]], object]
 
 
-def build_spec(
-    m: str | None = None,
-    n: str | None = None,
-    k: str | None = None,
-    dtype: str | None = None,
-    layout: str | None = None,
-    alpha: str | None = None,
-    beta: str | None = None,
-    multiple_of: str | None = None,
-    ld_multiple: str | None = None,
-    batched: bool = False,
-    base: GemmSpec | None = None,
-    c_dtype: str | None = None,
-    conj: str | None = None,
-    epilogue: Sequence[str] | None = None,
-    stored: tuple[str | None, str | None] = (None, None),
-    prologues: tuple[str | None, str | None] = (None, None),
-    grouped: str | None = None,
-) -> GemmSpec:
+class SpecTexts(TypedDict, total=False):
+    """The options of a spec as a user writes them; None and False are as good as none."""
+
+    m: str | None
+    n: str | None
+    k: str | None
+    multiple_of: str | None
+    ld_multiple: str | None
+    dtype: str | None
+    c_dtype: str | None
+    a_dtype: str | None
+    b_dtype: str | None
+    layout: str | None
+    conj: str | None
+    alpha: str | None
+    beta: str | None
+    batched: bool
+    listed: bool
+    grouped: str | None
+    epilogue: Sequence[str] | None
+    prologue_a: str | None
+    prologue_b: str | None
+    emulate: bool
+    wide: bool
+
+
+#: Their names.
+SPEC_TEXTS = tuple(SpecTexts.__annotations__)
+#: Fields of a spec in the order in which they are set, so that what is wrong with some hides nothing of the others.
+_STEPS = (
+    (
+        *("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta"),
+        *("multiple_of", "ld_multiple", "c_dtype"),
+    ),
+    ("batched", "listed", "wide", "emulate", "grouped"),
+    ("conj_a", "conj_b", "a_dtype", "b_dtype"),
+    ("epilogue",),
+    ("prologue_a", "prologue_b"),
+)
+
+
+def build_spec(base: GemmSpec | None = None, **texts: Unpack[SpecTexts]) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
     Raises: SpecError with every problem.
     """
     base = base or GemmSpec()
     problems: list[str] = []
-    sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
-    units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
-    lines = base.ld_multiple if ld_multiple is None else _lines(ld_multiple, problems)
-    element, result, a_dtype, b_dtype = _types(base, dtype, c_dtype, stored, problems)
-    orders = (base.a_order, base.b_order, base.c_order)
-    sums = accumulator(element)
-    conj_a, conj_b = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
-    factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
-    if grouped is not None and grouped not in GROUPED:
-        problems.append(f"grouped {grouped!r} is nothing that groups share out: give {' or '.join(GROUPED)}")
-        grouped = None
-    shared = cast("Grouped | None", grouped) or base.grouped
-    try:
-        orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
-    except SpecError as error:
-        problems += error.problems
-    alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
-    m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
-    factor, many = (alpha_beta[0], alpha_beta[1]), batched or base.batched
-    made = [old if x is None else x for x, old in zip(prologues, (base.prologue_a, base.prologue_b), strict=True)]
-    then = base.epilogue if epilogue is None else tuple(epilogue)
-    steps: list[Step] = [
-        lambda _: GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result),
-        lambda x: replace(x, batched=many, listed=base.listed, wide=base.wide, emulate=base.emulate, grouped=shared),
-        lambda x: replace(x, conj_a=conj_a, conj_b=conj_b, a_dtype=a_dtype, b_dtype=b_dtype),
-        lambda x: replace(x, epilogue=then),
-        lambda x: replace(x, prologue_a=made[0], prologue_b=made[1]),
-    ]
-    return _stepwise(GemmSpec(dtype=element), steps, problems)
-
-
-def _stepwise(spec: GemmSpec, steps: Iterable[Step], problems: list[str]) -> GemmSpec:
-    """One step after the other, so that what is wrong with one hides nothing of the others. Raises: SpecError."""
-    for step in steps:
+    given = {key: text for key, text in texts.items() if text is not None and text is not False}
+    values = {step: getattr(base, step) for steps in _STEPS for step in steps} | _read(given, base, problems)
+    spec = GemmSpec(dtype=values["dtype"])
+    for step in _STEPS:
         try:
-            spec = step(spec)
+            spec = replace(spec, **{key: values[key] for key in step})
         except SpecError as error:
             problems += error.problems
     if problems:
@@ -83,35 +78,62 @@ def _stepwise(spec: GemmSpec, steps: Iterable[Step], problems: list[str]) -> Gem
     return spec
 
 
-def _types(
-    base: GemmSpec,
-    dtype: str | None,
-    c_dtype: str | None,
-    stored: tuple[str | None, str | None],
-    problems: list[str],
-) -> tuple[DType, DType | None, DType | None, DType | None]:
+def _read(given: Mapping[str, object], base: GemmSpec, problems: list[str]) -> dict[str, object]:
+    """The fields of the spec that are given."""
+    values = _by_readers(given, {axis: partial(_size, axis.upper()) for axis in "mnk"}, problems)
+    values |= _by_readers(given, {"multiple_of": _units, "ld_multiple": _lines}, problems)
+    values |= _types(given, problems)
+    if "conj" in given:
+        values["conj_a"], values["conj_b"] = _conjugated(str(given["conj"]), problems)
+    sums = accumulator(cast("DType", values.get("dtype", base.dtype)))
+    values |= _by_readers(given, {key: partial(_factor, key, sums) for key in ("alpha", "beta")}, problems)
+    values |= _by_readers(given, {"grouped": _grouped, "layout": _orders}, problems)
+    if "layout" in values:
+        values |= zip(("a_order", "b_order", "c_order"), cast("tuple[Order, ...]", values.pop("layout")), strict=True)
+    plain = ("batched", "listed", "wide", "emulate", "epilogue", "prologue_a", "prologue_b")
+    return values | {key: given[key] for key in plain if key in given}
+
+
+def _by_readers(given: Mapping[str, object], readers: Mapping[str, Reader], problems: list[str]) -> dict[str, object]:
+    read = {key: reader(str(given[key]), problems) for key, reader in readers.items() if key in given}
+    return {key: value for key, value in read.items() if value is not None}
+
+
+def _types(given: Mapping[str, object], problems: list[str]) -> dict[str, object]:
     """The types of products, of C, and of A and B where they are stored in others."""
     before = len(problems)
-    element = _parsed("dtype", dtype, base.dtype, problems)
+    element = _by_readers(given, {"dtype": partial(_parsed, "dtype")}, problems)
     has_element = len(problems) == before
-    given = zip(("c_dtype", "a_dtype", "b_dtype"), (c_dtype, *stored), strict=True)
-    known = base.c_dtype, base.a_dtype, base.b_dtype
-    others = [_parsed(key, text, old, problems) for (key, text), old in zip(given, known, strict=True)]
+    keys = ("c_dtype", "a_dtype", "b_dtype")
+    others = _by_readers(given, {key: partial(_parsed, key) for key in keys}, problems)
     # Whether they go with a type that is not known nobody can say.
-    return element or base.dtype, *(others if has_element else known)
+    return element | (others if has_element else {})
 
 
-def _parsed(key: str, text: str | None, known: DType | None, problems: list[str]) -> DType | None:
+def _parsed(key: str, text: str, problems: list[str]) -> DType | None:
     try:
-        return known if text is None else parse_dtype(text, key)
+        return parse_dtype(text, key)
     except SpecError as error:
         problems += error.problems
-    return known
+    return None
 
 
-def _size(axis: str, text: str | None, problems: list[str]) -> int | None:
-    if text is None:
-        return None
+def _orders(text: str, problems: list[str]) -> tuple[Order, Order, Order] | None:
+    try:
+        return parse_orders(text.replace(" ", ""))
+    except SpecError as error:
+        problems += error.problems
+    return None
+
+
+def _grouped(text: str, problems: list[str]) -> str | None:
+    if text in GROUPED:
+        return text
+    problems.append(f"grouped {text!r} is nothing that groups share out: give {' or '.join(GROUPED)}")
+    return None
+
+
+def _size(axis: str, text: str, problems: list[str]) -> int | None:
     if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) < 2**31 - 1024:
         problems.append(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
         return None
@@ -125,9 +147,7 @@ def _conjugated(text: str, problems: list[str]) -> tuple[bool, bool]:
     return "a" in text, "b" in text
 
 
-def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> complex | None:
-    if text is None:
-        return None
+def _factor(key: str, sums: DType, text: str, problems: list[str]) -> complex | None:
     try:
         value = complex(text.strip())
     except ValueError:
@@ -141,19 +161,19 @@ def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> com
     return value if "j" in text.lower() else value.real
 
 
-def _lines(text: str, problems: list[str]) -> LdMultiple:
+def _lines(text: str, problems: list[str]) -> LdMultiple | None:
     """What leading dimensions are multiples of: of all matrices, or of A, B and C."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in (1, 3):
         problems.append(
             f"ld_multiple {text!r} is not like 8, or 8,8,1 (for A, B and C): give one whole number or three"
         )
-        return 1
+        return None
     a, *others = (_size("leading dimensions' multiple", part, problems) or 1 for part in parts)
     return (a, others[0], others[1]) if others else a
 
 
-def _units(text: str, problems: list[str]) -> tuple[int, int, int]:
+def _units(text: str, problems: list[str]) -> tuple[int, int, int] | None:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
         parts *= 3
@@ -161,6 +181,6 @@ def _units(text: str, problems: list[str]) -> tuple[int, int, int]:
         problems.append(
             f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers, or one for all"
         )
-        return (1, 1, 1)
+        return None
     m, n, k = map(int, parts)
     return m, n, k

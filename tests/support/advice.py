@@ -114,9 +114,8 @@ def _after(request: Request, options: list[str]) -> Request | None:
             given[{"M": "m", "N": "n", "K": "k"}.get(key, key)] = value
         if wrong:
             return None
-    stored = given.pop("a_dtype", None), given.pop("b_dtype", None)
     try:
-        spec = build_spec(base=request.spec, stored=stored, **given) if given or any(stored) else request.spec  # type: ignore[arg-type]
+        spec = build_spec(request.spec, **given) if given else request.spec  # type: ignore[arg-type]
         after = _changed(
             replace(request, spec=spec) if base is None else Request(base, {}, spec, request.place), changes
         )

@@ -357,7 +357,7 @@ def test_leading_dimensions_of_each_matrix() -> None:
 
 
 def test_spec() -> None:
-    spec = build_spec("64", None, "32", "float32", "row,col", "2", "0", "4,1,8")
+    spec = build_spec(m="64", k="32", dtype="float32", layout="row,col", alpha="2", beta="0", multiple_of="4,1,8")
     assert (spec.m, spec.n, spec.k, spec.alpha, spec.beta) == (64, None, 32, 2.0, 0.0)
     assert (spec.a_order, spec.b_order, spec.c_order, spec.multiple_of) == ("row", "col", "row", (4, 1, 8))
     assert spec.ld_multiple == 1
@@ -374,7 +374,7 @@ def test_the_limits_that_a_message_names_are_taken(size: int) -> None:
 
 def test_every_problem_of_a_spec_at_once() -> None:
     with pytest.raises(SpecError) as error:
-        build_spec("0", "-3", "x", "float31", "diagonal", "nan", "two", "4,x")
+        build_spec(m="0", n="-3", k="x", dtype="float31", layout="diagonal", alpha="nan", beta="two", multiple_of="4,x")
     assert len(error.value.problems) >= 8
 
 

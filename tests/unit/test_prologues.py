@@ -193,9 +193,9 @@ def test_options_and_files_say_the_same() -> None:
     document = read_document(f'method = "naive"\n[spec]\n{written}', "here")
     assert driver.emit(document.spec, document.schedule).text == text
     assert build_spec(base=document.spec) == document.spec
-    assert build_spec(base=document.spec, prologues=(None, "b*2")) == replace(document.spec, prologue_b="b * 2")
+    assert build_spec(base=document.spec, prologue_b="b*2") == replace(document.spec, prologue_b="b * 2")
     with pytest.raises(SpecError, match="prologue_b '': character 1"):
-        build_spec(base=document.spec, prologues=(None, ""))
+        build_spec(base=document.spec, prologue_b="")
     with pytest.raises(ScheduleError, match="prologue_b = \\['b'\\] is not text"):
         read_document('method = "naive"\n[spec]\nprologue_b = ["b"]\n', "here")
     assert "--prologue-b means nothing to --kernel transpose" in refused("emit", "--kernel", "transpose", *options)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from gemmgen.backends.printer import Printer
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import Block2D, CopyAtom
 from gemmgen.ir.dtypes import DType
@@ -71,21 +72,10 @@ class BlockWords:
     keep: str
 
 
-class Printer(Protocol):
-    """What prints expressions."""
+class BlockPrinter(Printer, Protocol):
+    """A language that has them."""
 
-    @property
-    def block_words(self) -> BlockWords:
-        """What the language calls things."""
-
-    def expr(self, node: Expr, context: int = 0) -> str:
-        """An expression."""
-
-    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """Where an element lies."""
-
-    def number(self, number: int, outer: int = 0) -> str:
-        """A whole number."""
+    block_words: ClassVar[BlockWords]
 
 
 def multiplies_by(kernel: Kernel, atom: str) -> bool:
@@ -265,7 +255,7 @@ def _offsets(block: Block2D) -> tuple[str, str]:
     return f"e % {of_block}" if several else "e", f"lane{next_blocks}"
 
 
-def read_text(printer: Printer, move: VectorCopy) -> str:
+def read_text(printer: BlockPrinter, move: VectorCopy) -> str:
     """The call that brings a block."""
     if move.atom.block is None or move.dst.space is not Space.PRIVATE:
         raise ValueError(f"{move.atom.name} reads no block to registers")
@@ -276,7 +266,7 @@ def read_text(printer: Printer, move: VectorCopy) -> str:
     return f"{verb}_{_name(move.atom.block)}({to}, {_matrix(printer, move.src, move.src_index, move.extent)});"
 
 
-def write_text(printer: Printer, move: VectorCopy) -> str:
+def write_text(printer: BlockPrinter, move: VectorCopy) -> str:
     """The call that stores a block."""
     if move.atom.block is None or move.src.space is not Space.PRIVATE:
         raise ValueError(f"{move.atom.name} stores no block from registers")
@@ -284,7 +274,7 @@ def write_text(printer: Printer, move: VectorCopy) -> str:
     return f"write_{_name(move.atom.block)}({matrix}, {printer.address(move.src, move.src_index)});"
 
 
-def prefetch_text(printer: Printer, stmt: Prefetch, atom: CopyAtom) -> str:
+def prefetch_text(printer: BlockPrinter, stmt: Prefetch, atom: CopyAtom) -> str:
     """The call that asks for a block."""
     if atom.block is None:
         raise ValueError(f"{atom.name} asks for no block")
@@ -293,7 +283,7 @@ def prefetch_text(printer: Printer, stmt: Prefetch, atom: CopyAtom) -> str:
     return f"prefetch_{_name(atom.block)}({_matrix(printer, stmt.buffer, stmt.index, stmt.extent)});"
 
 
-def placed_text(printer: Printer, stmt: PlaceStmt) -> str | None:
+def placed_text(printer: BlockPrinter, stmt: PlaceStmt) -> str | None:
     """A statement that says where a block begins or will be needed, or None for any other."""
     if isinstance(stmt, BlockPayload | PayloadAdvance):
         return _payload_text(printer, stmt)
@@ -311,7 +301,7 @@ def declared(kernel: Kernel, buffer: Buffer, lines: list[str], dimensions: Calla
     return lines
 
 
-def _payload_text(printer: Printer, stmt: BlockPayload | PayloadAdvance) -> str:
+def _payload_text(printer: BlockPrinter, stmt: BlockPayload | PayloadAdvance) -> str:
     """What fills an address payload, or moves its block."""
     if (block := stmt.atom.block) is None:
         raise ValueError(f"{stmt.atom.name} takes no address payload")
@@ -321,18 +311,18 @@ def _payload_text(printer: Printer, stmt: BlockPayload | PayloadAdvance) -> str:
     return f"{_move_name(stmt.axis)}(&{where}, {printer.number(stmt.by)});"
 
 
-def _payload(printer: Printer, index: tuple[Expr, ...]) -> str:
+def _payload(printer: BlockPrinter, index: tuple[Expr, ...]) -> str:
     """The address of the payload in which row and column of a block stand."""
     if not isinstance(place := index[0], Load):
         raise ValueError("a block by an address payload begins where that says")
     return f"&{_element(printer, place.buffer, place.index[:-1])}"
 
 
-def _element(printer: Printer, payload: Buffer, which: tuple[Expr, ...]) -> str:
+def _element(printer: BlockPrinter, payload: Buffer, which: tuple[Expr, ...]) -> str:
     return payload.name + "".join(f"[{printer.expr(x)}]" for x in which)
 
 
-def _matrix(printer: Printer, matrix: Buffer, index: tuple[Expr, ...], extent: tuple[Expr, ...]) -> str:
+def _matrix(printer: BlockPrinter, matrix: Buffer, index: tuple[Expr, ...], extent: tuple[Expr, ...]) -> str:
     """A matrix, its size, and where a block of it begins, which the extension counts along lines first."""
     rows, cols, pitch = (printer.expr(x) for x in (*extent, matrix.layout.strides[-2]))
     y, x = (printer.expr(x) for x in index)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from gemmgen.ir.buffer import Buffer
+from gemmgen.backends.clike import CLike
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.kernel import Kernel, fragments_of
@@ -17,19 +16,6 @@ FRAGMENTS = {"a": "FragmentA", "b": "FragmentB", "accumulator": "FragmentC"}
 #: SYCL's headers for the run-time compiler.
 MATRIX_HEADERS = ("ext/oneapi/matrix/matrix.hpp", "group_barrier.hpp", "multi_ptr.hpp", "sub_group.hpp")
 EXTENSIONS = ("sycl_ext_oneapi_matrix", "sycl_ext_intel_matrix")
-
-
-class Printer(Protocol):
-    """What the texts need of a backend."""
-
-    def expr(self, node: Expr, outer: int = 0) -> str:
-        """An expression."""
-
-    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """An element of a buffer."""
-
-    def number(self, number: int, outer: int = 0) -> str:
-        """A number by its names."""
 
 
 def uses_fragments(kernel: Kernel) -> bool:
@@ -64,7 +50,7 @@ def _by_columns(move: VectorCopy) -> bool:
     return layout is not None and move.dst.name.startswith("b_") and layout.cols.lanes == 1
 
 
-def load_text(printer: Printer, move: VectorCopy) -> str:
+def load_text(printer: CLike, move: VectorCopy) -> str:
     """The call that loads a fragment, or fills it element by element."""
     to, matrix, pitch = printer.element(move.dst, move.dst_index[:-1]), move.src, move.src.layout.strides[-2]
     if move.atom.aligned:
@@ -92,14 +78,14 @@ def load_functions(kernel: Kernel, types: Mapping[str, str], zero: Callable[[DTy
     }
 
 
-def multiply_text(printer: Printer, stmt: Multiply) -> str:
+def multiply_text(printer: CLike, stmt: Multiply) -> str:
     """The call that multiplies fragments."""
     places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
     acc, a, b = (printer.element(buffer, index[:-1]) for buffer, index in places)
     return f"matrix::joint_matrix_mad(sub_group, {acc}, {a}, {b}, {acc});"
 
 
-def apply_opening(printer: Printer, stmt: FragmentApply, element: str) -> str:
+def apply_opening(printer: CLike, stmt: FragmentApply, element: str) -> str:
     """The line before what is done to each element."""
     fragment = printer.element(stmt.fragment, stmt.index)
     params = f"{element} &{stmt.element.name}, int {stmt.row.name}, int {stmt.col.name}"

@@ -143,7 +143,7 @@ class OpenCL(CLike):
         {"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts", "joint_matrix"}
     )
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
-    types: ClassVar[dict[str, str]] = {
+    types: ClassVar[Mapping[str, str]] = {
         "float64": "double",
         "float32": "float",
         "float16": "ushort",

@@ -5,11 +5,11 @@ byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol
 
 from gemmgen.backends.files import rendered
+from gemmgen.backends.printer import Printer
 from gemmgen.ir.affine import conjunction
 from gemmgen.ir.constants import WIDTH, by_width
 from gemmgen.ir.dtypes import BOOL
@@ -18,20 +18,6 @@ from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.stmt import Body, Comment, For, If, Let, Stmt, VectorCopy
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.positions import K_LOAD, LOAD_STAGE
-
-
-class Printer(Protocol):
-    """What prints statements."""
-
-    inner_functions: ClassVar[bool]
-    constants: Mapping[str, int]
-
-    def expr(self, node: Expr, outer: int = 0) -> str:
-        """An expression."""
-
-    def indented(self, body: Body, depth: int) -> Iterator[str]:
-        """The lines of a block."""
-
 
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
 LOAD_TILES = "load_tiles"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 from gemmgen.backends.block_io import (
     SOFTWARE,
@@ -14,10 +13,9 @@ from gemmgen.backends.block_io import (
     payload_needs,
     splits_barriers,
 )
+from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import rendered
-from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.expr import Expr
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Multiply
@@ -49,43 +47,25 @@ BLOCK_2D_WORDS = BlockWords(
 )
 
 
-class Printer(Protocol):
-    """What the texts need of a backend."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """Whose texts they are."""
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """What types are called."""
-
-    def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
-        """A number."""
-
-    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """Where an element lies."""
-
-
 #: What is called to change a type to another.
 Converter = Callable[[DType, DType], str]
 
 
-def declarations(printer: Printer, converter: Converter) -> list[str]:
+def declarations(printer: CLike, converter: Converter) -> list[str]:
     """What stands before the file's namespace: OpenCL C's functions, whose names are mangled as global ones."""
     if not multiplies_by(printer.kernel, "dpas"):
         return []
     return rendered("sycl/declarations.hpp.j2", **_fields(printer, converter))
 
 
-def functions(printer: Printer, converter: Converter, dimensions: int) -> list[str]:
+def functions(printer: CLike, converter: Converter, dimensions: int) -> list[str]:
     """The functions that a kernel calls, and what stands in for OpenCL C's in software."""
     if not multiplies_by(printer.kernel, "dpas"):
         return []
     return rendered("sycl/matrices.hpp.j2", dimensions=dimensions, **_fields(printer, converter))
 
 
-def _fields(printer: Printer, converter: Converter) -> dict[str, object]:
+def _fields(printer: CLike, converter: Converter) -> dict[str, object]:
     kernel = printer.kernel
     atom = next(s.atom for s in walk(kernel.body) if isinstance(s, Multiply))
     sums, (of_a, of_b) = printer.types[atom.sums.name], _vectors(atom)
@@ -123,7 +103,7 @@ def dpas_needs(kernel: Kernel) -> list[str]:
     return [f"{by}; or, without them, -D{SOFTWARE}: the same in software", *payload_needs(kernel)]
 
 
-def dpas_text(printer: Printer, stmt: Multiply) -> str:
+def dpas_text(printer: CLike, stmt: Multiply) -> str:
     """The call that multiplies."""
     places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
     return f"multiply({', '.join(printer.address(buffer, index) for buffer, index in places)});"

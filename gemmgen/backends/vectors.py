@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
 
+from gemmgen.backends.printer import Printer
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -22,17 +22,6 @@ PRECEDENCE: dict[str, int] = {
     for sign in signs.split()
 }
 TERNARY, UNARY, POSTFIX = 1, 9, 10
-
-
-class Printer(Protocol):
-    """What prints the numbers that vectors are made of."""
-
-    types: ClassVar[Mapping[str, str]]
-
-    def expr(self, node: Expr, outer: int = 0) -> str: ...
-    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str: ...
-    def math(self, name: str, dtype: DType) -> str: ...
-    def vector_type(self, dtype: DType, width: int) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, RoleStep, SyncStmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import places, walk
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
 from gemmgen.spec import GemmSpec
@@ -219,8 +219,11 @@ class CLike(ABC):
         """A sub-group's matrix instruction, where the language has it; a work-item's, which all have."""
         if stmt.atom != DP4A:
             raise LoweringError(f"{self.name} has no {stmt.atom.name}")
-        places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-        return f"dp4a({', '.join(self.address(buffer, index) for buffer, index in places)});"
+        return f"dp4a({self.addresses(stmt)});"
+
+    def addresses(self, stmt: Stmt) -> str:
+        """Pointers to the elements that an instruction touches, as arguments."""
+        return ", ".join(self.address(buffer, index) for buffer, index in places(stmt))
 
     def dot_products(self, qualifier: str, instruction: str | None = None) -> list[str]:
         """The function for those, if the kernel calls it: by what the language calls the instruction, or by the sum
@@ -321,30 +324,23 @@ class CLike(ABC):
 
     def no_product(self) -> str | None:
         """The condition under which a launcher passes k = 0, so that A and B are not read; None where it can't know."""
-        scalars = {var.name: var for var in self.kernel.scalars}
-        if not {"alpha", "k"} <= scalars.keys():
-            return None
-        alpha = scalars["alpha"]
-        return self.expr(compare("==", alpha, number(0, alpha.dtype)))
+        return self._alpha("==") if Var("k") in self.kernel.scalars else None
 
     def reads_operands(self) -> str | None:
         """The condition under which A and B are read; None for always, as far as a launcher can know."""
-        scalars = {var.name: var for var in self.kernel.scalars}
-        if "k" in scalars:
-            return "k > 0"
-        if (alpha := scalars.get("alpha")) is None:
-            return None
-        return self.expr(compare("!=", alpha, number(0, alpha.dtype)))
+        return "k > 0" if Var("k") in self.kernel.scalars else self._alpha("!=")
 
     def needed(self, kernel: Kernel) -> tuple[str, str] | None:
         """The condition under which a launcher runs one of the kernels at all, and its contrary; None for always."""
         if idle_without(kernel, Var("k")):
             return "k > 0", "k < 1"
+        runs, rests = self._alpha("!="), self._alpha("==")
+        return None if runs is None or rests is None or not kernel.prepacks else (runs, rests)
+
+    def _alpha(self, sign: Literal["==", "!="]) -> str | None:
+        """That alpha is zero, or is not; None where it is no argument."""
         alpha = next((var for var in self.kernel.scalars if var.name == "alpha"), None)
-        if alpha is None or not kernel.prepacks:
-            return None
-        zero = number(0, alpha.dtype)
-        return self.expr(compare("!=", alpha, zero)), self.expr(compare("==", alpha, zero))
+        return None if alpha is None else self.expr(compare(sign, alpha, number(0, alpha.dtype)))
 
     # --- statements -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.kernel import Kernel, fragments_of
 from gemmgen.ir.stmt import FragmentApply, Multiply, VectorCopy
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import places, walk
 
 #: What the types of fragments are called, by their use.
 FRAGMENTS = {"a": "FragmentA", "b": "FragmentB", "accumulator": "FragmentC"}
@@ -80,8 +80,7 @@ def load_functions(kernel: Kernel, types: Mapping[str, str], zero: Callable[[DTy
 
 def multiply_text(printer: CLike, stmt: Multiply) -> str:
     """The call that multiplies fragments."""
-    places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-    acc, a, b = (printer.element(buffer, index[:-1]) for buffer, index in places)
+    acc, a, b = (printer.element(buffer, index[:-1]) for buffer, index in places(stmt))
     return f"matrix::joint_matrix_mad(sub_group, {acc}, {a}, {b}, {acc});"
 
 

@@ -368,14 +368,11 @@ class OpenCL(CLike):
         width, name = move.width, move.atom.name
         match name:
             case "vector" | "aligned_vector" if move.src.dtype.real is not None:
-                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"{_between(move)}({to}, {source});"
+                return f"{_between(move)}({self.addresses(move)});"
             case "vector":
-                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"{way(move).upper()}{width}({to}, {source});"
+                return f"{way(move).upper()}{width}({self.addresses(move)});"
             case "aligned_vector":
-                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"{way(move).upper()}_LOCAL{width}({to}, {source});"
+                return f"{way(move).upper()}_LOCAL{width}({self.addresses(move)});"
             case "packed_vectors" | "packed_block":
                 # A sum of pointers: that of integers would be extended to a pointer's width for each read.
                 source = f"{move.src.name} + {self.expr(move.src_index[0])}"
@@ -403,11 +400,7 @@ class OpenCL(CLike):
     def multiply(self, stmt: Multiply) -> str:
         if stmt.atom.scope == "thread":
             return super().multiply(stmt)
-        acc, a, b = (
-            self.address(buffer, index)
-            for buffer, index in ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-        )
-        return f"{MFMA if stmt.atom.name == 'mfma' else MULTIPLY}({acc}, {a}, {b});"
+        return f"{MFMA if stmt.atom.name == 'mfma' else MULTIPLY}({self.addresses(stmt)});"
 
     def _from(self, move: VectorCopy) -> str:
         """Where a move from a buffer begins."""

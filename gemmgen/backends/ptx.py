@@ -171,8 +171,7 @@ def multiply(stmt: Multiply, printer: CLike) -> str:
 
 def load(move: VectorCopy, printer: CLike) -> str:
     """The statement that fills an operand by lines."""
-    to, line = printer.address(move.dst, move.dst_index), printer.address(move.src, move.src_index)
-    return f"{_loader(move)}({to}, {line});"
+    return f"{_loader(move)}({printer.addresses(move)});"
 
 
 def loads(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:

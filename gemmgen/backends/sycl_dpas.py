@@ -105,5 +105,4 @@ def dpas_needs(kernel: Kernel) -> list[str]:
 
 def dpas_text(printer: CLike, stmt: Multiply) -> str:
     """The call that multiplies."""
-    places = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-    return f"multiply({', '.join(printer.address(buffer, index) for buffer, index in places)});"
+    return f"multiply({printer.addresses(stmt)});"

@@ -28,7 +28,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
-from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, substitute, walk, walk_expr
+from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, places, substitute, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
 
 #: Bytes of a private array from which on it lies in memory.
@@ -224,13 +224,7 @@ def addressed(kernel: Kernel) -> frozenset[str]:
     """The matrices that it reads or writes by addresses of its own, not by TMA."""
     found = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
     for stmt in walk(kernel.body):
-        found |= (
-            {stmt.src, stmt.dst}
-            if isinstance(stmt, VectorCopy)
-            else {stmt.buffer}
-            if isinstance(stmt, Store)
-            else set()
-        )
+        found |= {buffer for buffer, _ in places(stmt)} if isinstance(stmt, VectorCopy | Store) else set()
     return frozenset(buffer.name for buffer in found if buffer.space is Space.GLOBAL)
 
 

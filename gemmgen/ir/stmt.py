@@ -244,6 +244,7 @@ class Store(Node):
     """Set one element."""
 
     CHILDREN = ("index", "value")
+    PLACES = (("buffer", "index"),)
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -266,6 +267,7 @@ class VectorCopy(Node):
     """
 
     CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element", "extent")
+    PLACES = (("dst", "dst_index"), ("src", "src_index"))
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -288,6 +290,7 @@ class TmaCopy(Node):
     """
 
     CHILDREN = ("dst_index", "src_index", "mbarrier")
+    PLACES = (("dst", "dst_index"), ("src", "src_index"))
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -312,6 +315,7 @@ class Multiply(Node):
     """
 
     CHILDREN = ("acc_index", "a_index", "b_index")
+    PLACES = (("acc", "acc_index"), ("a", "a_index"), ("b", "b_index"))
 
     acc: Buffer
     acc_index: tuple[Expr, ...]
@@ -331,6 +335,7 @@ class PointerInit(Node):
     """
 
     CHILDREN = ("index", "which")
+    PLACES = (("buffer", "index"),)
     BINDS = ("view",)
 
     view: Buffer
@@ -364,6 +369,7 @@ class Prefetch(Node):
     """
 
     CHILDREN = ("index", "extent")
+    PLACES = (("buffer", "index"),)
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -386,6 +392,7 @@ class BlockPayload(Node):
     """
 
     CHILDREN = ("which", "index", "extent")
+    PLACES = (("matrix", "index"),)
 
     payload: Buffer
     which: tuple[Expr, ...]

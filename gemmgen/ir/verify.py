@@ -57,7 +57,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import PipeOp
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.walk import bodies, exprs, walk_expr
+from gemmgen.ir.walk import bodies, exprs, places, walk_expr
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -269,13 +269,8 @@ class _Verifier(Checker):
 
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
         atom = stmt.atom
-        a, b = atom.a_register, atom.b_register
-        for buffer, index, dtype, written in (
-            (stmt.acc, stmt.acc_index, atom.sums, True),
-            (stmt.a, stmt.a_index, a, False),
-            (stmt.b, stmt.b_index, b, False),
-        ):
-            self._element(buffer, index, scope, written)
+        for (buffer, index), dtype in zip(places(stmt), (atom.sums, atom.a_register, atom.b_register), strict=True):
+            self._element(buffer, index, scope, written=buffer == stmt.acc)
             self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
         self._needs(atom.needs, atom.name)
         alone = atom.scope == "thread"
@@ -386,11 +381,8 @@ def _fragment_problems(body: Body) -> Iterator[str]:
 
 def _reached(body: Body, fragments: dict[Buffer, str], here: FragmentApply | None) -> Iterator[str]:
     for stmt in body:
-        reached: list[tuple[Buffer, tuple[Expr, ...]]] = []
-        if isinstance(stmt, Store):
-            reached.append((stmt.buffer, stmt.index))
-        if isinstance(stmt, VectorCopy) and stmt.atom.fragment is None:
-            reached += [(stmt.dst, stmt.dst_index), (stmt.src, stmt.src_index)]
+        by_elements = isinstance(stmt, Store) or (isinstance(stmt, VectorCopy) and stmt.atom.fragment is None)
+        reached = places(stmt) if by_elements else []
         reached += [(x.buffer, x.index) for root in exprs(stmt) for x in walk_expr(root) if isinstance(x, Load)]
         for buffer, index in reached:
             if buffer in fragments and (here is None or (buffer, index) != (here.fragment, here.place)):

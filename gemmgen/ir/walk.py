@@ -175,6 +175,11 @@ def bound(stmt: Stmt) -> tuple[Var | Buffer, ...]:
     return tuple(getattr(stmt, name) for name in stmt.binds)
 
 
+def places(stmt: Stmt) -> list[tuple[Buffer, tuple[Expr, ...]]]:
+    """The elements of buffers that a statement touches, besides those that its expressions load."""
+    return [(getattr(stmt, buffer), getattr(stmt, index)) for buffer, index in stmt.PLACES]
+
+
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The statements that a statement holds, one body after the other."""
     return tuple(getattr(stmt, name) for name in stmt.BODIES)

@@ -21,14 +21,12 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Multiply,
-    PointerInit,
-    Prefetch,
     Stmt,
     Store,
     TmaCopy,
     VectorCopy,
 )
-from gemmgen.ir.walk import bound, exprs, map_bodies, map_body, map_body_exprs, substitute, walk, walk_expr
+from gemmgen.ir.walk import bound, exprs, map_bodies, map_body, map_body_exprs, places, substitute, walk, walk_expr
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -126,23 +124,12 @@ def _collapse(body: Body) -> Body:
         match stmt:
             case Alloc(buffer):
                 return (replace(stmt, buffer=smaller(buffer)),)
-            case Store(buffer, index, value):
-                return (Store(smaller(buffer), shorter(buffer, index), value),)
             case FragmentApply(fragment):
                 return (replace(stmt, fragment=smaller(fragment), index=shorter(fragment, stmt.place)[:-1]),)
-            case PointerInit() | Prefetch():
-                return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
-            case TmaCopy(dst, dst_index, src, src_index):
-                to, source = ((smaller(x), shorter(x, index)) for x, index in ((dst, dst_index), (src, src_index)))
-                return (TmaCopy(*to, *source, stmt.mbarrier),)
-            case Multiply(acc, acc_index, a, a_index, b, b_index, atom):
-                places = ((acc, acc_index), (a, a_index), (b, b_index))
-                one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
-                return (Multiply(*one, *two, *three, atom),)
-            case VectorCopy(dst, dst_index, src, src_index):
-                copy = replace(stmt, dst=smaller(dst), dst_index=shorter(dst, dst_index))
-                return (replace(copy, src=smaller(src), src_index=shorter(src, src_index)),)
-        return (stmt,)
+        changed: dict[str, object] = {}
+        for (name, index), (buffer, at) in zip(stmt.PLACES, places(stmt), strict=True):
+            changed |= {name: smaller(buffer), index: shorter(buffer, at)} if buffer in kept else {}
+        return (replace(stmt, **changed) if changed else stmt,)  # type: ignore[arg-type]
 
     return map_body_exprs(map_body(body, statement), expression)
 
@@ -200,19 +187,14 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
     """How often each name and buffer is used."""
     count: Counter[Var | Buffer] = Counter()
     for stmt in walk(body):
+        for buffer, _ in places(stmt):
+            # TMA goes by a map, in which strides stand.
+            count.update((buffer, *(() if isinstance(stmt, TmaCopy) else _shape_names(buffer))))
         match stmt:
-            case VectorCopy():
-                count.update((stmt.dst, stmt.src, *_shape_names(stmt.dst), *_shape_names(stmt.src)))
-            case Multiply():
-                count.update((stmt.acc, stmt.a, stmt.b))
-            case TmaCopy():
-                count.update((stmt.dst, stmt.src))
             case FragmentApply():
                 count[stmt.fragment] += 1
-            case Store(buffer, _, _) | PointerInit(_, buffer, _) | Prefetch(buffer, _):
-                count.update((buffer, *_shape_names(buffer)))
-            case BlockPayload(payload, _, matrix, _):
-                count.update((payload, matrix, *_shape_names(matrix)))
+            case BlockPayload(payload):
+                count[payload] += 1
         for root in exprs(stmt):
             for node in walk_expr(root):
                 if isinstance(node, Var):

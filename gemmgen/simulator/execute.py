@@ -55,7 +55,7 @@ from gemmgen.ir.synchronization import (
     SetMaxRegisters,
     StoreGroup,
 )
-from gemmgen.ir.walk import evaluate, walk
+from gemmgen.ir.walk import evaluate, places, walk
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import (
     advance_step,
@@ -73,6 +73,7 @@ from gemmgen.simulator.memory import (
     GlobalMemory,
     ImageMemory,
     LocalMemory,
+    Memory,
     PrivateMemory,
     ViewMemory,
     unknown,
@@ -441,21 +442,17 @@ class _Run:
                 return group_step(stmt, self._group.stores, site, fence=self._group.fence)
 
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
-        operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-        places = [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in operands]
+        operands = self._places(stmt, scope, site)
         if stmt.atom.is_async:
-            return self._multiplications.multiply(stmt, stmt.atom, places, site)
-        return multiply_step(stmt.atom, places, self._lanes, site)
+            return self._multiplications.multiply(stmt, stmt.atom, operands, site)
+        return multiply_step(stmt.atom, operands, self._lanes, site)
 
     def _tma_copy(self, stmt: TmaCopy, scope: Scope, site: Site) -> _Step:
-        (src, src_index), (dst, dst_index) = (
-            (scope.memory(x.name), self._indexes(index, scope, site))
-            for x, index in ((stmt.src, stmt.src_index), (stmt.dst, stmt.dst_index))
-        )
+        dst, src = self._places(stmt, scope, site)
         if stmt.mbarrier is None:
-            return store_step(stmt, (src, src_index), (dst, dst_index), self._group, site)
+            return store_step(stmt, src, dst, self._group, site)
         barrier = self._evaluator.index(stmt.mbarrier.index, scope, site)
-        return tma_step(stmt, stmt.mbarrier, (src, src_index), (dst, dst_index), barrier, self._group, site)
+        return tma_step(stmt, stmt.mbarrier, src, dst, barrier, self._group, site)
 
     # --- moves ------------------------------------------------------------------------------------
 
@@ -464,8 +461,7 @@ class _Run:
             return self._async_vector_copy(stmt, scope, site)
         if stmt.valid is not None:
             return self._part_of_vector(stmt, scope, site)
-        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
-        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
         if stmt.atom.edge == "bounded":
             extent = self._indexes(stmt.extent, scope, site)
             way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
@@ -506,8 +502,7 @@ class _Run:
 
     def _part_of_vector(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         """Moves those of the elements that are inside the matrix; the others it reads as zeros."""
-        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
-        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
         inside = self._evaluator.index(stmt.valid or Const(stmt.width), scope, site)
         loads, keeps = stmt.src.space is not Space.PRIVATE, stmt.src.dtype == stmt.dst.dtype
         zero = cast(Value, numpy_dtype(stmt.dst.dtype).type(0))
@@ -528,10 +523,9 @@ class _Run:
 
     def _async_vector_copy(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         """Begins a copy; elements that are not inside the matrix become zero and are not read."""
-        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
+        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
         if not isinstance(dst, LocalMemory):
             raise LoweringError(f"`{site.text}` does not go to local memory")
-        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
         aligned = alignment_check(stmt, src, dst, self._lanes, site)
         inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
 
@@ -550,6 +544,10 @@ class _Run:
                 self._group.copies.issue(copy, int(active.lanes[0]))
 
         return move
+
+    def _places(self, stmt: Stmt, scope: Scope, site: Site) -> list[tuple[Memory, tuple[IndexCode, ...]]]:
+        """The memory that a statement touches, and where."""
+        return [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in places(stmt)]
 
     def _indexes(self, index: tuple[Expr, ...], scope: Scope, site: Site) -> tuple[IndexCode, ...]:
         return tuple(self._evaluator.index(i, scope, site) for i in index)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import KernelFault, LoweringError, ScheduleError
-from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, Stmt
+from gemmgen.errors import FaultKind, LoweringError, ScheduleError
 from gemmgen.ir.synchronization import AsyncGroup, Barrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Problem, interpret, layouts
 
 SM_80 = TARGETS["sm_80"]
@@ -66,44 +63,22 @@ def test_folded_sizes(rng: np.random.Generator) -> None:
         problem.check(interpret(driver.lower_program(spec, ring(3, across_tiles=True), SM_80), spec, problem))
 
 
-def without(kernel: Kernel, gone: Callable[[Stmt], bool]) -> Kernel:
-    """The kernel with some statements taken out."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        return () if gone(stmt) else (stmt,)
-
-    return replace(kernel, body=map_body(kernel.body, rewrite))
-
-
 @pytest.mark.parametrize(
-    ("gone", "kind"),
+    ("rewrite", "kind"),
     [
-        (lambda s: isinstance(s, AsyncGroup) and s.verb == "wait", "unwritten"),
-        (lambda s: isinstance(s, AsyncGroup) and s.verb == "commit", "unwritten"),
-        (lambda s: isinstance(s, Barrier), "race"),
+        (dropped(AsyncGroup, verb="wait"), "unwritten"),
+        (dropped(AsyncGroup, verb="commit"), "unwritten"),
+        (dropped(Barrier), "race"),
+        # Waiting for one group less than the ring needs reads a tile that is still on its way.
+        (changed(AsyncGroup, lambda s: replace(s, pending=s.pending + 1), verb="wait"), "unwritten"),
     ],
-    ids=["no wait", "no commit", "no barrier"],
+    ids=["no wait", "no commit", "no barrier", "a slot too few"],
 )
-def test_broken_rings_are_caught(gone: Callable[[Stmt], bool], kind: str, rng: np.random.Generator) -> None:
-    kernel = without(driver.lower(GemmSpec(), ring(3), SM_80), gone)
-    with pytest.raises(KernelFault) as fault:
-        interpret(kernel, GemmSpec(), Problem.random(rng, 64, 64, 64), 4)
-    assert fault.value.kind == kind
-
-
-def test_a_slot_too_few_is_caught(rng: np.random.Generator) -> None:
-    """Waiting for one group less than the ring needs reads a tile that is still on its way."""
-
-    def late(stmt: Stmt) -> Body:
-        match stmt:
-            case AsyncGroup("wait", pending):
-                return (AsyncGroup("wait", pending + 1),)
-        return (stmt,)
-
-    kernel = driver.lower(GemmSpec(), ring(3), SM_80)
-    with pytest.raises(KernelFault) as fault:
-        interpret(replace(kernel, body=map_body(kernel.body, late)), GemmSpec(), Problem.random(rng, 64, 64, 64), 4)
-    assert fault.value.kind == "unwritten"
+def test_broken_rings_are_caught(rewrite: Rewrite, kind: FaultKind, rng: np.random.Generator) -> None:
+    with faults(kind):
+        interpret(
+            broken(driver.lower(GemmSpec(), ring(3), SM_80), rewrite), GemmSpec(), Problem.random(rng, 64, 64, 64), 4
+        )
 
 
 @pytest.mark.parametrize(

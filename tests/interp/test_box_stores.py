@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import FaultKind, KernelFault
+from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.expr import Load
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.operands import STMATRIX, STMATRIX_TRANS
-from gemmgen.ir.stmt import Body, Comment, For, If, Stmt, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Comment, For, If, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
+from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.methods import defaults
 from gemmgen.positions import K0
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -239,15 +239,11 @@ def test_what_is_certain_is_not_asked() -> None:
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> None:
+def expect(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
     """Two boxes by one slot of a kernel with statements rewritten: a fault."""
-    kernel = driver.lower(WHOLE, small(), SM_90A)
-    broken = replace(kernel, body=map_body(kernel.body, rewrite))
-    assert broken != kernel, "nothing was broken"
-    verify(broken, SM_90A)
-    with pytest.raises(KernelFault, match=detail) as fault:
-        run(broken)
-    assert fault.value.kind == kind
+    wrong = broken(driver.lower(WHOLE, small(), SM_90A), rewrite, SM_90A)
+    with faults(kind, detail):
+        run(wrong)
 
 
 def run(kernel: Kernel) -> None:
@@ -259,146 +255,109 @@ def test_as_it_is_nothing_is_wrong() -> None:
     run(driver.lower(WHOLE, small(), SM_90A))
 
 
-def in_loop(change: Callable[[Sequence[Stmt]], Sequence[Stmt]]) -> Callable[[Stmt], Body]:
-    """The loop over boxes with other statements."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, For) and stmt.var.name == "tma_tile":
-            said = [s for s in stmt.body if not isinstance(s, Comment)]
-            return (replace(stmt, body=tuple(change(said))),)
-        return (stmt,)
-
-    return rewrite
-
-
 #: wait, meet, put, fence, meet, store, commit
 WAIT, MEET, PUT, FENCE, MEET_AGAIN, STORE, COMMIT = range(7)
 
 
-def order(*numbers: int) -> Callable[[Stmt], Body]:
-    return in_loop(lambda stmts: [stmts[i] for i in numbers])
+@pytest.mark.parametrize(
+    ("steps", "detail"),
+    [
+        ((WAIT, MEET, PUT, MEET_AGAIN, STORE, COMMIT), "no fence of the writer"),
+        ((WAIT, MEET, PUT, MEET_AGAIN, FENCE, STORE, COMMIT), "no fence of the writer before they met"),
+        ((WAIT, MEET, PUT, FENCE, STORE, COMMIT), "a store reads what .* writes in c_shared"),
+        ((MEET, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "a store still reads c_shared there"),
+        # Only the lane that stores knows when the store is over.
+        ((WAIT, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "writes what .* read"),
+        ((WAIT, MEET, PUT, FENCE, MEET_AGAIN, STORE), "a store still reads c_shared there"),
+    ],
+    ids=[
+        "what was put down is not seen",
+        "others have not met since the fence",
+        "others have not put it down",
+        "written to while a store reads",
+        "written to by those who did not wait",
+        "a store that no group holds",
+    ],
+)
+def test_steps_of_a_box_left_out_or_out_of_turn(steps: tuple[int, ...], detail: str) -> None:
+    def in_turn(loop: For) -> Stmt:
+        said = [s for s in loop.body if not isinstance(s, Comment)]
+        return replace(loop, body=tuple(said[i] for i in steps))
+
+    expect(changed(For, in_turn, lambda loop: loop.var.name == "tma_tile"), "race", detail)
 
 
-def test_stores_that_do_not_see_what_was_put_down() -> None:
-    expect(order(WAIT, MEET, PUT, MEET_AGAIN, STORE, COMMIT), "race", "no fence of the writer")
+def stores(stmt: If) -> bool:
+    """Whether it asks for the lane that stores."""
+    return isinstance(first := stmt.then[0], TmaCopy) and first.mbarrier is None
 
 
-def test_fences_that_others_have_not_met_since() -> None:
-    expect(order(WAIT, MEET, PUT, MEET_AGAIN, FENCE, STORE, COMMIT), "race", "no fence of the writer before they met")
+def between_lines(store: TmaCopy) -> Stmt:
+    line, element = store.src_index
+    return replace(store, src_index=(line - line % 16 + 1, element))
 
 
-def test_stores_of_what_others_have_not_put_down() -> None:
-    expect(order(WAIT, MEET, PUT, FENCE, STORE, COMMIT), "race", "a store reads what .* writes in c_shared")
-
-
-def test_slots_written_to_while_a_store_reads_them() -> None:
-    expect(order(MEET, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "race", "a store still reads c_shared there")
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail"),
+    [
+        (
+            changed(StoreGroup, lambda s: replace(s, pending=1), verb="wait"),
+            "race",
+            "a store still reads c_shared there",
+        ),
+        (dropped(StoreGroup, only=1, verb="wait"), "race", "local memory ends while TMA stores read it"),
+        (changed(If, lambda s: s.then, stores), "race", "a store reads what|the TMA store writes"),
+        (changed(TmaCopy, between_lines, mbarrier=None), "alignment", "can't begin at byte"),
+        (
+            changed(If, lambda s: replace(s, then=(Barrier(of_sub_group=True), *s.then)), stores),
+            "divergent sub-group operation",
+            "does not take part",
+        ),
+    ],
+    ids=[
+        "waits for one store too few",
+        "the end before the stores'",
+        "two lanes store",
+        "between lines that swizzle together",
+        "parts of a warp meet",
+    ],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
+    expect(rewrite, kind, detail)
 
 
 def test_slots_of_the_block_before() -> None:
     """As many slots as a block has boxes: it is the next block that needs the wait."""
     kernel = driver.lower(WHOLE, small(persistent=True, c_width=1, epilogue_stages=2), SM_90A)
-    waits = [s for s in walk(kernel.body) if isinstance(s, StoreGroup) and s.verb == "wait"]
-    seen: list[Stmt] = []
-
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, StoreGroup) and stmt.verb == "wait":
-            seen.append(stmt)
-            return () if len(seen) == 1 else (stmt,)
-        return (stmt,)
-
     problem = Problem.random(np.random.default_rng(2), 128, 128, 64, 1.0, 0.0, WHOLE)
     problem.check(interpret(kernel, WHOLE, problem, 8, resident=1))
-    with pytest.raises(KernelFault, match="a store still reads c_shared there"):
-        interpret(replace(kernel, body=map_body(kernel.body, rewrite)), WHOLE, problem, 8, resident=1)
+    with faults("race", "a store still reads c_shared there"):
+        interpret(broken(kernel, dropped(StoreGroup, only=0, verb="wait")), WHOLE, problem, 8, resident=1)
+    waits = [s for s in walk(kernel.body) if isinstance(s, StoreGroup) and s.verb == "wait"]
     assert len(waits) == 2, "before the next block, and at the end"
-
-
-def test_slots_written_to_by_those_who_did_not_wait() -> None:
-    """Only the lane that stores knows when the store is over."""
-    expect(order(WAIT, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "race", "writes what .* read")
-
-
-def test_waits_for_one_store_too_few() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        is_first = isinstance(stmt, StoreGroup) and stmt.verb == "wait"
-        return (replace(stmt, pending=1),) if isinstance(stmt, StoreGroup) and is_first else (stmt,)
-
-    expect(rewrite, "race", "a store still reads c_shared there")
-
-
-def test_stores_that_no_group_holds() -> None:
-    expect(order(WAIT, MEET, PUT, FENCE, MEET_AGAIN, STORE), "race", "a store still reads c_shared there")
-
-
-def test_kernels_that_end_before_their_stores() -> None:
-    seen: list[Stmt] = []
-
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, StoreGroup) and stmt.verb == "wait":
-            seen.append(stmt)
-            return () if len(seen) == 2 else (stmt,)
-        return (stmt,)
-
-    expect(rewrite, "race", "local memory ends while TMA stores read it")
-
-
-def test_boxes_that_two_lanes_store() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        alone = isinstance(stmt, If) and isinstance(stmt.then[0], TmaCopy) and stmt.then[0].mbarrier is None
-        return stmt.then if isinstance(stmt, If) and alone else (stmt,)
-
-    expect(rewrite, "race", "a store reads what|the TMA store writes")
-
-
-def test_boxes_that_begin_between_lines_that_swizzle_together() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, TmaCopy) and stmt.mbarrier is None:
-            line, element = stmt.src_index
-            return (replace(stmt, src_index=(line - line % 16 + 1, element)),)
-        return (stmt,)
-
-    expect(rewrite, "alignment", "can't begin at byte")
 
 
 @ORDERS
 def test_edges_within_what_a_store_writes_at_least(order: Order) -> None:
     """Sixteen bytes: with lines of 65 elements of two bytes, all would be written to their 72nd."""
 
-    def rewrite(stmt: Stmt) -> Body:
-        asks = isinstance(stmt, If) and isinstance(stmt.then[0], Comment) and "at least" in stmt.then[0].text
-        return stmt.orelse if isinstance(stmt, If) and asks else (stmt,)
+    def asks(stmt: If) -> bool:
+        return isinstance(first := stmt.then[0], Comment) and "at least" in first.text
 
     spec, (m, n) = replace(SPEC, c_order=order), (20, 65) if order == "row" else (65, 20)
     kernel = driver.lower(spec, small(), SM_90A)
-    broken = replace(kernel, body=map_body(kernel.body, rewrite))
-    assert broken != kernel
     problem = Problem.random(np.random.default_rng(2), m, n, 64, 1.0, 0.0, spec)
     problem.check(interpret(kernel, spec, problem, 8))
     with pytest.raises(AssertionError, match="padding"):
-        interpret(broken, spec, problem, 8)
+        interpret(broken(kernel, changed(If, lambda s: s.orelse, asks)), spec, problem, 8)
 
 
 def test_matrices_put_down_as_they_lie_where_they_have_to_be_transposed() -> None:
     """What shows where the two forms of the instruction are mistaken for each other."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        return (
-            (replace(stmt, atom=STMATRIX),) if isinstance(stmt, VectorCopy) and stmt.atom == STMATRIX_TRANS else (stmt,)
-        )
-
     spec = replace(COLUMNS, multiple_of=(8, 1, 1))
     kernel = driver.lower(spec, small(), SM_90A)
     problem = Problem.random(np.random.default_rng(2), 64, 128, 64, 1.0, 2.0, spec)
     problem.check(interpret(kernel, spec, problem, 8))
-    with pytest.raises(AssertionError):
-        problem.check(interpret(replace(kernel, body=map_body(kernel.body, rewrite)), spec, problem, 8))
-
-
-def test_parts_of_a_warp_do_not_meet() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, If) and isinstance(stmt.then[0], TmaCopy) and stmt.then[0].mbarrier is None:
-            return (replace(stmt, then=(Barrier(of_sub_group=True), *stmt.then)),)
-        return (stmt,)
-
-    expect(rewrite, "divergent sub-group operation", "does not take part")
+    as_they_lie = changed(VectorCopy, lambda s: replace(s, atom=STMATRIX), atom=STMATRIX_TRANS)
+    with pytest.raises(AssertionError, match="elements off"):
+        problem.check(interpret(broken(kernel, as_they_lie), spec, problem, 8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -10,15 +9,15 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import FaultKind, KernelFault
-from gemmgen.ir.kernel import Program
-from gemmgen.ir.stmt import Body, Stmt, TmaCopy
+from gemmgen.errors import FaultKind
+from gemmgen.ir.stmt import TmaCopy
 from gemmgen.ir.synchronization import Mbarrier
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.interp.test_broken_rings import RING, mbarrier
+from tests.interp.test_broken_rings import RING
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Problem, interpret
 from tests.support.refusals import Made, refusals
 
@@ -49,35 +48,21 @@ def test_products(schedule: Schedule, spec: GemmSpec, rng: np.random.Generator) 
         problem.check(interpret(program, spec, problem, 4))
 
 
-def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> None:
-    main = driver.lower(COLUMNS, BOXES, SM_90A)
-    body = map_body(main.body, rewrite)
-    assert body != main.body, "nothing was broken"
-    problem = Problem.random(np.random.default_rng(5), 33, 45, 88)
-    with pytest.raises(KernelFault) as caught:
-        interpret(Program((replace(main, body=body),)), COLUMNS, problem, 4)
-    assert (caught.value.kind, detail in str(caught.value)) == (kind, True), caught.value
-
-
 @pytest.mark.parametrize(
-    ("verb", "which", "kind", "detail"),
+    ("rewrite", "kind", "detail"),
     [
-        ("wait", "full", "unwritten", "nothing was written"),
-        ("wait", "empty", "race", "is still under way"),
-        ("arrive", "empty", "pipe", "never ends"),
-        ("expect", "full", "pipe", "bytes where 0 more are expected"),
+        (dropped(Mbarrier, verb="wait", name="tiles_full"), "unwritten", "nothing was written"),
+        (dropped(Mbarrier, verb="wait", name="tiles_empty"), "race", "is still under way"),
+        (dropped(Mbarrier, verb="arrive", name="tiles_empty"), "pipe", "never ends"),
+        (dropped(Mbarrier, verb="expect"), "pipe", "bytes where 0 more are expected"),
+        (changed(Mbarrier, lambda s: replace(s, bytes=s.bytes + 64), verb="expect"), "pipe", "never ends"),
     ],
+    ids=["no wait", "no wait to fill", "no arrival", "no bytes", "other bytes"],
 )
-def test_a_step_is_missing(verb: str, which: str, kind: FaultKind, detail: str) -> None:
-    expect(lambda stmt: () if mbarrier(stmt, verb, which) else (stmt,), kind, detail)
-
-
-def test_other_bytes_than_come() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        told = isinstance(stmt, Mbarrier) and stmt.verb == "expect"
-        return (replace(stmt, bytes=stmt.bytes + 64),) if isinstance(stmt, Mbarrier) and told else (stmt,)
-
-    expect(rewrite, "pipe", "never ends")
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
+    problem = Problem.random(np.random.default_rng(5), 33, 45, 88)
+    with faults(kind, detail):
+        interpret(broken(driver.lower(COLUMNS, BOXES, SM_90A), rewrite), COLUMNS, problem, 4)
 
 
 def test_boxes_of_a_batch() -> None:

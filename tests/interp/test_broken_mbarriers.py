@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, For, Stmt
+from gemmgen.ir.stmt import Body, For
 from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.walk import map_body
-from tests.interp.test_broken_rings import PLAIN, SLICED, expect, lowered, product, without
+from tests.interp.test_broken_rings import PLAIN, SLICED, expect, lowered, product
+from tests.support.broken import broken, changed, dropped
 
 
 def rounds(kernel: Kernel) -> tuple[int, int]:
@@ -22,16 +23,13 @@ def inserted(kernel: Kernel, place: int, body: Body) -> Kernel:
 
 
 def test_barriers_that_were_never_made_ready() -> None:
-    kernel = without(lowered(PLAIN), lambda s: isinstance(s, Mbarrier) and s.verb == "init")
-    expect(kernel, "pipe", "there is no barrier 0 of 0 made ready")
+    unready = broken(lowered(PLAIN), dropped(Mbarrier, verb="init"))
+    expect(unready, "pipe", "there is no barrier 0 of 0 made ready")
 
 
 def test_a_barrier_beyond_the_last() -> None:
-    def beyond(stmt: Stmt) -> Body:
-        return (replace(stmt, index=stmt.index + 2),) if isinstance(stmt, Mbarrier) and stmt.verb != "init" else (stmt,)
-
-    kernel = lowered(PLAIN)
-    expect(replace(kernel, body=map_body(kernel.body, beyond)), "pipe", "there is no barrier 4 of 4 made ready")
+    beyond = changed(Mbarrier, lambda s: replace(s, index=s.index + 2), lambda s: s.verb != "init")
+    expect(broken(lowered(PLAIN), beyond), "pipe", "there is no barrier 4 of 4 made ready")
 
 
 def test_barriers_that_not_everybody_sees_ready() -> None:
@@ -54,5 +52,5 @@ def test_two_copies_under_way_to_one_place() -> None:
     """A barrier of the group says nothing of copies: either may land last."""
     kernel = lowered(PLAIN)
     first, _ = rounds(kernel)
-    copies = map_body((kernel.body[first],), lambda s: () if isinstance(s, Mbarrier) else (s,))
+    copies = map_body((kernel.body[first],), dropped(Mbarrier))
     expect(inserted(kernel, first, (*copies, Barrier())), "race", "a copy to it is still under way")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +14,13 @@ from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Const, Select, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, If, Let, PointerIncrement, PointerInit, Stmt, VectorCopy
+from gemmgen.ir.stmt import Alloc, If, Let, PointerIncrement, PointerInit, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Problem, interpret
 
 SM_90 = TARGETS["sm_90"]
@@ -54,28 +54,10 @@ def product(kernel: Kernel, size: tuple[int, int, int] = SIZE) -> tuple[Problem,
     return problem, interpret(kernel, GemmSpec(), problem, 4)
 
 
-def changed(kernel: Kernel, rewrite: Callable[[Stmt], Body]) -> Kernel:
-    """The kernel with statements rewritten; some must be, and it must still look like a kernel."""
-    body = map_body(kernel.body, rewrite)
-    assert body != kernel.body, "nothing was broken"
-    broken = replace(kernel, body=body)
-    verify(broken, SM_90)
-    return broken
-
-
-def without(kernel: Kernel, gone: Callable[[Stmt], bool]) -> Kernel:
-    return changed(kernel, lambda stmt: () if gone(stmt) else (stmt,))
-
-
 def expect(kernel: Kernel, kind: FaultKind, detail: str) -> KernelFault:
-    with pytest.raises(KernelFault) as caught:
+    with faults(kind, re.escape(detail)) as caught:
         product(kernel)
-    assert (caught.value.kind, detail in str(caught.value)) == (kind, True), caught.value
     return caught.value
-
-
-def mbarrier(stmt: Stmt, verb: str, which: str) -> bool:
-    return isinstance(stmt, Mbarrier) and (stmt.verb, stmt.name) == (verb, f"tiles_{which}")
 
 
 @pytest.mark.parametrize("schedule", [RING, PLAIN, SLICED], ids=["across", "plain", "sliced_k"])
@@ -99,31 +81,22 @@ def test_whole_ones_are_right(schedule: Schedule) -> None:
     ],
 )
 def test_a_step_is_missing(schedule: Schedule, verb: str, which: str, kind: FaultKind, detail: str) -> None:
-    expect(without(lowered(schedule), lambda s: mbarrier(s, verb, which)), kind, detail)
+    expect(broken(lowered(schedule), dropped(Mbarrier, verb=verb, name=f"tiles_{which}"), SM_90), kind, detail)
 
 
 @pytest.mark.parametrize("which", ["full", "empty"])
 def test_the_other_parity(which: str) -> None:
     """It is that of a phase which only ends after what waits for it."""
-
-    def flip(stmt: Stmt) -> Body:
-        if isinstance(stmt, Mbarrier) and mbarrier(stmt, "wait", which):
-            return (replace(stmt, parity=(stmt.parity + 1) % 2),)
-        return (stmt,)
-
-    expect(changed(lowered(PLAIN), flip), "pipe", f"waits for a phase of tiles_{which}[")
+    flip = changed(Mbarrier, lambda s: replace(s, parity=(s.parity + 1) % 2), verb="wait", name=f"tiles_{which}")
+    expect(broken(lowered(PLAIN), flip, SM_90), "pipe", f"waits for a phase of tiles_{which}[")
 
 
 @pytest.mark.parametrize("which", ["full", "empty"])
 def test_always_the_first_parity(which: str) -> None:
     """Right in the first round of the ring only."""
-
-    def fix(stmt: Stmt) -> Body:
-        if isinstance(stmt, Mbarrier) and mbarrier(stmt, "wait", which):
-            return (replace(stmt, parity=Const(0 if which == "full" else 1)),)
-        return (stmt,)
-
-    kernel = changed(lowered(PLAIN), fix)
+    first = Const(0 if which == "full" else 1)
+    fix = changed(Mbarrier, lambda s: replace(s, parity=first), verb="wait", name=f"tiles_{which}")
+    kernel = broken(lowered(PLAIN), fix, SM_90)
     product(kernel, (*SIZE[:2], 4 * PLAIN.round_depth))
     with pytest.raises(KernelFault):
         product(kernel)
@@ -131,39 +104,26 @@ def test_always_the_first_parity(which: str) -> None:
 
 def test_arriving_before_the_copies_have_landed() -> None:
     """A plain arrival at `full` says nothing of copies."""
-
-    def early(stmt: Stmt) -> Body:
-        if isinstance(stmt, Mbarrier) and mbarrier(stmt, "arrive_copies", "full"):
-            return (replace(stmt, verb="arrive"),)
-        return (stmt,)
-
-    expect(changed(lowered(PLAIN), early), "unwritten", "nothing was written there")
+    early = changed(Mbarrier, lambda s: replace(s, verb="arrive"), verb="arrive_copies")
+    expect(broken(lowered(PLAIN), early, SM_90), "unwritten", "nothing was written there")
 
 
 def test_arriving_before_the_work_is_done() -> None:
     """`empty` is arrived at before the batch is read, and so orders none of its reads."""
-
-    def early(stmt: Stmt) -> Body:
-        if mbarrier(stmt, "arrive", "empty"):
-            return ()
-        if mbarrier(stmt, "wait", "full"):
-            release = next(s for s in walk(kernel.body) if mbarrier(s, "arrive", "empty"))
-            return (stmt, release)
-        return (stmt,)
-
     kernel = lowered(PLAIN)
-    expect(changed(kernel, early), "race", "with no barrier between")
+    release = next(s for s in walk(kernel.body) if isinstance(s, Mbarrier) and s.verb == "arrive")
+    late = broken(kernel, dropped(Mbarrier, verb="arrive"))
+    early = changed(Mbarrier, lambda s: (s, release), verb="wait", name="tiles_full")
+    expect(broken(late, early, SM_90), "race", "with no barrier between")
 
 
 def test_not_every_work_item_comes() -> None:
     """The verifier refuses it before a run; the interpreter stops at it all the same."""
     kernel = lowered(PLAIN)
     half = next(s for s in kernel.body if isinstance(s, Let) and s.var.name == "local_index").var < 16
-
-    def some(stmt: Stmt) -> Body:
-        return (If(half, (stmt,)),) if mbarrier(stmt, "arrive", "empty") else (stmt,)
-
-    expect(replace(kernel, body=map_body(kernel.body, some)), "pipe", "not every work-item comes")
+    expect(
+        broken(kernel, changed(Mbarrier, lambda s: If(half, (s,)), verb="arrive")), "pipe", "not every work-item comes"
+    )
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -187,37 +147,35 @@ def test_a_ring_of_two_batches(schedule: Schedule) -> None:
 def test_a_ring_smaller_than_the_barriers_think() -> None:
     """Copies go around a ring that lacks the last batch's place, and meet what is still to be read."""
 
-    def smaller(stmt: Stmt) -> Body:
-        if not isinstance(stmt, VectorCopy) or not stmt.atom.is_async:
-            return (stmt,)
-        slot, *rest = stmt.dst_index
-        return (replace(stmt, dst_index=(slot % 6, *rest)),)
+    def smaller(copy: VectorCopy) -> Stmt:
+        slot, *rest = copy.dst_index
+        return replace(copy, dst_index=(slot % 6, *rest))
 
     with pytest.raises(KernelFault) as caught:
-        product(changed(lowered(PLAIN), smaller))
+        product(broken(lowered(PLAIN), changed(VectorCopy, smaller, lambda s: s.atom.is_async), SM_90))
     assert caught.value.kind in ("race", "unwritten")
 
 
 # --- views ----------------------------------------------------------------------------------------
 
 
-def advance(by: Callable[[PointerIncrement], Body]) -> Kernel:
-    return changed(lowered(RING), lambda s: by(s) if isinstance(s, PointerIncrement) else (s,))
+def view(rewrite: Rewrite) -> Kernel:
+    return broken(lowered(RING), rewrite, SM_90)
 
 
 def test_a_view_that_never_turns_back() -> None:
     """Past the ring's end lies no local memory."""
 
-    def onward(stmt: PointerIncrement) -> Body:
+    def onward(stmt: PointerIncrement) -> Stmt:
         assert isinstance(stmt.by, Select)
-        return (replace(stmt, by=stmt.by.other),)
+        return replace(stmt, by=stmt.by.other)
 
-    expect(advance(onward), "out-of-bounds", "of 640 elements")
+    expect(view(changed(PointerIncrement, onward)), "out-of-bounds", "of 640 elements")
 
 
 def test_a_view_that_stays() -> None:
     """It reads the tile before once more, which nobody overwrites yet: only the product shows it, or a race."""
-    kernel = advance(lambda _: ())
+    kernel = view(dropped(PointerIncrement))
     with pytest.raises(KernelFault, match="race"):
         product(kernel)
     problem, ours = product(kernel, (*SIZE[:2], 2 * RING.block_k))
@@ -228,50 +186,44 @@ def test_a_view_that_stays() -> None:
 def test_a_view_two_slots_ahead() -> None:
     """Of a batch that is under way."""
 
-    def twice(stmt: PointerIncrement) -> Body:
+    def twice(stmt: PointerIncrement) -> Stmt:
         assert isinstance(stmt.by, Select)
         size = as_int(stmt.by.other)
         assert size is not None
-        return (replace(stmt, by=Select(stmt.by.condition, stmt.by.then + size, Const(2 * size))),)
+        return replace(stmt, by=Select(stmt.by.condition, stmt.by.then + size, Const(2 * size)))
 
-    expect(advance(twice), "race", "async_copy")
+    expect(view(changed(PointerIncrement, twice)), "race", "async_copy")
 
 
 def test_a_view_that_begins_a_row_too_far() -> None:
-    def shifted(stmt: Stmt) -> Body:
-        match stmt:
-            case PointerInit(_, _, (slot, row, col)):
-                return (replace(stmt, index=(slot, row + 1, col)),)
-        return (stmt,)
+    def shifted(stmt: PointerInit) -> Stmt:
+        slot, row, col = stmt.index
+        return replace(stmt, index=(slot, row + 1, col))
 
     with pytest.raises(KernelFault) as caught:
-        product(changed(lowered(RING), shifted))
+        product(view(changed(PointerInit, shifted)))
     assert caught.value.kind in ("unwritten", "out-of-bounds")
 
 
 def test_a_view_that_begins_outside() -> None:
-    def outside(stmt: Stmt) -> Body:
-        match stmt:
-            case PointerInit(_, _, (_, row, col)):
-                return (replace(stmt, index=(Const(RING.stages), row, col)),)
-        return (stmt,)
-
-    expect(changed(lowered(RING), outside), "out-of-bounds", "coordinate 0 must be in 0..8")
+    outside = changed(PointerInit, lambda s: replace(s, index=(Const(RING.stages), *s.index[1:])))
+    expect(view(outside), "out-of-bounds", "coordinate 0 must be in 0..8")
 
 
 # --- reading ahead --------------------------------------------------------------------------------
 
 
+def ahead(space: Space, unasked: str) -> Rewrite:
+    """All reads of local memory read ahead, and nobody waits for what they read."""
+    reads = changed(VectorCopy, lambda s: replace(s, ahead=True), lambda s: s.src.space is space)
+    waits = dropped(Mbarrier, verb="wait", name=unasked)
+    return lambda stmt: waits(stmt) if isinstance(stmt, Mbarrier) else reads(stmt)
+
+
 def test_what_is_read_ahead_must_not_be_used() -> None:
     """A read ahead of what nothing wrote is no fault, but a NaN: whoever uses it has a wrong product."""
-
-    def ahead(stmt: Stmt) -> Body:
-        if isinstance(stmt, VectorCopy) and stmt.src.space is Space.VIEW:
-            return (replace(stmt, ahead=True),)
-        return () if mbarrier(stmt, "wait", "full") else (stmt,)
-
     # No place of the ring is filled twice, so that nothing else is wrong.
-    problem, ours = product(changed(lowered(RING), ahead), (*SIZE[:2], 3 * RING.round_depth))
+    problem, ours = product(view(ahead(Space.VIEW, "tiles_full")), (*SIZE[:2], 3 * RING.round_depth))
     assert np.isnan(ours).all()
     with pytest.raises(AssertionError, match="elements off"):
         problem.check(ours)
@@ -279,26 +231,16 @@ def test_what_is_read_ahead_must_not_be_used() -> None:
 
 def test_the_last_read_ahead_is_of_nothing() -> None:
     """It goes to a slot that no copy filled, and is allowed by its mark alone."""
-
-    def unmarked(stmt: Stmt) -> Body:
-        return (replace(stmt, ahead=False),) if isinstance(stmt, VectorCopy) else (stmt,)
-
     kernel, batch = lowered(RING), (*SIZE[:2], RING.round_depth)
     problem, ours = product(kernel, batch)
     problem.check(ours)
-    with pytest.raises(KernelFault, match="unwritten"):
-        product(changed(kernel, unmarked), batch)
+    with faults("unwritten"):
+        product(view(changed(VectorCopy, lambda s: replace(s, ahead=False))), batch)
 
 
 def test_a_read_ahead_of_what_is_written_may_still_race() -> None:
     """Where there is something to read, a mark excuses nothing."""
-
-    def ahead(stmt: Stmt) -> Body:
-        if isinstance(stmt, VectorCopy) and stmt.src.space is Space.LOCAL:
-            return (replace(stmt, ahead=True),)
-        return () if mbarrier(stmt, "wait", "empty") else (stmt,)
-
-    expect(changed(lowered(PLAIN), ahead), "race", "with no barrier between")
+    expect(broken(lowered(PLAIN), ahead(Space.LOCAL, "tiles_empty"), SM_90), "race", "with no barrier between")
 
 
 # --- slices ---------------------------------------------------------------------------------------

@@ -4,25 +4,23 @@ what one does too late for the other does not: that none leaves early is asked o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import FaultKind, KernelFault
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const, Expr, Var, compare
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, If, Stmt, TmaCopy
+from gemmgen.ir.stmt import If, Stmt, TmaCopy
 from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, changed, faults
 from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -108,57 +106,50 @@ def test_nobody_begins_before_all_are_there_or_leaves_before_all_are_done() -> N
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> None:
+def own_alone(stmt: If) -> Stmt:
+    arrive = stmt.then[0]
+    assert isinstance(arrive, Mbarrier)
+    return If(compare("==", Var("local_index") % 32, 0), (replace(arrive, rank=None),))
+
+
+def arrives(stmt: If) -> bool:
+    return len(stmt.then) == 1 and isinstance(arrive := stmt.then[0], Mbarrier) and arrive.verb == "arrive"
+
+
+def at_rank(rank: Expr) -> Rewrite:
+    return changed(Mbarrier, lambda s: replace(s, rank=rank), lambda s: s.rank is not None)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "detail"),
+    [
+        (at_rank(Const(0)), "not as many work-items arrive at each group's barrier"),
+        (at_rank(Var("local_index") % 32 * 2), "not as many work-items arrive at each group's barrier"),
+        (changed(If, own_alone, arrives), "never ends"),
+        (
+            changed(Mbarrier, lambda s: replace(s, bytes=s.bytes - 8192), verb="expect"),
+            "brings 16384 bytes where 8192 more are expected",
+        ),
+    ],
+    ids=["at the first's barrier", "at every other", "at the own barrier alone", "bytes of the own part alone"],
+)
+def test_one_thing_wrong(rewrite: Rewrite, detail: str) -> None:
     """Seven steps of K in three slots, of two groups."""
     kernel = driver.lower(SPEC, paired(), SM_90A)
-    broken = replace(kernel, body=map_body(kernel.body, rewrite))
-    assert broken.body != kernel.body, "nothing was broken"
-    verify(broken, SM_90A)
+    wrong = broken(kernel, rewrite, SM_90A)
     run(kernel)
-    with pytest.raises(KernelFault, match=detail) as fault:
-        run(broken)
-    assert fault.value.kind == kind
+    with faults("pipe", detail):
+        run(wrong)
 
 
 def run(kernel: Kernel) -> None:
     check_products(kernel, SPEC, np.random.default_rng(2), (128, 128, 448), factors=(1.0, 0.0), pad=8)
 
 
-@pytest.mark.parametrize("rank", [Const(0), Var("local_index") % 32 * 2], ids=str)
-def test_arrivals_at_one_of_two_barriers(rank: Expr) -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        told = isinstance(stmt, Mbarrier) and stmt.rank is not None
-        return (replace(stmt, rank=rank),) if isinstance(stmt, Mbarrier) and told else (stmt,)
-
-    expect(rewrite, "pipe", "not as many work-items arrive at each group's barrier")
-
-
-def test_arrivals_at_the_own_barrier_alone() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case If(_, (Mbarrier("arrive") as arrive,)):
-                return (If(compare("==", Var("local_index") % 32, 0), (replace(arrive, rank=None),)),)
-        return (stmt,)
-
-    expect(rewrite, "pipe", "never ends")
-
-
-def test_bytes_of_the_own_part_alone() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        told = isinstance(stmt, Mbarrier) and stmt.verb == "expect"
-        return (replace(stmt, bytes=stmt.bytes - 8192),) if isinstance(stmt, Mbarrier) and told else (stmt,)
-
-    expect(rewrite, "pipe", "brings 16384 bytes where 8192 more are expected")
-
-
 def test_a_part_that_the_other_does_not_get() -> None:
     kernel = driver.lower(SPEC, paired(), SM_90A)
     boxed = next(s.src for s in walk(kernel.body) if isinstance(s, TmaCopy) and s.src.multicast > 1)
     alone = replace(boxed, multicast=1)
-
-    def rewrite(stmt: Stmt) -> Body:
-        return (replace(stmt, src=alone),) if isinstance(stmt, TmaCopy) and stmt.src == boxed else (stmt,)
-
-    params = tuple(alone if p == boxed else p for p in kernel.params)
-    with pytest.raises(KernelFault, match="never ends"):
-        run(replace(kernel, body=map_body(kernel.body, rewrite), params=params))
+    wrong = broken(kernel, changed(TmaCopy, lambda s: replace(s, src=alone), src=boxed))
+    with faults("pipe", "never ends"):
+        run(replace(wrong, params=tuple(alone if p == boxed else p for p in kernel.params)))

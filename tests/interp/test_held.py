@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.banks import local_accesses
-from gemmgen.errors import KernelFault
+from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
 from gemmgen.ir.expr import Bin, Expr
 from gemmgen.ir.instructions import cut_sums, product_error
@@ -18,11 +17,12 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Body, For, If, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body, map_body_exprs, walk
+from gemmgen.ir.walk import map_body_exprs, walk
 from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -137,17 +137,6 @@ def test_registers_are_filled_while_other_instructions_are_under_way(dtype: DTyp
     assert waits == [pending, 0]
 
 
-def test_registers_filled_before_what_takes_them_is_complete() -> None:
-    def later(stmt: Stmt) -> Body:
-        if isinstance(stmt, MultiplyGroup) and stmt.verb == "wait" and stmt.sums is None:
-            return (replace(stmt, pending=stmt.pending + 1),)
-        return (stmt,)
-
-    with pytest.raises(KernelFault) as fault:
-        run(broken(later))
-    assert fault.value.kind == "race"
-
-
 def test_what_stays_the_same_along_k_is_read_in_front_of_the_loop() -> None:
     spec = GemmSpec(dtype=BF16, b_dtype=I8, prologue_b="b * b_scale - b_shift * b_factor", ld_multiple=16)
     text = driver.emit(spec, held("wgmma", SWAPPED), "cuda", SM_90A).text
@@ -169,32 +158,53 @@ def run(kernel: Kernel, k: int = 320) -> None:
     check_products(kernel, SPEC, np.random.default_rng(2), (64, 32, k), factors=(1.0, 0.0), pad=8)
 
 
-def broken(rewrite: Callable[[Stmt], Body]) -> Kernel:
-    kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
-    body = map_body(kernel.body, rewrite)
-    assert body != kernel.body, "nothing was broken"
-    return replace(kernel, body=body)
+def gives_back(stmt: Stmt) -> bool:
+    inside = stmt.then if isinstance(stmt, If) else ()
+    return any(isinstance(s, Mbarrier) and (s.verb, s.name) == ("arrive", "tiles_empty") for s in inside)
 
 
-def test_registers_written_while_instructions_read_them() -> None:
-    """Without the wait at a step's end the next step's A takes the place of what is being multiplied. Two steps in two
-    slots, so that no copy does.
-    """
-    loose = broken(lambda s: () if isinstance(s, MultiplyGroup) and (s.verb, s.sums) == ("wait", None) else (s,))
-    with pytest.raises(KernelFault, match="written meanwhile") as fault:
-        run(loose, 128)
-    assert fault.value.kind == "race"
+def given_back_unread(loop: For) -> Stmt:
+    """The arrival before the reads: copies may overwrite what is still read."""
+    return replace(loop, body=tuple(sorted(loop.body, key=lambda s: not gives_back(s))))
 
 
-def test_registers_written_behind_the_fence() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, MultiplyGroup) and stmt.verb == "fence":
-            return ()
-        return (MultiplyGroup("fence"), stmt) if isinstance(stmt, VectorCopy) and stmt.atom.matrices else (stmt,)
+def gives_slots_back(loop: For) -> bool:
+    return any(gives_back(s) for s in loop.body)
 
-    with pytest.raises(KernelFault, match="written after the fence") as fault:
-        run(broken(rewrite))
-    assert fault.value.kind == "pipe"
+
+def behind_the_fence(stmt: Stmt) -> Body:
+    if isinstance(stmt, MultiplyGroup) and stmt.verb == "fence":
+        return ()
+    return (MultiplyGroup("fence"), stmt) if isinstance(stmt, VectorCopy) and stmt.atom.matrices else (stmt,)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail", "k"),
+    [
+        # Filled before what takes them is complete.
+        (
+            changed(MultiplyGroup, lambda s: replace(s, pending=s.pending + 1), verb="wait", sums=None),
+            "race",
+            "",
+            320,
+        ),
+        # Without the wait at a step's end the next step's A takes the place of what is being multiplied. Two steps in
+        # two slots, so that no copy does.
+        (dropped(MultiplyGroup, verb="wait", sums=None), "race", "written meanwhile", 128),
+        (behind_the_fence, "pipe", "written after the fence", 320),
+        (changed(For, given_back_unread, gives_slots_back), "race", "", 320),
+    ],
+    ids=[
+        "filled too early",
+        "written while they are read",
+        "written behind the fence",
+        "a slot given back before it is read",
+    ],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str, k: int) -> None:
+    wrong = broken(driver.lower(SPEC, held("wgmma", ONE), SM_90A), rewrite)
+    with faults(kind, detail):
+        run(wrong, k)
 
 
 def test_lines_read_as_if_they_did_not_swizzle() -> None:
@@ -204,24 +214,3 @@ def test_lines_read_as_if_they_did_not_swizzle() -> None:
     kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
     with pytest.raises(AssertionError, match="elements off"):
         run(replace(kernel, body=map_body_exprs(kernel.body, plain)))
-
-
-def test_a_slot_given_back_before_it_is_read() -> None:
-    """The arrival before the reads: copies may overwrite what is still read."""
-    kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
-
-    def early(stmt: Stmt) -> Body:
-        told = isinstance(stmt, For) and any(isinstance(s, MultiplyGroup) for s in stmt.body)
-        return (*arrivals, stmt) if told else () if stmt in arrivals else (stmt,)
-
-    arrivals = [stmt for stmt in walk(kernel.body) if _arrives(stmt)]
-    body = map_body(kernel.body, early)
-    assert body != kernel.body
-    with pytest.raises(KernelFault) as fault:
-        run(replace(kernel, body=body))
-    assert fault.value.kind == "race"
-
-
-def _arrives(stmt: Stmt) -> bool:
-    inside = stmt.then if isinstance(stmt, If) else ()
-    return any(isinstance(s, Mbarrier) and (s.verb, s.name) == ("arrive", "tiles_empty") for s in inside)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import KernelFault, ScheduleError
+from gemmgen.errors import FaultKind, ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const
-from gemmgen.ir.stmt import Body, Stmt, VectorCopy
+from gemmgen.ir.stmt import Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier, DependentLaunch
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.interp.test_broken_rings import PLAIN, RING
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.epilogues import Finished
 from tests.support.problems import Problem, check_products, interpret
 
@@ -87,44 +86,36 @@ def test_factors_that_are_folded(rng: np.random.Generator) -> None:
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def meeting(part: str, instead: Body) -> Callable[[Stmt], Body]:
+def meeting(part: str, *instead: Stmt) -> Rewrite:
     """Other statements for one of the cluster's meetings."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        return instead if isinstance(stmt, Barrier) and stmt.groups > 1 and stmt.part == part else (stmt,)
-
-    return rewrite
-
-
-def from_first(stmt: Stmt) -> Body:
-    """Sums that the first group's memory holds."""
-    reads = isinstance(stmt, VectorCopy) and stmt.src.distributed > 1
-    return (
-        (replace(stmt, src_index=(Const(0), *stmt.src_index[1:])),)
-        if isinstance(stmt, VectorCopy) and reads
-        else (stmt,)
-    )
+    return changed(Barrier, lambda _: instead, lambda s: s.groups > 1, part=part)
 
 
 @pytest.mark.parametrize(
-    ("rewrite", "detail"),
+    ("rewrite", "kind", "detail"),
     [
-        (meeting("all", (Barrier(role_items=128),)), "reads what .* wrote"),
-        (meeting("wait", ()), "that group may not have begun"),
-        (meeting("arrive", ()), "none of those that are waited for has arrived"),
-        (from_first, "another group's plane"),
+        (meeting("all", Barrier(role_items=128)), "race", "reads what .* wrote"),
+        (meeting("wait"), "race", "that group may not have begun"),
+        (meeting("arrive"), "pipe", "none of those that are waited for has arrived"),
+        (
+            changed(
+                VectorCopy,
+                lambda s: replace(s, src_index=(Const(0), *s.src_index[1:])),
+                lambda s: s.src.distributed > 1,
+            ),
+            "race",
+            "another group's plane",
+        ),
     ],
     ids=["read too soon", "written too soon", "a wait for nothing", "in another's memory"],
 )
-def test_what_is_wrong_shows(rewrite: Callable[[Stmt], Body], detail: str) -> None:
+def test_what_is_wrong_shows(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
     kernel = driver.lower(SPEC, joined(swapped=True), SM_90A)
-    broken = replace(kernel, body=map_body(kernel.body, rewrite))
-    assert broken != kernel
-    verify(broken, SM_90A)
+    wrong = broken(kernel, rewrite, SM_90A)
     problem = Problem.random(np.random.default_rng(2), 16, 64, 128, 1.0, 0.0, SPEC)
     problem.check(interpret(kernel, SPEC, problem, 8))
-    with pytest.raises(KernelFault, match=detail):
-        interpret(broken, SPEC, problem, 8)
+    with faults(kind, detail):
+        interpret(wrong, SPEC, problem, 8)
 
 
 @pytest.mark.parametrize(
@@ -181,27 +172,21 @@ def test_work_items(base: Schedule, changes: dict[str, object], order: Order, rn
 
 
 @pytest.mark.parametrize(
-    ("where", "detail"),
-    [(0, "may still be in use: no barrier"), (1, "reads what .* wrote")],
+    ("rewrite", "detail"),
+    [
+        (dropped(Barrier, lambda s: s.groups > 1, only=0), "may still be in use: no barrier"),
+        (changed(Barrier, lambda s: replace(s, groups=1), lambda s: s.groups > 1, only=1), "reads what .* wrote"),
+    ],
     ids=["written too soon", "read too soon"],
 )
-def test_work_items_meet_twice(where: int, detail: str, rng: np.random.Generator) -> None:
+def test_work_items_meet_twice(rewrite: Rewrite, detail: str, rng: np.random.Generator) -> None:
     kernel = driver.lower(GemmSpec(), PLAIN.but(**TWO), SM_90)
-    of_cluster = [s for s in walk(kernel.body) if isinstance(s, Barrier) and s.groups > 1]
-    assert len(of_cluster) == 2
-    seen = iter(range(2))
-
-    def rewrite(stmt: Stmt) -> Body:
-        if not isinstance(stmt, Barrier) or stmt.groups == 1 or next(seen) != where:
-            return (stmt,)
-        return (replace(stmt, groups=1),) if where else ()
-
-    broken = replace(kernel, body=map_body(kernel.body, rewrite))
-    verify(broken, SM_90)
+    assert len([s for s in walk(kernel.body) if isinstance(s, Barrier) and s.groups > 1]) == 2
+    wrong = broken(kernel, rewrite, SM_90)
     problem = Problem.random(rng, 16, 32, 88)
     problem.check(interpret(kernel, GemmSpec(), problem))
-    with pytest.raises(KernelFault, match=detail):
-        interpret(broken, GemmSpec(), problem)
+    with faults("race", detail):
+        interpret(wrong, GemmSpec(), problem)
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import FaultKind, KernelFault
+from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, For, If, Stmt
+from gemmgen.ir.stmt import Alloc, Body, For, If
 from gemmgen.ir.synchronization import Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk, walk_expr
+from gemmgen.ir.walk import map_body_exprs, substitute, walk, walk_expr
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -97,94 +96,70 @@ def test_whole_blocks_ask_nothing(rng: np.random.Generator) -> None:
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def expect(rewrite: Callable[[Body], Body], kind: FaultKind, detail: str, k: int = 320, **changes: object) -> None:
-    """A kernel rewritten so that it still looks like one; four blocks of `k` along K by one group."""
+def arrives_after_all_steps(stmt: If) -> bool:
+    arrives = any(isinstance(s, Mbarrier) and s.verb == "arrive" for s in stmt.then)
+    return arrives and Var("steps") in {*walk_expr(stmt.condition)}
+
+
+def passes_on(stmt: If) -> bool:
+    return any(isinstance(s, Mbarrier) and (s.verb, s.name) == ("arrive", "may_store") for s in stmt.then)
+
+
+def of_first(body: Body) -> Body:
+    """Slots that begin anew with each block: they are those of the first block again."""
+    return map_body_exprs(body, substitute({Var("steps"): Const(0)}))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail", "k", "changes"),
+    [
+        (dropped(If, arrives_after_all_steps), "pipe", "waits for a phase of tiles_empty.* that never ends", 320, {}),
+        (
+            dropped(If, passes_on),
+            "pipe",
+            "waits for a phase of may_store.* that never ends",
+            64,
+            {**TURNS, "tile": (2, 16)},
+        ),
+        (changed(If, lambda s: replace(s, then=of_first(s.then)), lambda s: s.roles), "pipe", "never ends", 320, {}),
+        (
+            changed(If, lambda s: replace(s, orelse=of_first(s.orelse)), lambda s: s.roles),
+            "pipe",
+            "never ends",
+            320,
+            {},
+        ),
+        # With more steps than slots, a step of the next block would be enough of a meeting.
+        (dropped(Barrier, lambda s: s.role_items, only=0), "race", "sums", 64, {"c_width": 4}),
+        (
+            changed(Alloc, lambda s: replace(s, reuses=True), lambda s: s.buffer.name == "sums"),
+            "race",
+            "in whose place something else lies",
+            320,
+            {"c_width": 4},
+        ),
+    ],
+    ids=[
+        "the last slot of a block is not given back",
+        "a turn that nobody passes on",
+        "anew for those that multiply",
+        "anew for the one that copies",
+        "sums put down while others take up the last",
+        "sums put down where the next tiles come",
+    ],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str, k: int, changes: dict[str, object]) -> None:
+    """Of four blocks of `k` along K by one group."""
     kernel = driver.lower(SPEC, staying(**changes), SM_90A)
-    broken = replace(kernel, body=rewrite(kernel.body))
-    assert broken.body != kernel.body, "nothing was broken"
-    verify(broken, SM_90A)
+    wrong = broken(kernel, rewrite, SM_90A)
     run(kernel, k)
-    with pytest.raises(KernelFault, match=detail) as fault:
-        run(broken, k)
-    assert fault.value.kind == kind
+    with faults(kind, detail):
+        run(wrong, k)
 
 
 def run(kernel: Kernel, k: int) -> None:
     problem = Problem.of(np.random.default_rng(2), SPEC, 128, 128, k, 1.0, 0.0)
     problem.check(interpret(kernel, SPEC, problem, 8, resident=1))
-
-
-def without(gone: Callable[[Stmt], bool]) -> Callable[[Body], Body]:
-    return lambda body: map_body(body, lambda stmt: () if gone(stmt) else (stmt,))
-
-
-def arrives_after_all_steps(stmt: Stmt) -> bool:
-    arrives = isinstance(stmt, If) and any(isinstance(s, Mbarrier) and s.verb == "arrive" for s in stmt.then)
-    return arrives and isinstance(stmt, If) and Var("steps") in {*walk_expr(stmt.condition)}
-
-
-def test_the_last_slot_of_a_block_is_never_given_back() -> None:
-    expect(without(arrives_after_all_steps), "pipe", "waits for a phase of tiles_empty.* that never ends")
-
-
-def test_a_turn_that_nobody_passes_on() -> None:
-    def passes_on(stmt: Stmt) -> bool:
-        inner = stmt.then if isinstance(stmt, If) else ()
-        return any(isinstance(s, Mbarrier) and (s.verb, s.name) == ("arrive", "may_store") for s in inner)
-
-    expect(
-        without(passes_on),
-        "pipe",
-        "waits for a phase of may_store.* that never ends",
-        k=64,
-        **{**TURNS, "tile": (2, 16)},
-    )
-
-
-@pytest.mark.parametrize("role", [0, 1], ids=["those that multiply", "the one that copies"])
-def test_slots_that_begin_anew_with_each_block(role: int) -> None:
-    """On one side only: there they are those of the first block again."""
-
-    def rewrite(body: Body) -> Body:
-        def side(stmt: Stmt) -> Body:
-            if not isinstance(stmt, If) or not stmt.roles:
-                return (stmt,)
-            both = [stmt.then, stmt.orelse]
-            both[role] = map_body_exprs(both[role], substitute({Var("steps"): Const(0)}))
-            return (replace(stmt, then=both[0], orelse=both[1]),)
-
-        return map_body(body, side)
-
-    expect(rewrite, "pipe", "never ends")
-
-
-def test_sums_put_down_while_others_take_up_the_last() -> None:
-    """Nobody meets before the sums of the next block are put down."""
-
-    def rewrite(body: Body) -> Body:
-        first = next(s for s in walk(body) if isinstance(s, Barrier) and s.role_items)
-        seen: list[Stmt] = []
-
-        def drop(stmt: Stmt) -> Body:
-            if stmt == first:
-                seen.append(stmt)
-                return () if len(seen) == 1 else (stmt,)
-            return (stmt,)
-
-        return map_body(body, drop)
-
-    # With more steps than slots, a step of the next block would be enough of a meeting.
-    expect(rewrite, "race", "sums", k=64, c_width=4)
-
-
-def test_sums_put_down_where_the_next_tiles_come() -> None:
-    def rewrite(body: Body) -> Body:
-        def onto(stmt: Stmt) -> Body:
-            return (replace(stmt, reuses=True),) if isinstance(stmt, Alloc) and stmt.buffer.name == "sums" else (stmt,)
-
-        return map_body(body, onto)
-
-    expect(rewrite, "race", "in whose place something else lies", c_width=4)
 
 
 def test_a_group_goes_over_its_blocks_and_no_more() -> None:

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import FaultKind, KernelFault, ScheduleError
+from gemmgen.errors import FaultKind, ScheduleError
 from gemmgen.ir.expr import Const
-from gemmgen.ir.kernel import Program
-from gemmgen.ir.stmt import Body, For, Let, Stmt
+from gemmgen.ir.stmt import For, Let, Stmt
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import evaluate, map_body
+from gemmgen.ir.walk import evaluate
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import BEFORE, SEGMENT
 from gemmgen.spec import GemmSpec
 from tests.interp.test_broken_rings import PLAIN, RING
+from tests.support.broken import Rewrite, broken_main, changed, faults
 from tests.support.problems import Problem, interpret
 from tests.support.refusals import Made, made
 
@@ -68,34 +68,24 @@ def test_the_same_bits_for_any_number_of_blocks_behind(rng: np.random.Generator)
     assert np.array_equal(first, second)
 
 
-def changed(rewrite: object) -> Program:
+def unmet(loop: For) -> Stmt:
+    """A ring that is filled again while others read."""
+    return replace(loop, body=tuple(s for s in loop.body if not isinstance(s, Barrier)))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail"),
+    [
+        (changed(For, unmet, var=SEGMENT), "race", "with no barrier between"),
+        # Phases that are counted from the start each time.
+        (changed(Let, lambda s: replace(s, value=Const(0)), var=BEFORE), "pipe", "never ends"),
+    ],
+    ids=["no barrier", "from the start"],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
     program = driver.lower_program(GemmSpec(), STREAM, SM_90)
-    body = map_body(program.main.body, rewrite)  # type: ignore[arg-type]
-    assert body != program.main.body
-    return replace(program, kernels=(replace(program.main, body=body), *program.kernels[1:]))
-
-
-def expect(program: Program, kind: FaultKind, detail: str) -> None:
-    problem = Problem.random(np.random.default_rng(5), 33, 70, 41)
-    with pytest.raises(KernelFault) as caught:
-        interpret(program, GemmSpec(), problem)
-    assert (caught.value.kind, detail in str(caught.value)) == (kind, True), caught.value
-
-
-def test_a_ring_that_is_filled_again_while_others_read() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, For) and stmt.var == SEGMENT:
-            return (replace(stmt, body=tuple(s for s in stmt.body if not isinstance(s, Barrier))),)
-        return (stmt,)
-
-    expect(changed(rewrite), "race", "with no barrier between")
-
-
-def test_phases_that_are_counted_from_the_start_each_time() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        return (replace(stmt, value=Const(0)),) if isinstance(stmt, Let) and stmt.var == BEFORE else (stmt,)
-
-    expect(changed(rewrite), "pipe", "never ends")
+    with faults(kind, detail):
+        interpret(broken_main(program, rewrite), GemmSpec(), Problem.random(np.random.default_rng(5), 33, 70, 41))
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.errors import FaultKind, KernelFault
+from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var, compare
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, For, If, Multiply, PointerInit, Stmt, TmaCopy
+from gemmgen.ir.stmt import For, If, Multiply, PointerInit, Stmt, TmaCopy
 from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret, layouts
 
 SM_90A = TARGETS["sm_90a"]
@@ -144,148 +143,105 @@ def cut(matrix: Matrix) -> Matrix:
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def broken(rewrite: Callable[[Stmt], Body]) -> Kernel:
-    """A kernel with statements rewritten; some must be, and it must still look like a kernel."""
-    kernel = driver.lower(SPEC, small(), SM_90A)
-    body = map_body(kernel.body, rewrite)
-    assert body != kernel.body, "nothing was broken"
-    result = replace(kernel, body=body)
-    verify(result, SM_90A)
-    return result
-
-
-def without(gone: Callable[[Stmt], bool]) -> Kernel:
-    return broken(lambda stmt: () if gone(stmt) else (stmt,))
-
-
 def run(kernel: Kernel) -> None:
     """Seven steps of K in three slots: each slot is used again."""
     check_products(kernel, SPEC, np.random.default_rng(2), (128, 64, 448), factors=(1.0, 0.0), pad=8)
 
 
-def expect(kernel: Kernel, kind: FaultKind, detail: str) -> None:
-    with pytest.raises(KernelFault, match=detail) as fault:
-        run(kernel)
-    assert fault.value.kind == kind
-
-
-def is_wait(name: str) -> Callable[[Stmt], bool]:
-    return lambda s: isinstance(s, Mbarrier) and s.verb == "wait" and s.name == name
+def wrong(rewrite: Rewrite) -> Kernel:
+    return broken(driver.lower(SPEC, small(), SM_90A), rewrite, SM_90A)
 
 
 def test_as_it_is_nothing_is_wrong() -> None:
     run(driver.lower(SPEC, small(), SM_90A))
 
 
-def test_copies_over_what_is_read() -> None:
-    expect(without(is_wait("tiles_empty")), "race", "a copy to the same place of a_shared is still under way")
-
-
-def test_reads_of_what_nobody_waited_for() -> None:
-    expect(without(is_wait("tiles_full")), "unwritten", "nothing was written")
-
-
-def test_slots_given_back_while_they_are_read() -> None:
-    """Arrivals before the instructions of the step before are over: what `wait 1` is for."""
-    loose = without(lambda s: isinstance(s, MultiplyGroup) and s.verb == "wait" and s.sums is None)
-    expect(loose, "race", "a copy overwrites what .* reads")
-
-
-def test_slots_given_back_a_step_too_early() -> None:
+def given_back_too_early(stmt: If) -> Stmt:
     """The slot of this step instead of the one before."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case If(_, (Mbarrier("arrive") as arrive,)):
-                first_of_warp = compare("==", Var("local_index") % 32, 0)
-                return (If(first_of_warp, (replace(arrive, index=Var("stage")),)),)
-        return (stmt,)
-
-    expect(broken(rewrite), "race", "a copy overwrites what .* reads")
+    (arrive,) = stmt.then
+    assert isinstance(arrive, Mbarrier)
+    return If(compare("==", Var("local_index") % 32, 0), (replace(arrive, index=Var("stage")),))
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_sums_put_down_where_others_read(number: int) -> None:
-    """Over tiles that another warpgroup may still multiply; taken up before all are there."""
-    seen: list[Stmt] = []
+def arrives(stmt: If) -> bool:
+    return len(stmt.then) == 1 and isinstance(arrive := stmt.then[0], Mbarrier) and arrive.verb == "arrive"
 
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, Barrier) and stmt.role_items:
-            seen.append(stmt)
-            return () if len(seen) == number + 1 else (stmt,)
-        return (stmt,)
 
-    expect(broken(rewrite), "race", "may still be in use" if not number else "reads what .* wrote")
+def copies(stmt: If) -> bool:
+    return any(isinstance(s, For) and any(isinstance(x, TmaCopy) for x in s.body) for s in stmt.then)
+
+
+def further(stmt: PointerInit) -> Stmt:
+    """Sixteen bytes further on is another place where lines swizzle, for a descriptor only along a line."""
+    *outer, line, element = stmt.index
+    return replace(stmt, index=(*outer, line + 1, element))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail"),
+    [
+        (
+            dropped(Mbarrier, verb="wait", name="tiles_empty"),
+            "race",
+            "a copy to the same place of a_shared is still under way",
+        ),
+        (dropped(Mbarrier, verb="wait", name="tiles_full"), "unwritten", "nothing was written"),
+        # Arrivals before the instructions of the step before are over: what `wait 1` is for.
+        (dropped(MultiplyGroup, verb="wait", sums=None), "race", "a copy overwrites what .* reads"),
+        (changed(If, given_back_too_early, arrives), "race", "a copy overwrites what .* reads"),
+        # Over tiles that another warpgroup may still multiply; taken up before all are there.
+        (dropped(Barrier, lambda s: s.role_items, only=0), "race", "may still be in use"),
+        (dropped(Barrier, lambda s: s.role_items, only=1), "race", "reads what .* wrote"),
+        (dropped(MultiplyGroup, verb="fence"), "pipe", "without a fence"),
+        (changed(Mbarrier, lambda s: replace(s, bytes=s.bytes + 128), verb="expect"), "pipe", "never ends"),
+        (changed(Mbarrier, lambda s: replace(s, bytes=s.bytes - 128), verb="expect"), "pipe", "bytes where"),
+        (
+            changed(Mbarrier, lambda s: replace(s, arrivals=7), verb="init", name="tiles_empty"),
+            "pipe",
+            "8 arrivals where 7",
+        ),
+        (changed(Mbarrier, lambda s: replace(s, arrivals=9), verb="init", name="tiles_empty"), "pipe", "never ends"),
+        # The parity that is over from the start: tiles are read before they came.
+        (
+            changed(Mbarrier, lambda s: replace(s, parity=Const(1)), verb="wait", name="tiles_full"),
+            "unwritten",
+            "nothing was written",
+        ),
+        (dropped(Barrier, role_items=0), "pipe", "may not be ready yet"),
+        (changed(If, lambda s: s.then, copies), "pipe", "128 arrivals where 1|not one work-item"),
+        (
+            changed(Multiply, lambda s: If(Var("local_row") < 48, (s,))),
+            "divergent sub-group operation",
+            "does not take part",
+        ),
+        (changed(PointerInit, further, lambda s: s.view.name == "b_tile"), "alignment", "can't begin at byte"),
+    ],
+    ids=[
+        "copies over what is read",
+        "reads of what nobody waited for",
+        "slots given back while they are read",
+        "slots given back a step too early",
+        "sums put down over tiles in use",
+        "sums taken up too early",
+        "sums without a fence",
+        "more bytes than the boxes",
+        "fewer bytes than the boxes",
+        "fewer arrivals than warps",
+        "more arrivals than warps",
+        "phases of another turn",
+        "barriers that copies may not see",
+        "every thread copies",
+        "half a warpgroup multiplies nothing",
+        "tiles that begin between lines",
+    ],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str) -> None:
+    kernel = wrong(rewrite)
+    with faults(kind, detail):
+        run(kernel)
 
 
 def test_sums_read_too_early() -> None:
     """They are NaN until somebody has waited for them."""
-    early = without(lambda s: isinstance(s, MultiplyGroup) and s.sums is not None)
     with pytest.raises(AssertionError, match="elements off"):
-        run(early)
-
-
-def test_sums_without_a_fence() -> None:
-    expect(without(lambda s: isinstance(s, MultiplyGroup) and s.verb == "fence"), "pipe", "without a fence")
-
-
-@pytest.mark.parametrize(("more", "detail"), [(128, "never ends"), (-128, "bytes where")])
-def test_bytes_that_are_not_the_boxes(more: int, detail: str) -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        told = isinstance(stmt, Mbarrier) and stmt.verb == "expect"
-        return (replace(stmt, bytes=stmt.bytes + more),) if isinstance(stmt, Mbarrier) and told else (stmt,)
-
-    expect(broken(rewrite), "pipe", detail)
-
-
-@pytest.mark.parametrize(("arrivals", "detail"), [(7, "8 arrivals where 7"), (9, "never ends")])
-def test_arrivals_that_are_not_the_warps(arrivals: int, detail: str) -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        own = isinstance(stmt, Mbarrier) and (stmt.verb, stmt.name) == ("init", "tiles_empty")
-        return (replace(stmt, arrivals=arrivals),) if isinstance(stmt, Mbarrier) and own else (stmt,)
-
-    expect(broken(rewrite), "pipe", detail)
-
-
-def test_phases_of_another_turn() -> None:
-    """Waiting for the parity that is over from the start: tiles are read before they came."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        return (
-            (replace(stmt, parity=Const(1)),) if isinstance(stmt, Mbarrier) and is_wait("tiles_full")(stmt) else (stmt,)
-        )
-
-    expect(broken(rewrite), "unwritten", "nothing was written")
-
-
-def test_barriers_that_copies_may_not_see() -> None:
-    expect(without(lambda s: isinstance(s, Barrier) and not s.role_items), "pipe", "may not be ready yet")
-
-
-def test_every_thread_copies() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        holds = isinstance(stmt, If) and any(
-            isinstance(s, For) and any(isinstance(x, TmaCopy) for x in s.body) for s in stmt.then
-        )
-        return stmt.then if isinstance(stmt, If) and holds else (stmt,)
-
-    expect(broken(rewrite), "pipe", "128 arrivals where 1|not one work-item")
-
-
-def test_half_a_warpgroup_multiplies_nothing() -> None:
-    def rewrite(stmt: Stmt) -> Body:
-        return (If(Var("local_row") < 48, (stmt,)),) if isinstance(stmt, Multiply) else (stmt,)
-
-    expect(broken(rewrite), "divergent sub-group operation", "does not take part")
-
-
-def test_tiles_that_begin_between_lines() -> None:
-    """Sixteen bytes further on is another place where lines swizzle, for a descriptor only along a line."""
-
-    def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, PointerInit) and stmt.view.name == "b_tile":
-            *outer, line, element = stmt.index
-            return (replace(stmt, index=(*outer, line + 1, element)),)
-        return (stmt,)
-
-    expect(broken(rewrite), "alignment", "can't begin at byte")
+        run(wrong(dropped(MultiplyGroup, lambda s: s.sums is not None)))

@@ -9,21 +9,20 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import KernelFault
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.instructions import TF32_DIGITS
-from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.numeric import numpy_dtype, of_pairs
-from gemmgen.ir.stmt import Body, If, Let, Prefetch, Stmt, VectorCopy
+from gemmgen.ir.numeric import of_pairs
+from gemmgen.ir.stmt import If, Let, Prefetch, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret
 
 TARGET = TARGETS["xe_hpc"]
@@ -207,23 +206,19 @@ def test_reads_that_the_hardware_does_not_define(
     sizes: tuple[int, int, int], pad: int, what: str, rng: np.random.Generator
 ) -> None:
     """The simulator finds them where a kernel does not ask how matrices lie."""
-    program = driver.lower_program(SPEC, SCHEDULES[0], TARGET)
-    problem = Problem.of(rng, SPEC, *sizes, 1.0, 0.0)
-    with pytest.raises(KernelFault, match=what):
-        interpret(_unasked(program.main, sizes[2]), SPEC, problem, pad)
+    unasked = changed(Let, lambda s: replace(s, value=Const(sizes[2])), var=K_MAIN)
+    kernel = broken(driver.lower(SPEC, SCHEDULES[0], TARGET), unasked)
+    with faults("alignment", what):
+        interpret(kernel, SPEC, Problem.of(rng, SPEC, *sizes, 1.0, 0.0), pad)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["A", "B"])
 def test_prefetches_ask_of_a_matrix_what_reads_do(number: int, rng: np.random.Generator) -> None:
     """One that begins at an odd column of bytes is found."""
-    schedule = SCHEDULES[2].but(group=(1, 16))
-    program = driver.lower_program(SPEC, schedule, TARGET)
-    found = [s for s in walk(program.main.body) if isinstance(s, Prefetch)]
-    odd = replace(found[number], index=(found[number].index[0], found[number].index[1] + 1))
-    body = map_body(program.main.body, lambda s: (odd,) if s == found[number] else (s,))
-    problem = Problem.of(rng, SPEC, 33, 64, 64, 1.0, 0.0)
-    with pytest.raises(KernelFault, match="a column that begins on no multiple of 4 bytes"):
-        interpret(replace(program, kernels=(replace(program.main, body=body),)), SPEC, problem, pad=0)
+    kernel = driver.lower(SPEC, SCHEDULES[2].but(group=(1, 16)), TARGET)
+    odd = changed(Prefetch, lambda s: replace(s, index=(s.index[0], s.index[1] + 1)), only=number)
+    with faults("alignment", "a column that begins on no multiple of 4 bytes"):
+        interpret(broken(kernel, odd), SPEC, Problem.of(rng, SPEC, 33, 64, 64, 1.0, 0.0), pad=0)
 
 
 @pytest.mark.parametrize(
@@ -231,42 +226,24 @@ def test_prefetches_ask_of_a_matrix_what_reads_do(number: int, rng: np.random.Ge
     [("arrive", "none of those that are waited"), ("wait", "all have arrived already")],
 )
 def test_half_a_barrier_is_found(part: str, what: str, rng: np.random.Generator) -> None:
-    program = driver.lower_program(SPEC, SCHEDULES[2].but(barrier=True), TARGET)
-    assert [s.part for s in walk(program.main.body) if isinstance(s, Barrier) and not s.of_sub_group] == [
-        "arrive",
-        "wait",
-    ]
-    body = map_body(program.main.body, lambda s: () if isinstance(s, Barrier) and s.part == part else (s,))
-    with pytest.raises(KernelFault, match=what):
-        interpret(
-            replace(program, kernels=(replace(program.main, body=body),)),
-            SPEC,
-            Problem.of(rng, SPEC, 16, 64, 96, 1.0, 0.0),
-            pad=0,
-        )
+    kernel = driver.lower(SPEC, SCHEDULES[2].but(barrier=True), TARGET)
+    met = [s for s in walk(kernel.body) if isinstance(s, Barrier) and not s.of_sub_group]
+    assert [s.part for s in met] == ["arrive", "wait"]
+    with faults("divergent barrier", what):
+        problem = Problem.of(rng, SPEC, 16, 64, 96, 1.0, 0.0)
+        interpret(broken(kernel, dropped(Barrier, part=part)), SPEC, problem, pad=0)
 
 
 def test_writes_that_the_hardware_does_not_define(rng: np.random.Generator) -> None:
     """C's lines 260 bytes apart, where the kernel does not ask how they lie."""
-    program = driver.lower_program(SPEC, SCHEDULES[0].but(block_writes=True), TARGET)
 
-    def always(stmt: Stmt) -> Body:
-        writes = isinstance(stmt, If) and any(isinstance(s, VectorCopy) and s.dst.name == "c" for s in walk(stmt.then))
-        return stmt.then if writes and isinstance(stmt, If) else (stmt,)
+    def writes(stmt: If) -> bool:
+        return any(isinstance(s, VectorCopy) and s.dst.name == "c" for s in walk(stmt.then))
 
-    body = map_body(program.main.body, always)
-    problem = Problem.of(rng, SPEC, 32, 64, 64, 1.0, 0.0)
-    with pytest.raises(KernelFault, match="lines lie 260 bytes apart, no multiple of 16"):
-        interpret(replace(program, kernels=(replace(program.main, body=body),)), SPEC, problem, pad=1)
-
-
-def _unasked(kernel: Kernel, k: int) -> Program:
-    """A kernel that reads 2D blocks of whatever is there."""
-
-    def always(stmt: object) -> tuple[Let, ...] | None:
-        return (Let(K_MAIN, Const(k)),) if isinstance(stmt, Let) and stmt.var == K_MAIN else None
-
-    return Program((replace(kernel, body=map_body(kernel.body, lambda s: always(s) or (s,))),))
+    kernel = driver.lower(SPEC, SCHEDULES[0].but(block_writes=True), TARGET)
+    with faults("alignment", "lines lie 260 bytes apart, no multiple of 16"):
+        problem = Problem.of(rng, SPEC, 32, 64, 64, 1.0, 0.0)
+        interpret(broken(kernel, changed(If, lambda s: s.then, writes)), SPEC, problem, pad=1)
 
 
 def _cut(problem: Problem) -> Problem:

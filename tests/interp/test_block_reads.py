@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import KernelFault, LoweringError, ScheduleError, SpecError
+from gemmgen.errors import LoweringError, ScheduleError, SpecError
 from gemmgen.ir.affine import conjunction
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import BF16, F16, I8, DType
 from gemmgen.ir.expr import Bin, Const, Select, Var, all_of, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Body, For, If, Let, Stmt, Store, VectorCopy
+from gemmgen.ir.stmt import For, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.options import build_schedule
 from gemmgen.passes.guard import unswitch
 from gemmgen.positions import K_MAIN
@@ -24,6 +24,7 @@ from gemmgen.runtime.views import View, check_spans
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, broken_main, changed, dropped, faults
 from tests.support.problems import Problem, check_products, interpret
 
 SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", block_k=16)
@@ -121,38 +122,25 @@ def test_many_addresses_along_rows_count_from_the_loops_variable() -> None:
     assert [(read.src.name, read.from_element) for read in reads] == [("b", None), ("a", Var("k0"))]
     assert {s.buffer.name for s in walk(fast.body) if isinstance(s, Store)} == {"b_at", "acc"}
     multiply(kernel, 33, 17, 40)
-
-    def elsewhere(stmt: Stmt) -> Body:
-        return (
-            (replace(stmt, from_element=Const(16)),) if isinstance(stmt, VectorCopy) and stmt.from_element else (stmt,)
-        )
-
+    elsewhere = changed(VectorCopy, lambda s: replace(s, from_element=Const(16)), lambda s: s.from_element)
     with pytest.raises(LoweringError, match="place in bytes"):
-        multiply(replace(kernel, body=map_body(kernel.body, elsewhere)), 33, 17, 40)
+        multiply(broken(kernel, elsewhere), 33, 17, 40)
 
 
-def test_the_interpreter_finds_a_wrong_address() -> None:
-    kernel = driver.lower(GemmSpec(), SCHEDULE)
-
-    def late(stmt: Stmt) -> Body:
-        """Addresses that never move on."""
-        is_step = isinstance(stmt, Store) and stmt.buffer.name == "b_at" and "b_at" in repr(stmt.value)
-        return () if is_step else (stmt,)
-
-    with pytest.raises(LoweringError, match="place in bytes"):
-        multiply(replace(kernel, body=map_body(kernel.body, late)), 4, 16, 32)
-
-
-def test_the_interpreter_holds_addresses_to_32_bits() -> None:
-    kernel = driver.lower(GemmSpec(), SCHEDULE)
-
-    def far(stmt: Stmt) -> Body:
-        if isinstance(stmt, Store) and stmt.buffer.name == "a_at":
-            return (replace(stmt, value=stmt.value + Const(2**31)),)
-        return (stmt,)
-
-    with pytest.raises(LoweringError, match="int32 does not hold"):
-        multiply(replace(kernel, body=map_body(kernel.body, far)), 4, 16, 32)
+@pytest.mark.parametrize(
+    ("rewrite", "message"),
+    [
+        (dropped(Store, lambda s: s.buffer.name == "b_at" and "b_at" in repr(s.value)), "place in bytes"),
+        (
+            changed(Store, lambda s: replace(s, value=s.value + Const(2**31)), lambda s: s.buffer.name == "a_at"),
+            "int32 does not hold",
+        ),
+    ],
+    ids=["addresses that never move on", "more than 32 bits"],
+)
+def test_the_interpreter_finds_wrong_addresses(rewrite: Rewrite, message: str) -> None:
+    with pytest.raises(LoweringError, match=message):
+        multiply(broken(driver.lower(GemmSpec(), SCHEDULE), rewrite), 4, 16, 32)
 
 
 def test_matrices_span_what_bytes_in_32_bits_reach() -> None:
@@ -189,18 +177,14 @@ def test_narrow_elements_between_words_are_found(rng: np.random.Generator) -> No
     spec = GemmSpec(dtype=BF16)
     program = driver.lower_program(spec, SCHEDULE, TARGETS["intel"])
 
-    def unasked(stmt: Stmt) -> Body:
-        match stmt:
-            case Let(var, Select(condition, whole, none)) if var == K_MAIN:
-                asked = [x for x in conjunction(condition) if not (isinstance(x, Bin) and x.op == "==")]
-                assert len(asked) < len([*conjunction(condition)])
-                return (Let(var, select(all_of(asked), whole, none)),)
-        return (stmt,)
+    def unasked(stmt: Let) -> Stmt:
+        assert isinstance(stmt.value, Select)
+        asked = [x for x in conjunction(stmt.value.condition) if not (isinstance(x, Bin) and x.op == "==")]
+        return replace(stmt, value=select(all_of(asked), stmt.value.then, stmt.value.other))
 
-    broken = replace(program, kernels=(replace(program.main, body=map_body(program.main.body, unasked)),))
     problem = Problem.of(rng, spec, 8, 33, 33, 1.0, 0.0)
-    with pytest.raises(KernelFault, match="1 past a multiple of 2"):
-        interpret(broken, spec, problem, 0)
+    with faults("alignment", "1 past a multiple of 2"):
+        interpret(broken_main(program, changed(Let, unasked, var=K_MAIN)), spec, problem, 0)
 
 
 def test_narrow_elements_have_functions_of_their_own() -> None:

@@ -9,17 +9,16 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.choose import choose
-from gemmgen.errors import KernelFault, ScheduleError
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const
-from gemmgen.ir.kernel import Program
 from gemmgen.ir.sizes import GROUP_ROWS
-from gemmgen.ir.stmt import If, Let, Stmt
+from gemmgen.ir.stmt import If, Let
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Grouped, Order
+from tests.support.broken import broken_main, changed, faults
 from tests.support.grouped import ENDS, OTHERS, TOTAL, Groups, interpret
 
 #: A plain loop, local memory, sub-groups, a ring of cp.async and of mbarriers, slices, lanes along K, vectors of a CPU.
@@ -259,28 +258,17 @@ def test_offsets_past_the_end_are_taken_for_it(kind: Grouped, rng: np.random.Gen
     interpret(groups, candidates.load("naive").schedule, TARGETS["cpu"], offsets=(5, 99, 1000))
 
 
-def without_bounds(program: Program) -> Program:
-    """The kernel with groups taken to reach to the end of C."""
-
-    def longer(stmt: Stmt) -> tuple[Stmt, ...]:
-        if isinstance(stmt, Let) and stmt.var == GROUP_ROWS:
-            return (replace(stmt, value=stmt.value + Const(1)),)
-        return (stmt,)
-
-    (main,) = program.kernels
-    return Program((replace(main, body=map_body(main.body, longer)),))
-
-
 def test_the_interpreter_sees_a_group_written_by_another(rng: np.random.Generator) -> None:
     """A group that is a row too long writes a row of the next one's: a race."""
     spec = spec_of("rows")
-    program = without_bounds(driver.lower_program(spec, candidates.load("naive").schedule, TARGETS["cpu"]))
+    program = driver.lower_program(spec, candidates.load("naive").schedule, TARGETS["cpu"])
+    longer = broken_main(program, changed(Let, lambda s: replace(s, value=s.value + Const(1)), var=GROUP_ROWS))
     groups = Groups.of(rng, spec, (8, 16), (8, 4), pad=0)
     known: dict[str, object] = {"m": 67, "n": 8, "k": 4, "group_count": 2, "alpha": 1.0, "beta": 0.0}
     known |= {"a": groups.a.reshape(-1), "b": groups.b.reshape(-1), "c": groups.c.reshape(-1)}
     known |= {"lda": 4, "ldb": 8, "ldc": 8, "stride_b": 32, "offsets": np.array(groups.ends, np.int32)}
-    with pytest.raises(KernelFault, match="race"):
-        run_program(program, known)  # type: ignore[arg-type]
+    with faults("race"):
+        run_program(longer, known)  # type: ignore[arg-type]
 
 
 def test_surplus_groups_return_before_they_read(rng: np.random.Generator) -> None:

@@ -96,7 +96,7 @@ def meeting(part: str, *instead: Stmt) -> Rewrite:
     [
         (meeting("all", Barrier(role_items=128)), "race", "reads what .* wrote"),
         (meeting("wait"), "race", "that group may not have begun"),
-        (meeting("arrive"), "pipe", "none of those that are waited for has arrived"),
+        (meeting("arrive"), "divergent barrier", "none of those that are waited for has arrived"),
         (
             changed(
                 VectorCopy,

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import KernelFault, LoweringError
+from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, I32, DType
 from gemmgen.ir.expr import Call, Const, compare, number
-from gemmgen.ir.kernel import Program
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.stmt import Body, FragmentApply, If, Let, Stmt, Store
+from gemmgen.ir.stmt import FragmentApply, If, Let, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import walk
 from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import broken, changed, faults
 from tests.support.problems import Problem, check_products, interpret
 
 TARGET = TARGETS["xe_hpc"]
@@ -126,26 +126,18 @@ def test_loads_that_the_hardware_does_not_define(
     sizes: tuple[int, int, int], pad: int, what: str, rng: np.random.Generator
 ) -> None:
     """The simulator finds them where a kernel does not ask how matrices lie."""
-    kernel = driver.lower_program(SPEC, SCHEDULES[0], TARGET).main
-
-    def unasked(stmt: Stmt) -> Body:
-        return (Let(K_MAIN, Const(sizes[2])),) if isinstance(stmt, Let) and stmt.var == K_MAIN else (stmt,)
-
-    program = Program((replace(kernel, body=map_body(kernel.body, unasked)),))
-    with pytest.raises(KernelFault, match=what):
-        interpret(program, SPEC, Problem.of(rng, SPEC, *sizes, 1.0, 0.0), pad)
+    unasked = changed(Let, lambda s: replace(s, value=Const(sizes[2])), var=K_MAIN)
+    kernel = broken(driver.lower(SPEC, SCHEDULES[0], TARGET), unasked)
+    with faults("alignment", what):
+        interpret(kernel, SPEC, Problem.of(rng, SPEC, *sizes, 1.0, 0.0), pad)
 
 
 def test_a_fragment_that_a_part_of_the_sub_group_applies_to_is_found(rng: np.random.Generator) -> None:
-    kernel = driver.lower_program(SPEC, SCHEDULES[0], TARGET).main
     some = compare("<", Call("lane_id", (), I32), Const(8))
-
-    def parted(stmt: Stmt) -> Body:
-        return (If(some, (stmt,)),) if isinstance(stmt, FragmentApply) and stmt.fill is None else (stmt,)
-
-    program = Program((replace(kernel, body=map_body(kernel.body, parted)),))
-    with pytest.raises(KernelFault, match="does not take part"):
-        interpret(program, SPEC, Problem.of(rng, SPEC, 16, 16, 32, 1.0, 0.0), pad=0)
+    parted = changed(FragmentApply, lambda s: If(some, (s,)), fill=None)
+    kernel = broken(driver.lower(SPEC, SCHEDULES[0], TARGET), parted)
+    with faults("divergent sub-group operation", "does not take part"):
+        interpret(kernel, SPEC, Problem.of(rng, SPEC, 16, 16, 32, 1.0, 0.0), pad=0)
 
 
 def test_elements_of_fragments_are_out_of_reach() -> None:

@@ -13,17 +13,18 @@ import pytest
 from gemmgen import driver
 from gemmgen.build import build
 from gemmgen.driver import run_passes
-from gemmgen.errors import KernelFault, ScheduleError
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F16, F32, F64
 from gemmgen.ir.expr import Const, Load, Var, number
-from gemmgen.ir.stmt import Body, EpilogueStore, For, PointerInit, Prefetch, Stmt, Store
+from gemmgen.ir.stmt import EpilogueStore, For, PointerInit, Prefetch, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.walk import evaluate, map_body, walk
+from gemmgen.ir.walk import evaluate, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import broken, changed, faults
 from tests.support.problems import Problem, check_products, interpret
 from tests.support.refusals import Made, made
 
@@ -121,13 +122,11 @@ def test_groups_are_shared_out_evenly() -> None:
 def test_a_tile_that_begins_early_writes_its_own_columns_only(rng: np.random.Generator) -> None:
     """Without `EpilogueStore.first` two groups write the same element, which the interpreter reports."""
     kernel = build(GemmSpec(), IN_PLACE.but(macro_kernel=(1, 1)), CPU).main
-    broken = replace(
-        kernel, body=map_body(kernel.body, lambda s: (replace(s, first=None) if isinstance(s, EpilogueStore) else s,))
-    )
+    wrong = broken(kernel, changed(EpilogueStore, lambda s: replace(s, first=None)))
     problem = Problem.random(rng, 3, 21, 4)
     problem.check(interpret(run_passes(kernel, CPU), GemmSpec(), problem))
-    with pytest.raises(KernelFault, match="race"):
-        interpret(run_passes(broken, CPU), GemmSpec(), problem)
+    with faults("race"):
+        interpret(run_passes(wrong, CPU), GemmSpec(), problem)
 
 
 E, ROUND = Var("e"), Var("i")
@@ -243,19 +242,11 @@ def test_each_row_of_c_is_asked_for_once_and_only_those_that_are_there(rng: np.r
 
 def test_pointers_reach_no_further_than_their_matrix(rng: np.random.Generator) -> None:
     program, spec = driver.lower_program(GemmSpec(), PREFETCHED, CPU), GemmSpec()
-
-    def further(stmt: Stmt) -> Body:
-        if isinstance(stmt, PointerInit):
-            return (replace(stmt, index=(stmt.index[0], stmt.index[1] + 1)),)
-        return (stmt,)
-
-    def past(stmt: Stmt) -> Body:
-        return (replace(stmt, index=(stmt.index[0] + 4, stmt.index[1])),) if isinstance(stmt, Prefetch) else (stmt,)
-
+    further = changed(PointerInit, lambda s: replace(s, index=(s.index[0], s.index[1] + 1)))
+    past = changed(Prefetch, lambda s: replace(s, index=(s.index[0] + 4, s.index[1])))
     for wrong in (further, past):
-        kernel = replace(program.kernels[0], body=map_body(program.kernels[0].body, wrong))
-        problem = Problem.random(rng, 4, 13, 70, 1.0, 0.0)
-        with pytest.raises(KernelFault, match="out-of-bounds"):
+        kernel, problem = broken(program.kernels[0], wrong), Problem.random(rng, 4, 13, 70, 1.0, 0.0)
+        with faults("out-of-bounds"):
             interpret(replace(program, kernels=(kernel,)), spec, problem)
 
 

@@ -14,9 +14,9 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F64
 from gemmgen.ir.stmt import Mma
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.broken import broken, dropped
 from tests.support.problems import Problem, interpret
 from tests.support.refusals import Made, made
 
@@ -50,14 +50,11 @@ def test_every_form(form: str, rng: np.random.Generator) -> None:
 def test_every_element_of_a_vector_counts(rng: np.random.Generator) -> None:
     """Without the multiply-adds of vectors only the rest of K is summed, which the check of a product sees."""
     kernel = build(BY_COLUMNS, IN_PLACE, CPU).main
-    broken = replace(
-        kernel,
-        body=map_body(kernel.body, lambda s: () if isinstance(s, Mma) and s.acc.buffer.vector > 1 else (s,)),
-    )
+    wrong = broken(kernel, dropped(Mma, lambda s: s.acc.buffer.vector > 1))
     problem = Problem.of(rng, BY_COLUMNS, 3, 2, 9, 1.0, 0.0)
     problem.check(interpret(driver.run_passes(kernel, CPU), BY_COLUMNS, problem))
     with pytest.raises(AssertionError):
-        problem.check(interpret(driver.run_passes(broken, CPU), BY_COLUMNS, problem))
+        problem.check(interpret(driver.run_passes(wrong, CPU), BY_COLUMNS, problem))
 
 
 REFUSED: dict[str, tuple[Made, GemmSpec, str]] = {

@@ -20,12 +20,12 @@ from gemmgen.ir.kernel import Program
 from gemmgen.ir.stmt import EpilogueStore
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import value_problem
-from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.interp.test_epilogues import LONG, WRITTEN
 from tests.interp.test_vectors import COPIED, CPU, FORMS, IN_PLACE, SIZES
 from tests.interp.test_vectors_along_k import FORMS as ALONG_K
+from tests.support.broken import broken, changed
 from tests.support.epilogues import Finished
 
 #: The same without what C held before.
@@ -75,12 +75,11 @@ def test_sums_that_wait_do_not_go_through_it(rng: np.random.Generator) -> None:
     """A negative sum of the first block of K would be lost in relu."""
     spec = GemmSpec(epilogue=("relu",))
     kernel = build(spec, COPIED, CPU).main
-    always = map_body(kernel.body, lambda s: (replace(s, last=None) if isinstance(s, EpilogueStore) else s,))
+    always = broken(kernel, changed(EpilogueStore, lambda s: replace(s, last=None)))
     problem = Finished.random(rng, spec, 6, 16, 9)
     problem.check(problem.interpret(Program((driver.run_passes(kernel, CPU),))))
-    broken = driver.run_passes(replace(kernel, body=always), CPU)
     with pytest.raises(AssertionError, match="elements off"):
-        problem.check(problem.interpret(Program((broken,))))
+        problem.check(problem.interpret(Program((driver.run_passes(always, CPU),))))
 
 
 def test_what_is_printed() -> None:

@@ -11,18 +11,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gemmgen import candidates, driver
-from gemmgen.errors import KernelFault
+from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Call, Var
-from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.numeric import tf32
-from gemmgen.ir.stmt import Body, If, Multiply, Stmt
+from gemmgen.ir.stmt import If, Multiply
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Method, Schedule
 from gemmgen.spec import GemmSpec, Order
+from tests.support.broken import Rewrite, broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret, layouts
 
 COARSE = ("mma_tf32", "mma_3xtf32")
@@ -146,30 +145,22 @@ def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
     assert np.isinf(np.delete(result[:, 2], 1)).all()
 
 
-def without(program: Kernel, gone: type[Stmt]) -> Kernel:
-    def rewrite(stmt: Stmt) -> Body:
-        return () if isinstance(stmt, gone) else (stmt,)
-
-    return replace(program, body=map_body(program.body, rewrite))
-
-
-def test_a_missing_barrier_is_a_race(rng: np.random.Generator) -> None:
-    kernel = without(driver.lower(SPEC, small(), SM_80), Barrier)
-    with pytest.raises(KernelFault) as fault:
+@pytest.mark.parametrize(
+    ("rewrite", "kind", "detail"),
+    [
+        (dropped(Barrier), "race", ""),
+        (
+            changed(Multiply, lambda s: If(Var("lane") < 16, (s,))),
+            "divergent sub-group operation",
+            "does not take part",
+        ),
+    ],
+    ids=["no barrier", "half a warp multiplies"],
+)
+def test_one_thing_wrong(rewrite: Rewrite, kind: FaultKind, detail: str, rng: np.random.Generator) -> None:
+    kernel = broken(driver.lower(SPEC, small(), SM_80), rewrite)
+    with faults(kind, detail):
         interpret(kernel, SPEC, Problem.of(rng, SPEC, 32, 32, 128, 1.0, 0.0), 8)
-    assert fault.value.kind == "race"
-
-
-def test_half_a_warp_multiplies_nothing(rng: np.random.Generator) -> None:
-    """An instruction that not all lanes of a warp reach is a fault."""
-
-    def guard(stmt: Stmt) -> Body:
-        return (If(Var("lane") < 16, (stmt,)),) if isinstance(stmt, Multiply) else (stmt,)
-
-    kernel = driver.lower(SPEC, small(), SM_80)
-    broken = replace(kernel, body=map_body(kernel.body, guard))
-    with pytest.raises(KernelFault, match="does not take part"):
-        interpret(broken, SPEC, Problem.of(rng, SPEC, 32, 32, 32, 1.0, 0.0), 8)
 
 
 THREE = defaults("mma_3xtf32", (2, 4), (16, 8)).but(stages=3)
@@ -210,15 +201,13 @@ def test_what_is_not_finite_goes_through_three_products(rng: np.random.Generator
 def test_all_of_a_group_ask_whether_any_has_nan(rng: np.random.Generator) -> None:
     """Who does not come would leave the others waiting."""
 
-    def guard(stmt: Stmt) -> Body:
-        asks = isinstance(stmt, If) and isinstance(stmt.condition, Call) and stmt.condition.function == "any_in_group"
-        return (If(Var("lane") < 16, (stmt,)),) if asks else (stmt,)
+    def asks(stmt: If) -> bool:
+        return isinstance(stmt.condition, Call) and stmt.condition.function == "any_in_group"
 
     kernel = driver.lower(GemmSpec(), THREE, SM_80)
-    broken = replace(kernel, body=map_body(kernel.body, guard))
-    assert broken != kernel
-    with pytest.raises(KernelFault, match="does not come"):
-        interpret(broken, GemmSpec(), Problem.random(rng, 32, 32, 32), 8)
+    some = broken(kernel, changed(If, lambda s: If(Var("lane") < 16, (s,)), asks))
+    with faults("divergent barrier", "does not come"):
+        interpret(some, GemmSpec(), Problem.random(rng, 32, 32, 32), 8)
 
 
 @pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.atom in COARSE])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,10 +18,11 @@ from gemmgen.ir.numeric import poison
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
+from gemmgen.ir.walk import map_body_exprs, substitute, walk
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
+from tests.support.broken import broken_main, dropped
 
 SM_90 = TARGETS["sm_90"]
 RING = candidates.load("async_8x8_8x16").schedule
@@ -36,12 +36,6 @@ def multiply(program: Program, schedule: Schedule, k: int, size: tuple[int, int]
     numbers = Numbers.of(Case(GemmSpec(), schedule, (*size, k), "cuda", "sm_90", data="whole"))
     problem = numbers.problem(interpreted(program, numbers))
     assert problem is None, problem
-
-
-def broken(program: Program, rewrite: Callable[[Stmt], Body]) -> Program:
-    body = map_body(program.main.body, rewrite)
-    assert body != program.main.body, "nothing was broken"
-    return replace(program, kernels=tuple(replace(k, body=body) if k is program.main else k for k in program.kernels))
 
 
 def expect(program: Program, schedule: Schedule, k: int, *kinds: FaultKind) -> None:
@@ -63,10 +57,8 @@ def test_sums_of_slices_reuse_local_memory_before_copies_have_landed() -> None:
     late = [s for s in body[last + 1 :] if isinstance(s, AsyncGroup)]
     assert all(s.verb == "wait" for s in late)
 
-    def never(stmt: Stmt) -> Body:
-        return () if stmt == wait or stmt in late else (stmt,)
-
-    expect(broken(whole, never), schedule, 40, "race", "unwritten")
+    never = dropped(AsyncGroup, lambda s: s == wait or s in late)
+    expect(broken_main(whole, never), schedule, 40, "race", "unwritten")
 
 
 def test_a_wait_at_a_fixed_iteration() -> None:
@@ -81,7 +73,7 @@ def test_a_wait_at_a_fixed_iteration() -> None:
             inner = tuple(If(at, (s,)) if isinstance(s, AsyncGroup) and s.verb == "wait" else s for s in stmt.body)
             return (replace(stmt, body=inner),)
 
-        expect(broken(whole, once), RING, 10 * RING.block_k, "race", "unwritten")
+        expect(broken_main(whole, once), RING, 10 * RING.block_k, "race", "unwritten")
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
@@ -100,7 +92,7 @@ def test_a_negative_modulo_in_a_slot(stages: int) -> None:
             return map_body_exprs((stmt,), earlier) if stmt == named else (stmt,)  # noqa: B023
 
         with pytest.raises((KernelFault, AssertionError)):
-            multiply(broken(whole, behind), schedule, 7 * schedule.block_k)
+            multiply(broken_main(whole, behind), schedule, 7 * schedule.block_k)
 
 
 # --- parts of K -----------------------------------------------------------------------------------
@@ -175,5 +167,5 @@ def test_barriers_are_waited_for_in_each_round(name: str) -> None:
 
     k = 8 * schedule.round_depth + 1
     multiply(whole, schedule, k)
-    expect(broken(whole, but_one), schedule, k, "race", "pipe")
+    expect(broken_main(whole, but_one), schedule, k, "race", "pipe")
     assert any(isinstance(s, Barrier) for s in walk(whole.main.body))

@@ -69,6 +69,6 @@ def broken_main(program: Program, rewrite: Rewrite) -> Program:
 @contextmanager
 def faults(kind: FaultKind, detail: str = "") -> Iterator[pytest.ExceptionInfo[KernelFault]]:
     """What is done ends in this kind of fault, which says this."""
-    with pytest.raises(KernelFault, match=detail) as caught:
+    with pytest.raises(KernelFault, match=detail or None) as caught:
         yield caught
     assert caught.value.kind == kind, caught.value

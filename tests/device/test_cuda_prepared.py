@@ -18,6 +18,7 @@ from gemmgen import GemmSpec, candidates
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import BF16
 from tests.support import cuda
+from tests.support.presets import counted
 from tests.support.tensors import need_torch
 
 if TYPE_CHECKING:
@@ -51,15 +52,7 @@ def is_near(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A number for each call of `gemm` that is checked in full, instead of replayed."""
-    module, calls = import_module("gemmgen.api.gemm"), list[int]()
-    full = module._checked
-
-    def count(*args: object) -> object:
-        calls.append(len(calls))
-        return full(*args)
-
-    monkeypatch.setattr(module, "_checked", count)
-    return calls
+    return counted(monkeypatch, import_module("gemmgen.api.gemm"), "_checked")
 
 
 @pytest.mark.parametrize(("dtype", "m", "n", "k"), SHAPES)

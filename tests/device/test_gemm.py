@@ -24,6 +24,7 @@ from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cache import Kept
 from tests.device.naive import found
+from tests.support.presets import counted
 from tests.support.tensors import need_torch
 
 if not found():
@@ -375,15 +376,7 @@ def test_what_an_epilogue_lacks(epilogue: str | None, operands: dict[str, Number
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A number for each call of `gemm` that is checked in full, instead of replayed."""
-    module, calls = import_module("gemmgen.api.gemm"), list[int]()
-    full = module._checked
-
-    def count(*args: object) -> object:
-        calls.append(len(calls))
-        return full(*args)
-
-    monkeypatch.setattr(module, "_checked", count)
-    return calls
+    return counted(monkeypatch, import_module("gemmgen.api.gemm"), "_checked")
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue, t
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
+from tests.support.presets import counted
 from tests.support.tools import ran
 
 F = npt.NDArray[np.float32]
@@ -47,15 +48,7 @@ def gemm(device: DeviceInfo) -> CompiledKernel:
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A number for each call whose arguments are looked at one by one."""
-    calls: list[int] = []
-    request = CompiledKernel._request
-
-    def count(*args: object) -> object:
-        calls.append(len(calls))
-        return request(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(CompiledKernel, "_request", count)
-    return calls
+    return counted(monkeypatch, CompiledKernel, "_request")
 
 
 def test_arrays_on_the_device(gemm: CompiledKernel, checked: list[int], rng: np.random.Generator) -> None:

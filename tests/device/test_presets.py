@@ -16,15 +16,11 @@ from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
-from tests.support.problems import Matrix, Problem, layouts
+from tests.support.presets import SIZES, check_any_size, check_layouts
+from tests.support.problems import Problem
 
-#: A single element, ragged sizes under, around and over one tile of every preset, and whole tiles.
-SIZES = [(1, 1, 1), (7, 11, 15), (33, 17, 9), (129, 131, 37), (200, 130, 65), (256, 256, 64)]
 #: One of each way to memory; the interpreter goes through the layouts of all presets.
 LAID_OUT = ["naive", "L3_SIMD_16x2_4x8", "L3_SLM_8x8_8x16", "block_read_16x2_1x8", "smem_8x8_double"]
-#: What compilers take seconds for: with a quarter of the code, and in three of the eight layouts.
-SMALLER = {"L3_SLM_8x8_8x16": (4, 4), "smem_8x8_double": (4, 4)}
-
 #: Presets that a runtime's compiler takes some ten seconds for, or half a minute, as they begin. There they are built
 #: without optimisation; and with it in four rows, where no other runtime builds them so.
 SLOW = {
@@ -87,32 +83,14 @@ def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> No
             compiled(name, device, preset.spec)
         return
     for gemm in forms(preset, device):
-        for size in SIZES:
-            for alpha, beta in ((1.0, 0.0), (-1.5, 0.25) if preset.spec.accumulator.is_float else (-2.0, 3.0)):
-                problem = Problem.random(rng, *size, alpha, beta, preset.spec)
-                result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
-                problem.check(result)
-        exact = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
-        assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected.astype(exact.c.dtype))
+        check_any_size(gemm, preset.spec, rng)
 
 
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_layouts(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
-    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
-    schedule = candidates.load(name).schedule
-    if tile := SMALLER.get(name):
-        schedule = schedule.but(tile=tile, thread_vector=tile, name=None)
-    ran = 0
-    for spec in list(layouts(GemmSpec()))[1 :: 3 if tile else 1]:
-        try:
-            gemm = (unoptimised if is_slow(name, device) else built)(schedule, device, spec)
-        except ScheduleError:
-            continue
-        matrices = ((problem.a, spec.a_order), (problem.b, spec.b_order), (problem.c, spec.c_order))
-        a, b, c = (np.array(x, order="C" if order == "row" else "F") for x, order in matrices)
-        problem.check(gemm(a, b, c, alpha=1.5, beta=0.5))
-        ran += 1
-    assert ran or not needs(schedule) <= device.features
+    build = unoptimised if is_slow(name, device) else built
+    ran = check_layouts(name, lambda schedule, spec: build(schedule, device, spec), rng)
+    assert ran or not needs(candidates.load(name).schedule) <= device.features
 
 
 @pytest.mark.parametrize("block", [8, 16, 32])

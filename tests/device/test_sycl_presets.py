@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.errors import ScheduleError
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
-from tests.support.problems import Matrix, Problem, layouts
+from tests.support.presets import SIZES, check_any_size, check_layouts
+from tests.support.problems import Problem
 
-#: A single element, ragged sizes under, around and over one tile of every preset, and whole tiles.
-SIZES = [(1, 1, 1), (7, 11, 15), (33, 17, 9), (129, 131, 37), (200, 130, 65), (256, 256, 64)]
 LAID_OUT = ["naive", "L3_SIMD_16x2_4x8", "L3_SLM_8x8_8x16", "smem_8x8_double"]
-#: What compilers take seconds for: with a quarter of the code, and in three of the eight layouts.
-SMALLER = {"L3_SLM_8x8_8x16": (4, 4), "smem_8x8_double": (4, 4)}
 DEVICES = [pytest.param(d, id=f"sycl-{d.number}") for d in sycl.devices()] or [
     pytest.param(None, marks=pytest.mark.skip(reason=str(sycl.why_no_device())))
 ]
@@ -39,33 +35,12 @@ def built(schedule: Schedule, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKer
 @pytest.mark.parametrize("name", sycl.names())
 def test_any_size(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     spec = candidates.load(name).spec
-    gemm = compiled(name, device, spec)
-    for size in SIZES:
-        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25) if spec.accumulator.is_float else (-2.0, 3.0)):
-            problem = Problem.random(rng, *size, alpha, beta, spec)
-            result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
-            problem.check(result)
-    exact = Problem.integers(rng, 70, 45, 29).typed(spec)
-    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected.astype(exact.c.dtype))
+    check_any_size(compiled(name, device, spec), spec, rng)
 
 
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_layouts(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
-    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
-    schedule = candidates.load(name).schedule
-    if tile := SMALLER.get(name):
-        schedule = schedule.but(tile=tile, thread_vector=tile, name=None)
-    ran = 0
-    for spec in list(layouts(GemmSpec()))[1 :: 3 if tile else 1]:
-        try:
-            gemm = built(schedule, device, spec)
-        except ScheduleError:
-            continue
-        matrices = ((problem.a, spec.a_order), (problem.b, spec.b_order), (problem.c, spec.c_order))
-        a, b, c = (np.array(x, order="C" if order == "row" else "F") for x, order in matrices)
-        problem.check(gemm(a, b, c, alpha=1.5, beta=0.5))
-        ran += 1
-    assert ran
+    assert check_layouts(name, lambda schedule, spec: built(schedule, device, spec), rng)
 
 
 @pytest.mark.parametrize("name", ["naive", "sg16_block_16x2", "smem_8x8"])

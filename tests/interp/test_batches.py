@@ -16,7 +16,8 @@ from gemmgen.ir.walk import evaluate
 from gemmgen.options import read_document
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
-from tests.support.problems import CANARY, Matrix, Problem, stored
+from tests.support.batches import check_interpreted, in_a_row
+from tests.support.problems import Matrix, Problem, stored
 from tests.support.tools import nvcc
 
 BATCHED = GemmSpec(batched=True)
@@ -34,15 +35,6 @@ NAMES = {
 }
 
 
-def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
-    """Matrices one after the other with a gap between, and how far apart they lie."""
-    step = matrices[0].size + gap
-    memory = np.full(step * len(matrices), CANARY, np.float32)
-    for number, matrix in enumerate(matrices):
-        memory[number * step : number * step + matrix.size] = matrix.reshape(-1)
-    return memory, step
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gap", [0, 5])
 def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> None:
@@ -51,25 +43,9 @@ def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> N
     program = driver.lower_program(
         spec, preset.schedule.but(split_k=min(3, preset.schedule.split_k)), TARGETS[NAMES[name]]
     )
-    m, n, k, pad = 37, 21, 19, 3
-    problems = [Problem.random(rng, m, n, k, 1.5, -0.5) for _ in range(3)]
-    first = problems[0].b
-    problems = [replace(problem, b=first) for problem in problems]  # one B for all
-    known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": 1.5, "beta": -0.5, "batch_count": 3}
-    known["a"], known["stride_a"] = in_a_row([stored(p.a, spec.a_order, pad) for p in problems], gap)
-    known["b"], known["stride_b"] = stored(first, "row", pad).reshape(-1), 0
-    known["c"], known["stride_c"] = in_a_row([stored(p.c, "row", pad) for p in problems], gap)
-    known |= {"lda": (m if spec.a_order == "col" else k) + pad, "ldb": n + pad, "ldc": n + pad}
-    sizes = {"m": m, "n": n, "k": k, "batch_count": 3}
-    for workspace in program.workspaces:
-        known[workspace.name] = np.full(evaluate(workspace.elements, sizes), np.nan, np.float32)
-    run_program(program, known)
-    result = np.asarray(known["c"]).reshape(3, -1)
-    assert (result[:, m * (n + pad) :] == CANARY).all()
-    lines = result[:, : m * (n + pad)].reshape(3, m, n + pad)
-    assert (lines[:, :, n:] == CANARY).all()
-    for problem, c in zip(problems, lines, strict=True):
-        problem.check(c[:, :n])
+    problems = [Problem.random(rng, 37, 21, 19, 1.5, -0.5) for _ in range(3)]
+    problems = [replace(problem, b=problems[0].b) for problem in problems]
+    check_interpreted(program, spec, problems, gap, pad=3)
 
 
 @pytest.mark.parametrize("name", NAMES)

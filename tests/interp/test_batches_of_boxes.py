@@ -13,16 +13,13 @@ import pytest
 from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
-from gemmgen.ir.kernel import Program
-from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import evaluate
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda_launch import encoded
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec
-from tests.support.problems import CANARY, Matrix, Problem, padding, stored
+from tests.support.batches import check_interpreted, interpreted
+from tests.support.problems import Matrix, Problem
 from tests.support.tools import nvcc
 
 SM_90A = TARGETS["sm_90a"]
@@ -57,50 +54,6 @@ SCHEDULES = {
 }
 
 
-def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
-    """Matrices one after the other with a gap between, and how far apart they lie."""
-    step = matrices[0].size + gap
-    memory = np.full(step * len(matrices), CANARY, matrices[0].dtype)
-    for number, matrix in enumerate(matrices):
-        memory[number * step : number * step + matrix.size] = matrix.reshape(-1)
-    return memory, step
-
-
-def multiply(
-    program: Program, spec: GemmSpec, problems: list[Problem], gap: int, residual: Matrix | None = None
-) -> list[Matrix]:
-    """C of each; of b the first serves for all. What lies between is checked to be untouched."""
-    (m, k), n, count = problems[0].a.shape, problems[0].b.shape[1], len(problems)
-    first = problems[0]
-    known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": first.alpha, "beta": first.beta}
-    known["batch_count"] = count
-    orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
-    for name, order in orders.items():
-        each = [getattr(problem, name) for problem in (problems if name != "b" else problems[:1])]
-        pad = padding(each[0], order, 8, spec.ld_unit(name))
-        lines = [stored(matrix, order, pad) for matrix in each]
-        known[f"ld{name}"] = lines[0].shape[1]
-        known[name], known[f"stride_{name}"] = in_a_row(lines, gap)
-    known["stride_b"] = 0
-    if residual is not None:
-        known |= {"residual": residual.reshape(-1), "ldr": n, "stride_r": m * n}
-    for workspace in program.workspaces:
-        own = numpy_dtype(workspace.dtype)
-        elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k, "batch_count": count})
-        known[workspace.name] = np.full(elements, poison(own), own)
-    run_program(program, known, 3)
-    apart, ld = (known[name] for name in ("stride_c", "ldc"))
-    assert isinstance(apart, int)
-    assert isinstance(ld, int)
-    result = np.asarray(known["c"]).reshape(count, apart)
-    lines_of = result[:, : apart - gap].reshape(count, -1, ld)
-    wide = n if spec.c_order == "row" else m
-    assert (result[:, apart - gap :] == CANARY).all()
-    assert (lines_of[:, :, wide:] == CANARY).all()
-    found = lines_of[:, :, :wide]
-    return list(found if spec.c_order == "row" else found.swapaxes(1, 2))
-
-
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
     """Matrices lie an odd multiple of 16 bytes apart; sizes end within blocks, and columns within 16 bytes."""
@@ -109,8 +62,7 @@ def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
     for count, gap in ((3, 24), (1, 0)):
         first = Problem.of(rng, spec, 70, 43, 72, 1.5, -0.5)
         problems = [replace(Problem.of(rng, spec, 70, 43, 72, 1.5, -0.5), b=first.b) for _ in range(count)]
-        for problem, result in zip(problems, multiply(program, spec, problems, gap), strict=True):
-            problem.check(np.ascontiguousarray(result))
+        check_interpreted(program, spec, problems, gap)
 
 
 @pytest.mark.parametrize(("a", "b", "c"), [("col", "row", "row"), ("row", "col", "col")])
@@ -119,9 +71,7 @@ def test_orders(a: str, b: str, c: str, rng: np.random.Generator) -> None:
     schedule = small(epilogue_stages=1, block_k=16 if c == "row" else 64)
     problems = [Problem.of(rng, spec, 40, 48, 72, -1.0, 2.0) for _ in range(2)]
     problems[1] = replace(problems[1], b=problems[0].b)
-    results = multiply(driver.lower_program(spec, schedule, SM_90A), spec, problems, 8)
-    for problem, result in zip(problems, results, strict=True):
-        problem.check(np.ascontiguousarray(result))
+    check_interpreted(driver.lower_program(spec, schedule, SM_90A), spec, problems, 8)
 
 
 @pytest.mark.parametrize("name", ["by work-items", "blocks that stay"])
@@ -131,7 +81,8 @@ def test_an_epilogue_reads_each_product_its_own(name: str, rng: np.random.Genera
     plain = [replace(problem, b=plain[0].b) for problem in plain]
     residual = rng.integers(-9, 9, (3, 40, 48)).astype(np.float32)
     program = driver.lower_program(spec, SCHEDULES[name], SM_90A)
-    results = multiply(program, spec, plain, 0, residual)
+    given: dict[str, int | complex | Matrix] = {"residual": residual.reshape(-1), "ldr": 48, "stride_r": 40 * 48}
+    results = interpreted(program, spec, plain, more=given)
     for problem, more, result in zip(plain, residual, results, strict=True):
         assert np.abs(result - more - problem.expected).max() < 1e-4
 

@@ -22,6 +22,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
+from tests.support.batches import check_interpreted
 from tests.support.broken import broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret
 
@@ -167,18 +168,8 @@ def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
 def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
     """A batch whose matrices begin on multiples of 64 bytes, and one whose do not."""
     spec = replace(SPEC, batched=True)
-    m, n, k = 34, 64, 64
-    program = driver.lower_program(spec, SCHEDULES[0], TARGET)
-    a, b = (rng.integers(-4, 5, (2, rows * cols + gap)) for rows, cols in ((m, k), (k, n)))
-    c = np.zeros((2, m * n), np.float32)
-    sizes = {"m": m, "n": n, "k": k, "alpha": 1.0, "beta": 0.0, "lda": k, "ldb": n, "ldc": n, "batch_count": 2}
-    steps = {"stride_a": a.shape[1], "stride_b": b.shape[1], "stride_c": m * n}
-    of_type = numpy_dtype(F16)
-    flat = c.reshape(-1)
-    run_program(program, {**sizes, **steps, "a": a.astype(of_type).ravel(), "b": b.astype(of_type).ravel(), "c": flat})
-    for one in range(2):
-        want = a[one, : m * k].reshape(m, k) @ b[one, : k * n].reshape(k, n)
-        assert np.array_equal(flat.reshape(2, m, n)[one], want)
+    problems = [Problem.of(rng, spec, 34, 64, 64, 1.0, 0.0) for _ in range(2)]
+    check_interpreted(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problems, gap, pad=0)
 
 
 def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:

@@ -14,7 +14,6 @@ from gemmgen import driver
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16, F32, I8, I32, DType
 from gemmgen.ir.expr import Call, Const, compare, number
-from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import FragmentApply, If, Let, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
@@ -23,6 +22,7 @@ from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Order
+from tests.support.batches import check_interpreted
 from tests.support.broken import broken, changed, faults
 from tests.support.problems import Problem, check_products, interpret
 
@@ -83,17 +83,8 @@ def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
 def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
     """A batch whose matrices begin on multiples of 64 bytes, and one whose do not."""
     spec = replace(SPEC, batched=True)
-    m, n, k = 34, 64, 64
-    program = driver.lower_program(spec, SCHEDULES[1], TARGET)
-    a, b = (rng.integers(-4, 5, (2, rows * cols + gap)) for rows, cols in ((m, k), (k, n)))
-    c = np.zeros(2 * m * n, np.float32)
-    sizes = {"m": m, "n": n, "k": k, "alpha": 1.0, "beta": 0.0, "lda": k, "ldb": n, "ldc": n, "batch_count": 2}
-    steps = {"stride_a": a.shape[1], "stride_b": b.shape[1], "stride_c": m * n}
-    of_type = numpy_dtype(F16)
-    run_program(program, {**sizes, **steps, "a": a.astype(of_type).ravel(), "b": b.astype(of_type).ravel(), "c": c})
-    for one in range(2):
-        want = a[one, : m * k].reshape(m, k) @ b[one, : k * n].reshape(k, n)
-        assert np.array_equal(c.reshape(2, m, n)[one], want)
+    problems = [Problem.of(rng, spec, 34, 64, 64, 1.0, 0.0) for _ in range(2)]
+    check_interpreted(driver.lower_program(spec, SCHEDULES[1], TARGET), spec, problems, gap, pad=0)
 
 
 def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:

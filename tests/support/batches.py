@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
-from tests.support.problems import CANARY, Matrix, Problem
+from gemmgen.ir.kernel import Program
+from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.walk import evaluate
+from gemmgen.simulator.execute import run_program
+from gemmgen.spec import GemmSpec
+from tests.support.problems import CANARY, Matrix, Problem, padding, stored
 
 SIZE = (5, 37, 43, 29)
 
@@ -34,3 +42,53 @@ def check_batches(gemm: object, rng: np.random.Generator) -> None:
     assert gemm(a, b, out) is out
     check(a, b, out)
     assert (memory[:, :, n:] == CANARY).all()
+
+
+def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
+    """Matrices one after the other with a gap between, and how far apart they lie."""
+    step = matrices[0].size + gap
+    memory = np.full(step * len(matrices), CANARY, matrices[0].dtype)
+    for number, matrix in enumerate(matrices):
+        memory[number * step : number * step + matrix.size] = matrix.reshape(-1)
+    return memory, step
+
+
+def interpreted(
+    program: Program,
+    spec: GemmSpec,
+    problems: list[Problem],
+    gap: int = 0,
+    pad: int = 8,
+    more: Mapping[str, int | complex | Matrix] = MappingProxyType({}),
+) -> list[Matrix]:
+    """Each C as the interpreter computes it; a b that all have lies there once. What lies between is checked to be
+    untouched.
+    """
+    first, count = problems[0], len(problems)
+    (m, k), n = first.a.shape, first.b.shape[1]
+    sizes = {"m": m, "n": n, "k": k, "batch_count": count}
+    known: dict[str, int | complex | Matrix] = {**sizes, "alpha": first.alpha, "beta": first.beta, **more}
+    apart, lines = 0, list[Matrix]()
+    for name, order in (("a", spec.a_order), ("b", spec.b_order), ("c", spec.c_order)):
+        each = [getattr(problem, name) for problem in problems]
+        shared = count > 1 and all(matrix is each[0] for matrix in each)
+        wider = padding(each[0], order, pad, spec.ld_unit(name))
+        lines = [stored(matrix, order, wider) for matrix in (each[:1] if shared else each)]
+        known[f"ld{name}"] = lines[0].shape[1]
+        known[name], apart = in_a_row(lines, gap)
+        known[f"stride_{name}"] = 0 if shared else apart
+    for workspace in program.workspaces:
+        own = numpy_dtype(workspace.dtype)
+        known[workspace.name] = np.full(evaluate(workspace.elements, sizes), poison(own), own)
+    run_program(program, known, 3)
+    result = np.asarray(known["c"]).reshape(count, apart)
+    across = result[:, : apart - gap].reshape(count, *lines[0].shape)
+    wide = n if spec.c_order == "row" else m
+    assert (result[:, apart - gap :] == CANARY).all()
+    assert (across[:, :, wide:] == CANARY).all()
+    return [x if spec.c_order == "row" else np.ascontiguousarray(x.T) for x in across[:, :, :wide]]
+
+
+def check_interpreted(program: Program, spec: GemmSpec, problems: list[Problem], gap: int, pad: int = 8) -> None:
+    for problem, result in zip(problems, interpreted(program, spec, problems, gap, pad), strict=True):
+        problem.check(result)

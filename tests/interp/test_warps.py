@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from gemmgen import candidates, driver
 from gemmgen.errors import FaultKind
@@ -219,64 +216,3 @@ def test_presets_of_tf32(name: str, rng: np.random.Generator) -> None:
         problem = Problem.of(rng, preset.spec, *size, -1.5, 0.25)
         problem = replace(problem, a=in_tf32(problem.a), b=in_tf32(problem.b))
         problem.check(interpret(program, preset.spec, problem, pad))
-
-
-Drawn = TypeVar("Drawn")
-
-
-def one_of(draw: st.DrawFn, *values: Drawn) -> Drawn:
-    return draw(st.sampled_from(values))
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int], int]:
-    """A type, layouts, a schedule that is not refused, sizes and how much longer lines are than they need be."""
-    spec = GemmSpec(
-        dtype=one_of(draw, BF16, F16),
-        a_order=one_of(draw, "row", "col"),
-        b_order=one_of(draw, "row", "col"),
-        c_dtype=one_of(draw, None, F32),
-        ld_multiple=one_of(draw, 1, 8),
-        multiple_of=one_of(draw, (1, 1, 1), (1, 1, 32)),
-    )
-    a, b = (replace(small().a, prepacked=one_of(draw, False, False, True), pad=one_of(draw, 0, 8)) for _ in "ab")
-    schedule = small(
-        one_of(draw, 2, 3, 4),
-        tile=(one_of(draw, 2, 4), one_of(draw, 2, 4, 6)),
-        group=(one_of(draw, 8, 16), one_of(draw, 4, 8)),
-        block_k=one_of(draw, 32, 64),
-        across_tiles=draw(st.booleans()),
-        register_stages=2,
-        threadblock_swizzle=one_of(draw, 0, 2),
-        split_k=one_of(draw, 1, 1, 3),
-        sliced_k=one_of(draw, 1, 1, 2),
-        c_width=one_of(draw, 1, 2),
-        a=a,
-        b=b,
-    )
-    unit = spec.ld_unit("a")
-    size = draw(st.integers(1, 70)), draw(st.integers(1, 9)) * unit, draw(st.integers(1, 200))
-    k = -(-size[2] // 32) * 32 if spec.multiple_of[2] > 1 or unit > 1 else size[2]
-    m = -(-size[0] // unit) * unit
-    assume(not driver.refusals(spec, schedule, "cuda", SM_80))
-    return spec, schedule, (m, size[1], k), one_of(draw, 0, 8) if unit > 1 else one_of(draw, 0, 1, 3, 8)
-
-
-@given(requests(), st.integers(0, 2**32 - 1))
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
-def test_what_is_not_refused_is_right(request: tuple[GemmSpec, Schedule, tuple[int, int, int], int], seed: int) -> None:
-    spec, schedule, (m, n, k), pad = request
-    check_products(
-        driver.lower_program(spec, schedule, SM_80),
-        spec,
-        np.random.default_rng(seed),
-        (m, n, k),
-        factors=(1.5, 0.25),
-        pad=pad,
-    )
-    driver.emit(spec, schedule, "cuda", SM_80)

@@ -191,14 +191,6 @@ def test_the_member_follows_from_the_keys() -> None:
         assert isinstance(changed.mainloop, WarpMma) and changed.a.width == changed.b.width == width
 
 
-def test_leaks_of_flat_schedules_are_gone() -> None:
-    ring = presets.load("mbarrier_8x16_16x16_boxes_packed").schedule
-    with pytest.raises(ScheduleError, match="persistent = true means nothing to mainloop TmaRing"):
-        build_schedule(sets=["persistent"], base=ring)
-    with pytest.raises(ScheduleError, match="epilogue_stages = 1 means nothing to mainloop TmaRing"):
-        build_schedule(sets=["epilogue_stages=1"], base=ring)
-
-
 @given(flats(), st.sampled_from(sorted(TARGETS)), st.sampled_from([F32, F16, BF16, I8]), st.data())
 @settings(suppress_health_check=list(HealthCheck), max_examples=300, deadline=None)
 def test_any_keys_are_a_schedule_or_refused(flat: Flat, target: str, dtype: object, data: st.DataObject) -> None:

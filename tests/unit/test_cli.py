@@ -58,9 +58,9 @@ def test_transpose() -> None:
 
 
 def test_transpose_takes_no_option_that_would_change_nothing() -> None:
-    given = "-M 3 -N 4 -K 5 --layout col --multiple-of 16 --alpha 2 --tile 4x4".split()
+    given = "-M 3 -N 4 -K 5 --layout col --multiple-of 16 --alpha 2 --tile 4x4 --conj a --batched --wide".split()
     problems = refused("emit", "--kernel", "transpose", *given, "--sub-group", "１６")
-    for option in ("-M", "-N", "-K", "--layout", "--multiple-of", "--alpha", "--tile"):
+    for option in ("-M", "-N", "-K", "--layout", "--multiple-of", "--alpha", "--tile", "--conj", "--batched", "--wide"):
         assert f"{option} means nothing to --kernel transpose" in problems
     assert "'１６' is no number of lanes" in problems
 

@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.choose import choose
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import KernelFault, ScheduleError
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const
 from gemmgen.ir.sizes import GROUP_ROWS

@@ -48,9 +48,9 @@ def _first_block(group: Expr, begin: Expr, rows: int) -> Expr:
     return begin // rows + group
 
 
-def group_of(block: Expr, rows: int, begin: Var = ROW0, goes_on: bool = False) -> Body:
+def group_of(block: Expr, rows: int, begin: Var = ROW0) -> Body:
     """The group that has a block of so many rows, found by bisection: its bounds, and a name (`begin`) for where
-    the block begins in it. The work-groups of surplus blocks return, unless one goes on to other blocks.
+    the block begins in it. The work-groups of surplus blocks return.
     """
     found, left = Load(_FOUND, ()), Load(_LEFT, ())
     middle = found + _AHEAD
@@ -71,8 +71,13 @@ def group_of(block: Expr, rows: int, begin: Var = ROW0, goes_on: bool = False) -
         Let(GROUP, found),
         *_bounds(GROUP_ROWS, _TOTAL_M),
         Let(begin, (block - _first_block(GROUP, GROUP_BEGIN, rows)) * rows),
-        *(() if goes_on else (If(begin >= GROUP_ROWS, (Return(),)),)),
+        If(begin >= GROUP_ROWS, (Return(),)),
     )
+
+
+def share_of_rows() -> Body:
+    """Bounds of the group that a loop over all has come to."""
+    return _bounds(GROUP_ROWS, _TOTAL_M)
 
 
 def share_of_k(group: Expr) -> Body:

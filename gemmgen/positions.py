@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.ir.buffer import Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var
+from gemmgen.ir.expr import Call, Const, Expr, Var
 from gemmgen.ir.instructions import WARPGROUP_LANES
 from gemmgen.ir.stmt import Body, Comment, Let, Stmt
 from gemmgen.ir.walk import walk_expr
@@ -63,21 +62,17 @@ def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
 
 def depending(names: Body, on: Var) -> tuple[Body, Body]:
     """Of names, those whose values depend on one of them, itself among them, and the others. A comment goes with the
-    name under it. What looks for a value, and the name of what it finds, depend on it as well.
+    name under it.
     """
     known: set[Expr] = {on}
     own: list[Stmt] = []
     others: list[Stmt] = []
     said: list[Stmt] = []
-
-    def depends_on(node: Expr) -> bool:
-        return node in known or (isinstance(node, Load) and node.buffer.space is Space.PRIVATE)
-
     for stmt in names:
         if isinstance(stmt, Comment):
             said.append(stmt)
             continue
-        depends = not isinstance(stmt, Let) or stmt.var == on or any(map(depends_on, walk_expr(stmt.value)))
+        depends = isinstance(stmt, Let) and (stmt.var == on or not known.isdisjoint(walk_expr(stmt.value)))
         if depends and isinstance(stmt, Let):
             known.add(stmt.var)
         (own if depends else others).extend([*said, stmt])

@@ -89,6 +89,10 @@ SHARE = Var("share")
 #: The groups that have the first batch of a block and its last one.
 FIRST_GROUP, LAST_GROUP = Var("first_group"), Var("last_group")
 
+#: Of persistent work-groups that go through groups of rows: their first block in a group, and what keeps it.
+FIRST_BLOCK = Var("first_block")
+_NEXT = Buffer("next_block", I32, Space.PRIVATE, Layout.packed(), places=True)
+
 #: Threads of a group that finishes sums, side by side along a row; fewer where each has many parts to add up, so that
 #: more of a device is at it: where K is split so often, C is small.
 THREADS, FEW_THREADS, MANY_PARTS = 256, 32, 32
@@ -141,11 +145,11 @@ class Scheduler:
     @property
     def k_end(self) -> Expr:
         """Where it ends."""
-        return K_END if self.in_parts or self.has_surplus else self.problem.k_extent
+        return K_END if self.in_parts else self.problem.k_extent
 
     @property
-    def has_surplus(self) -> bool:
-        """Whether persistent groups come to blocks that no group of rows has: of these K is empty."""
+    def by_groups(self) -> bool:
+        """Whether persistent work-groups go through the groups of rows, and through the blocks of each."""
         return self.problem.spec.grouped == "rows" and self._schedule.persistent
 
     @property
@@ -164,9 +168,6 @@ class Scheduler:
         if s.stream_k:
             last = self.problem.end_unless_zero(K_BEGIN, minimum(extent, END * depth))
             return Let(K_BEGIN, BEGIN * depth), Let(K_END, last)
-        if self.has_surplus:
-            say = Comment("Blocks that no group has are not multiplied, and nothing is stored of them.")
-            return say, Let(K_END, select(self.problem.m > ROW0, extent, Const(0)))
         if s.split_k == 1:
             return ()
         part: Expr = PART if s.partial_sums > 1 else Const(0)
@@ -211,7 +212,12 @@ class Scheduler:
 
     def _numbered(self) -> Body:
         """The block of a group by its number: all blocks of a part, then the next part's."""
-        problem, (_, cols) = self.problem, self._unit
+        problem, (rows, cols) = self.problem, self._unit
+        if self.by_groups:
+            down = Let(DOWN, ceil_div(_at_least(0, problem.m), rows))
+            of_group = (*groups.share_of_rows(), down, Let(BLOCKS, DOWN * ACROSS))
+            block = Let(BLOCK, FIRST_BLOCK + WAVE * call("group_count", 0))
+            return (Let(ACROSS, ceil_div(problem.n, cols)), *of_group, block, *self._swizzled())
         sizes: Body = (Let(DOWN, self._down), Let(ACROSS, ceil_div(problem.n, cols)))
         number: Expr = call("group_id", 0)
         count: Expr = call("group_count", 0)
@@ -254,7 +260,8 @@ class Scheduler:
         """Where a block begins in C."""
         (rows, cols), (row, col) = self._schedule.block_tile, self._block
         if self.problem.spec.grouped == "rows":
-            return *groups.group_of(row, rows, goes_on=self.has_surplus), Let(COL0, col * cols)
+            found = (Let(ROW0, row * rows),) if self.by_groups else groups.group_of(row, rows)
+            return *found, Let(COL0, col * cols)
         return Let(ROW0, row * rows), Let(COL0, col * cols)
 
     def origin_by_number(self) -> Body:
@@ -290,6 +297,8 @@ class Scheduler:
     def loop_over_blocks(self, names: Body, block: Body) -> tuple[Body, Body]:
         """The computation of one block, for all blocks of a group; and the names that stand before it."""
         problem = self.problem
+        if self.by_groups:
+            return self._loop_over_groups(names, block)
         if self._schedule.persistent:
             of_each, names = depending(names, WAVE)
             return names, (For(WAVE, Const(0), WAVES, 1, (*of_each, *block)),)
@@ -299,6 +308,24 @@ class Scheduler:
             segments = For(SEGMENT, Const(0), SEGMENTS, 1, (*of_each, *block))
             return names, (*awaited, segments, *problem.released())
         return names, block
+
+    def _loop_over_groups(self, names: Body, block: Body) -> tuple[Body, Body]:
+        """The blocks of all groups of rows, dealt out in line: a work-group goes on in the next group of rows where its
+        turn is there.
+        """
+        of_each, names = depending(names, WAVE)
+        of_group, names = depending(names, groups.GROUP)
+        count, after = call("group_count", 0), FIRST_BLOCK + WAVES * call("group_count", 0) - BLOCKS
+        each: Body = (
+            Comment("The blocks of all groups in line: the first that is dealt to this one, then every so many."),
+            *of_group,
+            Let(FIRST_BLOCK, Load(_NEXT, ())),
+            Let(WAVES, div(_at_least(0, BLOCKS - FIRST_BLOCK) + count - 1, count)),
+            Store(_NEXT, (), after),
+            For(WAVE, Const(0), WAVES, 1, (*of_each, *block)),
+        )
+        loop = For(groups.GROUP, Const(0), self.problem.products, 1, each)
+        return names, (Alloc(_NEXT), Store(_NEXT, (), call("group_id", 0)), loop)
 
     def assumptions(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""

@@ -54,6 +54,8 @@ def _by_tensor_maps(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"group {s.group[0]}x{s.group[1]} swaps A and B, of which groups have lines: use {group}"
     if spec.grouped == "k":
         return
+    if s.ordered_epilogue:
+        yield "ordered_epilogue ends with a work-group's last block, which groups of rows leave unknown: leave it out"
     if s.cluster != (1, 1):
         yield f"cluster {s.cluster[0]}x{s.cluster[1]} shares tiles between blocks, which groups divide: use cluster 1x1"
 

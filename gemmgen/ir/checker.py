@@ -63,6 +63,7 @@ class Scope:
                 case Let(var, _):
                     self.variables[var.name] = var.dtype
                 case For():
+                    self.variables[stmt.var.name] = stmt.var.dtype
                     self._name(stmt.body)
                 case If(roles=True):
                     self._name((*stmt.then, *stmt.orelse))

@@ -36,7 +36,6 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     FragmentLoad,
-    If,
     Let,
     Registers,
     Stmt,
@@ -335,13 +334,8 @@ class WarpgroupMma:
             *((Comment(said),) if self.problem.rows_are_columns else ()),
             For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
             *self._slots_read(),
-            *self._stored(),
+            *self.epilogue.store(self.acc),
         )
-
-    def _stored(self) -> Body:
-        """What stores C, or a part's share of it: nothing of blocks that no group has."""
-        store = self.epilogue.store(self.acc)
-        return (If(self.problem.m > ROW0, store),) if self.scheduler.has_surplus else store
 
     def _slots_read(self) -> Body:
         """TMA stores of the last block read their slots for some time, for most of which there is K to go."""

@@ -91,7 +91,7 @@ def specialize(body: Body, pipe: Pipe) -> Body:
     rest = body[shared:]
     blocks, loop = _loops(rest, pipe)
     steps = Let(STEPS, ceil_div(loop.stop - loop.start, loop.step))
-    differ = blocks is not None and not _is_known_before(blocks, (steps,))
+    differ = blocks is not None and (blocks.var != WAVE or not _is_known_before(blocks, (steps,)))
     before: Expr = Const(0) if blocks is None else BEFORE if differ else blocks.var * STEPS
     named = () if blocks is None or differ else (steps,)
     ready = (
@@ -160,6 +160,8 @@ def _counting(body: Body, block: Var, loop: For) -> Body:
         if isinstance(stmt, For) and stmt.var == block:
             each = replace(stmt, body=_counting(stmt.body, block, loop))
             out += [Alloc(_DONE), Store(_DONE, (), Const(0)), each]
+        elif isinstance(stmt, For) and any(isinstance(x, For) and x.var == loop.var for x in walk(stmt.body)):
+            out.append(replace(stmt, body=_counting(stmt.body, block, loop)))
         elif isinstance(stmt, For) and stmt.var == loop.var:
             out += [Let(STEPS, steps), Let(BEFORE, done), Store(_DONE, (), BEFORE + STEPS), stmt]
         else:
@@ -185,14 +187,14 @@ def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
 
 
 def behind_names(before: Body, body: Body) -> Body:
-    """A body behind those names of what stands before it that it uses, and what looks for their values."""
+    """A body behind those names of what stands before it that it uses, and what keeps places between its rounds."""
+    kept = used_in((*before, *body))
     for stmt in reversed(before):
-        used = used_in(body)
         if isinstance(stmt, Let):
-            needed = stmt.var in used
+            needed = stmt.var in used_in(body)
         else:
             found = {x.buffer for x in walk((stmt,)) if isinstance(x, Alloc | Store) and x.buffer.places}
-            needed = any(isinstance(node, Load) and node.buffer in found for node in used)
+            needed = any(isinstance(node, Load) and node.buffer in found for node in kept)
         body = (stmt, *body) if needed else body
     return body
 

@@ -112,7 +112,7 @@ def test_warpgroups_along_k(changes: dict[str, object], factors: tuple[float, fl
 
 
 #: The same of groups of rows.
-OF_ROWS: dict[str, dict[str, object]] = {name: OF_K[name] for name in ("tma", "shallow", "persistent", "turns")}
+OF_ROWS: dict[str, dict[str, object]] = {name: OF_K[name] for name in ("tma", "shallow", "persistent")}
 OF_ROWS |= {"persistent, by threads": {"persistent": True, "epilogue_stages": 0, "c_width": 8}}
 
 
@@ -189,6 +189,9 @@ def test_what_tensor_maps_rule_out() -> None:
     swapped = schedule.but(tile=(64, 2), group=(4, 64), epilogue_stages=0)
     with pytest.raises(ScheduleError, match="group 4x64 swaps A and B, of which groups have lines: use group 64x4"):
         driver.emit(spec_of("k", dtype=BF16, ld_multiple=8), swapped, "cuda")
+    turns = schedule.but(persistent=True, ordered_epilogue=True)
+    with pytest.raises(ScheduleError, match="ordered_epilogue ends with a work-group's last block, which groups"):
+        driver.emit(GemmSpec(grouped="rows", dtype=BF16, ld_multiple=8), turns, "cuda")
     with pytest.raises(ScheduleError, match="a group's part of B begins within a line of it"):
         driver.emit(spec_of("k", dtype=BF16, ld_multiple=8, b_order="col"), schedule, "cuda")
 

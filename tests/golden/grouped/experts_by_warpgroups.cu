@@ -343,10 +343,7 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
 
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = m / BM + group_count;
     const int blocks_across = (n + BN - 1) / BN;
-    const int blocks = blocks_down * blocks_across;
-    const int waves = (blocks - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
@@ -366,86 +363,79 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
     if (local_row < CONSUMERS / 4) {
         // Consumer warpgroups: multiply, then store C.
         setmaxnreg_inc<232>();
+        int next_block = int(blockIdx.x);
         int steps_done = 0;
-        for (int wave = 0; wave < waves; ++wave) {
-            const int block = wave * int(gridDim.x) + int(blockIdx.x);
-            const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
-            const int in_band = block % (blocks_across * GROUP_M);
-            const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
-            const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-
-            // This block's group, by bisection: its first block is offsets[group - 1] / BM + group.
-            int found = 0;
-            int left = group_count;
-            for (int step = 0; step < 16; ++step) {
-                const int ahead = left / 2;
-                const int middle = found + ahead;
-                if (0 < ahead && offsets[middle - 1] / BM + middle <= block_row) {
-                    found = middle;
-                }
-                left -= ahead;
-            }
-            const int group = found;
+        for (int group = 0; group < group_count; ++group) {
+            // The blocks of all groups in line: the first that is dealt to this one, then every so
+            // many.
             const int group_begin = group == 0 ? 0 : offsets[group - 1];
             const int group_rows = min(offsets[group], m) - group_begin;
-            const int row0 = (block_row - (group_begin / BM + group)) * BM;
-            const int col0 = block_col * BN;
-            const int col = col0 + local_col * 2;
-
-            // Blocks that no group has are not multiplied, and nothing is stored of them.
-            const int k_end = row0 < group_rows ? k : 0;
-            __align__(16) float acc[2][BN / 4];
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            const int blocks_down = (max(0, group_rows) + BM - 1) / BM;
+            const int blocks = blocks_down * blocks_across;
+            const int first_block = next_block;
+            const int waves = (max(0, blocks - first_block) + int(gridDim.x) - 1) / int(gridDim.x);
+            next_block = first_block + waves * int(gridDim.x) - blocks;
+            for (int wave = 0; wave < waves; ++wave) {
+                const int block = first_block + wave * int(gridDim.x);
+                const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+                const int in_band = block % (blocks_across * GROUP_M);
+                const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+                const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+                const int row0 = block_row * BM;
+                const int col0 = block_col * BN;
+                const int col = col0 + local_col * 2;
+                __align__(16) float acc[2][BN / 4];
                 #pragma unroll
-                for (int j = 0; j < BN / 4; ++j) {
-                    acc[i][j] = 0.0f;
-                }
-            }
-
-            // What the epilogue takes of each row or column is read ahead.
-            __nv_bfloat16 lane_bias[BN / 32];
-            #pragma unroll
-            for (int i = 0; i < BN / 32; ++i) {
-                lane_bias[i] = bias[group * n + min(col0 + i * 32 + local_index % 32, n - 1)];
-            }
-            const int steps = (max(0, k_end) + BK - 1) / BK;
-            const int steps_before = steps_done;
-            steps_done = steps_before + steps;
-            for (int k0 = 0; k0 < k_end; k0 += BK) {
-                const int step = steps_before + k0 / BK;
-                const int stage = step % STAGES;
-                mbarrier_wait(&shared.full[stage], step / STAGES % 2);
-                wgmma_fence();
-                const unsigned long long a_tile =
-                    matrix_descriptor<16>(shared.a[stage][0][warpgroup * 64]);
-                const unsigned long long b_tile =
-                    matrix_descriptor<BK * 128>(shared.b[stage][0][0]);
-                #pragma unroll
-                for (int k_block = 0; k_block < BK / 64; ++k_block) {
+                for (int i = 0; i < 2; ++i) {
                     #pragma unroll
-                    for (int kk = 0; kk < 64; kk += 16) {
-                        wgmma_m64n256k16(acc, a_tile + (k_block * BM * 64 + kk) / 8,
-                                         b_tile + (k_block * 64 + kk) * 8);
+                    for (int j = 0; j < BN / 4; ++j) {
+                        acc[i][j] = 0.0f;
                     }
                 }
-                wgmma_commit_group();
 
-                // The previous step's wgmma are complete: its stage is free.
-                wgmma_wait_group<1>();
-                if (0 < k0 && local_index % 32 == 0) {
-                    mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
+                // What the epilogue takes of each row or column is read ahead.
+                __nv_bfloat16 lane_bias[BN / 32];
+                #pragma unroll
+                for (int i = 0; i < BN / 32; ++i) {
+                    lane_bias[i] = bias[group * n + min(col0 + i * 32 + local_index % 32, n - 1)];
                 }
-            }
-            wgmma_wait_all(acc);
+                const int steps = (max(0, k) + BK - 1) / BK;
+                const int steps_before = steps_done;
+                steps_done = steps_before + steps;
+                for (int k0 = 0; k0 < k; k0 += BK) {
+                    const int step = steps_before + k0 / BK;
+                    const int stage = step % STAGES;
+                    mbarrier_wait(&shared.full[stage], step / STAGES % 2);
+                    wgmma_fence();
+                    const unsigned long long a_tile =
+                        matrix_descriptor<16>(shared.a[stage][0][warpgroup * 64]);
+                    const unsigned long long b_tile =
+                        matrix_descriptor<BK * 128>(shared.b[stage][0][0]);
+                    #pragma unroll
+                    for (int k_block = 0; k_block < BK / 64; ++k_block) {
+                        #pragma unroll
+                        for (int kk = 0; kk < 64; kk += 16) {
+                            wgmma_m64n256k16(acc, a_tile + (k_block * BM * 64 + kk) / 8,
+                                             b_tile + (k_block * 64 + kk) * 8);
+                        }
+                    }
+                    wgmma_commit_group();
 
-            // The last step's stage is free as well.
-            if (0 < steps && local_index % 32 == 0) {
-                mbarrier_arrive(&shared.empty[(steps_before + steps - 1) % STAGES]);
-            }
-            cp_async_bulk_wait_group_read<0>();
-            __syncwarp();
-            if (row0 < group_rows) {
+                    // The previous step's wgmma are complete: its stage is free.
+                    wgmma_wait_group<1>();
+                    if (0 < k0 && local_index % 32 == 0) {
+                        mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
+                    }
+                }
+                wgmma_wait_all(acc);
+
+                // The last step's stage is free as well.
+                if (0 < steps && local_index % 32 == 0) {
+                    mbarrier_arrive(&shared.empty[(steps_before + steps - 1) % STAGES]);
+                }
+                cp_async_bulk_wait_group_read<0>();
+                __syncwarp();
+
                 // C = A * B, then bias, silu.
                 #pragma unroll
                 for (int j = 0; j < BN / 4; ++j) {
@@ -509,47 +499,44 @@ experts_by_warpgroups(int m, int n, int k, int group_count, const int *offsets,
         // Producer: one thread loads tiles by TMA while a stage is free.
         setmaxnreg_dec<40>();
         if (local_index == CONSUMERS) {
+            int next_block = int(blockIdx.x);
             int steps_done = 0;
-            for (int wave = 0; wave < waves; ++wave) {
-                const int block = wave * int(gridDim.x) + int(blockIdx.x);
-                const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
-                const int in_band = block % (blocks_across * GROUP_M);
-                const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
-                const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-                int found = 0;
-                int left = group_count;
-                for (int step = 0; step < 16; ++step) {
-                    const int ahead = left / 2;
-                    const int middle = found + ahead;
-                    if (0 < ahead && offsets[middle - 1] / BM + middle <= block_row) {
-                        found = middle;
-                    }
-                    left -= ahead;
-                }
-                const int group = found;
+            for (int group = 0; group < group_count; ++group) {
                 const int group_begin = group == 0 ? 0 : offsets[group - 1];
                 const int group_rows = min(offsets[group], m) - group_begin;
-                const int row0 = (block_row - (group_begin / BM + group)) * BM;
-                const int col0 = block_col * BN;
-                const int k_end = row0 < group_rows ? k : 0;
-                const int steps = (max(0, k_end) + BK - 1) / BK;
-                const int steps_before = steps_done;
-                steps_done = steps_before + steps;
-                for (int k0 = 0; k0 < k_end; k0 += BK) {
-                    const int step = steps_before + k0 / BK;
-                    const int stage = step % STAGES;
-                    mbarrier_wait(&shared.empty[stage], (step / STAGES + 1) % 2);
-                    mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 2);
-                    #pragma unroll
-                    for (int i = 0; i < BK / 64; ++i) {
-                        tma_load_3d(shared.a[stage][i][0], &a_map, k0 + i * 64,
-                                    m - group_rows + row0, group_begin + group_rows,
-                                    &shared.full[stage]);
-                    }
-                    #pragma unroll
-                    for (int i = 0; i < BN / 64; ++i) {
-                        tma_load_3d(shared.b[stage][i][0], &b_map, col0 + i * 64, k0, group,
-                                    &shared.full[stage]);
+                const int blocks_down = (max(0, group_rows) + BM - 1) / BM;
+                const int blocks = blocks_down * blocks_across;
+                const int first_block = next_block;
+                const int waves =
+                    (max(0, blocks - first_block) + int(gridDim.x) - 1) / int(gridDim.x);
+                next_block = first_block + waves * int(gridDim.x) - blocks;
+                for (int wave = 0; wave < waves; ++wave) {
+                    const int block = first_block + wave * int(gridDim.x);
+                    const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
+                    const int in_band = block % (blocks_across * GROUP_M);
+                    const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
+                    const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+                    const int row0 = block_row * BM;
+                    const int col0 = block_col * BN;
+                    const int steps = (max(0, k) + BK - 1) / BK;
+                    const int steps_before = steps_done;
+                    steps_done = steps_before + steps;
+                    for (int k0 = 0; k0 < k; k0 += BK) {
+                        const int step = steps_before + k0 / BK;
+                        const int stage = step % STAGES;
+                        mbarrier_wait(&shared.empty[stage], (step / STAGES + 1) % 2);
+                        mbarrier_arrive_expect_tx(&shared.full[stage], (BM + BN) * BK * 2);
+                        #pragma unroll
+                        for (int i = 0; i < BK / 64; ++i) {
+                            tma_load_3d(shared.a[stage][i][0], &a_map, k0 + i * 64,
+                                        m - group_rows + row0, group_begin + group_rows,
+                                        &shared.full[stage]);
+                        }
+                        #pragma unroll
+                        for (int i = 0; i < BN / 64; ++i) {
+                            tma_load_3d(shared.b[stage][i][0], &b_map, col0 + i * 64, k0, group,
+                                        &shared.full[stage]);
+                        }
                     }
                 }
             }

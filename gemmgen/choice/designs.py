@@ -220,7 +220,8 @@ def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 def _by_axes(atom: Atom, sizes: tuple[int, int], target: Target, grouped: Grouped | None) -> tuple[Schedule, ...]:
     plain = tuple(of_warpgroups(atom, sizes, target))
     if grouped == "rows":
-        return plain
+        # Of what costs the same, what has no surplus blocks is taken; no warpgroups take turns.
+        return tuple(sorted((x for x in plain if not x.ordered_epilogue), key=lambda x: not x.persistent))
     if grouped == "k":
         return (*plain, *of_clusters(plain))
     plain += tuple(of_swapped(atom, sizes, target))

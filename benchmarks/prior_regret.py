@@ -122,9 +122,9 @@ def of_h100() -> tuple[list[Problem], Machine]:
     return problems, replace(machine_of(H100), **records.machine)  # type: ignore[arg-type]
 
 
-def of_drawn() -> list[Problem]:
-    """Drawn shapes on the H100, each by 4 to 51 schedules."""
-    path = ROOT / "benchmarks" / "results" / "2026-11-26_h100" / "schedules.json"
+def of_drawn(name: str = "schedules.json") -> list[Problem]:
+    """Drawn shapes on the H100, each by 4 to 51 schedules. Of `schedules_second.json`: those that lost most before."""
+    path = ROOT / "benchmarks" / "results" / "2026-11-26_h100" / name
     kept = json.loads(path.read_text(encoding="utf-8"))
     known = [schedule_of(each, path.name) for each in kept["schedules"]]
     problems = []
@@ -188,6 +188,7 @@ def main() -> None:
         ("H200", (of_h200(arguments.files), machine_of(H200))),
         ("H100", of_h100()),
         ("H100, drawn", (of_drawn(), of_h100()[1])),
+        ("H100, drawn second", (of_drawn("schedules_second.json"), of_h100()[1])),
         ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):

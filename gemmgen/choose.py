@@ -44,7 +44,7 @@ class Offer:
         needs: features of the targets that it is for.
         sets: the fields that differ from the named one's, as `--set` writes them.
         largest: m, n and k at most; 0 for any sizes, known or not.
-        packs: whether matrices may be packed for it.
+        packs: whether matrices may be packed for it, and C may be stored by threads instead of TMA.
     """
 
     named: str
@@ -63,17 +63,16 @@ class Offer:
 _HALF = (F16, BF16)
 _WARPGROUP, _WARP, _ASYNC = frozenset({"wgmma"}), frozenset({"mma"}), frozenset({"async_copy"})
 #: What computes products that no cost model knows, the best first. Of each row the plain schedule is tried first, then
-#: with B, with A and with both packed: packing serves lines that begin anywhere, orders that an instruction does not
-#: take, and prologues.
+#: with C stored by threads, where its lines begin anywhere, then with B, with A and with both packed: packing serves
+#: lines that begin anywhere, orders that an instruction does not take, and prologues.
 MENU: tuple[Offer, ...] = (
     Offer(SMALL_PRESET, largest=32),
     # Block reads of Intel's sub-groups.
     Offer("L3_SIMD_32x2_1x8", needs=BLOCK_FEATURES),
     Offer("sg16_block_16x2_k32", needs=BLOCK_FEATURES),
-    # Tensor cores, by warpgroups. Where C's lines begin anywhere TMA can't store them, though it may load A and B. Only
-    # A from registers can be converted from what it is stored in, or B where operands are swapped.
-    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, packs=False),
-    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("epilogue_stages=0",)),
+    # Tensor cores, by warpgroups. Only A from registers can be converted from what it is stored in, or B where operands
+    # are swapped.
+    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP),
     Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("a.memory=private",), packs=False),
     Offer(
         "wgmma_128x256_s4",
@@ -82,10 +81,8 @@ MENU: tuple[Offer, ...] = (
         ("tile=64x2", "group=4x64", "epilogue_stages=0", "b.memory=private"),
         packs=False,
     ),
-    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP, packs=False),
-    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP, ("epilogue_stages=0",)),
-    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP, packs=False),
-    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP, ("epilogue_stages=0",)),
+    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP),
+    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP),
     # Tensor cores, by warps.
     Offer("mma_8x16_16x8", _HALF, _WARP),
     Offer("mma_f8_8x16_16x8", FLOAT8, _WARP),
@@ -174,20 +171,28 @@ def _of_menu(spec: GemmSpec, sizes: Sizes, device: Target, products: int) -> Sch
 
 
 def _ways(offer: Offer, sizes: Sizes, device: Target, products: int) -> Iterator[Schedule]:
-    """An offer by each way of laying matrices out, with K in as many parts as C leaves the device idle, where that
-    leaves every part some rounds of the main loop; then as one.
+    """An offer by each way of storing C and of laying matrices out."""
+    for way in WAYS if offer.packs else WAYS[:1]:
+        yield from _in_parts(offer, way, sizes, device, products)
+        plain = _made(offer, way)
+        if offer.packs and plain.epilogue_stages:
+            yield plain.but(epilogue_stages=0, name=None)
+
+
+def _in_parts(offer: Offer, way: Way, sizes: Sizes, device: Target, products: int) -> Iterator[Schedule]:
+    """With K in as many parts as C leaves the device idle, where that leaves every part some rounds of the main loop;
+    then as one.
     """
     m, n, k = sizes
-    for way in WAYS if offer.packs else WAYS[:1]:
-        plain = _made(offer, way)
-        if m is None or n is None or k is None or offer.largest or "vectors" in device.features:
-            yield plain
-        elif reaches(plain, (m, n, k)):
-            deepest, idle = k // (ROUNDS * plain.round_depth), device.cores // blocks_of(plain, (m, n, k), products)
-            parts = max((x for x in PARTS if x <= min(deepest, idle)), default=1)
-            if parts > 1 and reaches(split := _made(offer, way, parts), (m, n, k), products):
-                yield split
-            yield plain
+    plain = _made(offer, way)
+    if m is None or n is None or k is None or offer.largest or "vectors" in device.features:
+        yield plain
+    elif reaches(plain, (m, n, k)):
+        deepest, idle = k // (ROUNDS * plain.round_depth), device.cores // blocks_of(plain, (m, n, k), products)
+        parts = max((x for x in PARTS if x <= min(deepest, idle)), default=1)
+        if parts > 1 and reaches(split := _made(offer, way, parts), (m, n, k), products):
+            yield split
+        yield plain
 
 
 @cache

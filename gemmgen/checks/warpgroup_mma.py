@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
 from gemmgen.checks.schedulers import joined_problems
@@ -23,6 +24,7 @@ from gemmgen.ir.operands import STAGED_BYTES, TRANSPOSED_BYTES, staged_columns, 
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 
 #: Bytes of an mbarrier.
@@ -339,6 +341,7 @@ def registers_held(s: Schedule, atom: Instruction) -> int:
     )
 
 
+@lru_cache(maxsize=256)
 def exchange_operands(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
     """The same product as that of C^T.
 
@@ -346,13 +349,14 @@ def exchange_operands(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Sch
     B from registers (RS) is converted here, and its prologue applied, unless packing has applied it.
     """
     made_here = schedule.b.memory == "private" and not (schedule.b.prepacked and spec.prologue_b is not None)
-    spec = spec.transposed()
-    spec = replace(spec, b_dtype=None, prologue_b=None)
-    spec = spec if made_here else replace(spec, a_dtype=None, prologue_a=None)
-    (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.thread_vector
-    a, b = _exchanged(schedule.b), _exchanged(schedule.a)
-    made = schedule.but(tile=(cols, rows), group=(wide, high), thread_vector=(across, down), a=a, b=b)
-    return spec, made.but(cluster=schedule.cluster[::-1])
+    plain: dict[str, None] = {"b_dtype": None, "prologue_b": None}
+    plain |= {} if made_here else {"a_dtype": None, "prologue_a": None}
+    spec = replace(spec.transposed(), **plain)  # type: ignore[arg-type]
+    loop, tiling = schedule.mainloop, schedule.tiling
+    assert isinstance(loop, WarpgroupMma)
+    tiling = replace(tiling, tile=tiling.tile[::-1], group=tiling.group[::-1])
+    loop = replace(loop, a=_exchanged(loop.b), b=_exchanged(loop.a), cluster=loop.cluster[::-1])
+    return spec, replace(schedule, tiling=tiling, mainloop=loop)
 
 
 def _exchanged(operand: Operand) -> Operand:

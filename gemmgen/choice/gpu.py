@@ -6,9 +6,9 @@ K in parts is weighed by columns of numbers alone. Only what comes out fastest i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import merge
 
 import numpy as np
@@ -17,8 +17,9 @@ import numpy.typing as npt
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, changed, reaches, short_lines
 from gemmgen.checks.schedulers import MOST_JOINED
 from gemmgen.choice import few_rows, prior
-from gemmgen.choice.designs import more, of_target, varies
+from gemmgen.choice.designs import more, named, varies
 from gemmgen.choice.machine import Machine, machine_of
+from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, row
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked
@@ -30,6 +31,7 @@ from gemmgen.spec import GemmSpec
 PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
 FILLED = (0.5, 1.0, 2.0)
+_PARTS = np.array(PARTS, dtype=np.float64)
 #: Elements of a block up to which a cluster may add up parts of K, and of how many.
 JOINED_BLOCK, JOINED = 64 * 128, 2
 
@@ -101,7 +103,7 @@ class _Known:
         deals: those whose blocks can be dealt out by stream-K.
     """
 
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[Callable[[], Schedule], ...]
     plain: prior.Designs
     divides: npt.NDArray[np.bool_]
     joins: npt.NDArray[np.bool_]
@@ -110,19 +112,55 @@ class _Known:
 
 
 @lru_cache(maxsize=256)
-def _known(spec: GemmSpec, target: Target, aligned: Shape, wider: bool) -> _Known | None:
+def _known(spec: GemmSpec, target: Target, like: Shape, wider: bool) -> _Known | None:
     """Of a class of sizes: copies depend on nothing of them but how they are aligned."""
-    of_both = (*of_target(spec, target), *(more(spec, target) if wider else ()))
-    found = tuple(x for x in dict.fromkeys(of_both) if not prior.has_no_tiles(x))
-    if not found:
+    others = dict.fromkeys((*named(spec, target), *(more(spec, target) if wider else ())))
+    tiled = tuple(x for x in others if not prior.has_no_tiles(x))
+    families = [_of_kind(kind, narrow) for kind, narrow in kinds(spec, target)]
+    families += [_family(tiled)] if tiled else []
+    if not families:
         return None
-    divides = [varies(x) and not x.persistent and not x.serial_launch for x in found]
-    joins = [x.by_warpgroups and x.block_tile[0] * x.block_tile[1] <= JOINED_BLOCK for x in found]
-    has_clusters = "clusters" in target.features
-    joins_all = [has_clusters and isinstance(x.mainloop, SharedMemory) and x.sliced_k == 1 for x in found]
-    deals = [x.mbarrier > 0 and x.sliced_k == 1 for x in found]
-    may = (np.array(x) for x in (divides, joins, joins_all, deals))
-    return _Known(found, prior.designs(spec, found, aligned), *may)
+    schedules, columns, may = zip(*families, strict=True)
+    copied = [
+        np.zeros((4, sum(map(len, schedules)) - len(tiled))),
+        *([prior.copies(spec, ((x, like) for x in tiled))] if tiled else []),
+    ]
+    plain = prior.of_columns(spec, np.concatenate(columns, axis=1), np.concatenate(copied, axis=1))
+    divides, joins, joins_all, deals = np.concatenate(may, axis=1)
+    joins_all &= "clusters" in target.features
+    return _Known(tuple(x for each in schedules for x in each), plain, divides, joins, joins_all, deals)
+
+
+#: What makes a schedule; what the model looks at of it; and what K in parts can be to it (`_Known`).
+_Family = tuple[tuple[Callable[[], Schedule], ...], Numbers, npt.NDArray[np.bool_]]
+
+
+@lru_cache(maxsize=64)
+def _of_kind(kind: Kind, narrow: bool) -> _Family:
+    blocks = blocks_of(kind, narrow)
+    may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
+    return tuple(partial(built, kind, x) for x in blocks), prior.columns(row(kind, x) for x in blocks), np.array(may).T
+
+
+def _family(schedules: tuple[Schedule, ...]) -> _Family:
+    makers = tuple(partial(_itself, x) for x in schedules)
+    return makers, prior.columns(map(prior.row, schedules)), np.array([_may(x) for x in schedules]).T
+
+
+def _itself(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+@lru_cache(maxsize=8192)
+def _may(s: Schedule) -> tuple[bool, bool, bool, bool]:
+    """Whether K can be in parts, a cluster add them up by twos, or all of them, and blocks be dealt out."""
+    by_work_items = isinstance(s.mainloop, SharedMemory)
+    return (
+        varies(s) and not s.persistent and not s.serial_launch,
+        s.by_warpgroups and s.block_tile[0] * s.block_tile[1] <= JOINED_BLOCK,
+        by_work_items and s.sliced_k == 1,
+        s.mbarrier > 0 and s.sliced_k == 1,
+    )
 
 
 def _in_order(
@@ -135,20 +173,25 @@ def _in_order(
     wider: bool,
 ) -> Iterator[Ranked]:
     """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
-    # More than a vector's alignment lets no other design in: fewer classes of specs are looked through.
-    a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // spec.dtype.size)) for name in "abc")
-    asked = replace(spec, ld_multiple=(a, b, c))
+    asked = _asked(spec)
     few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
     loads = [*few, *_without_tiles(asked, target)]
     rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=_cost)
     for cost, schedule in merge(rest, _of_designs(asked, shape, target, products, machine, fixed, wider), key=_cost):
-        if reaches(schedule, shape, products) and not problems_as_asked(spec, schedule, target):
+        if reaches(schedule, shape, products) and not problems_as_asked(asked, schedule, target):
             yield cost, schedule
+
+
+@lru_cache(maxsize=256)
+def _asked(spec: GemmSpec) -> GemmSpec:
+    """More than a vector's alignment lets no other schedule in: fewer classes of specs are looked through."""
+    a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // spec.dtype.size)) for name in "abc")
+    return replace(spec, ld_multiple=(a, b, c))
 
 
 @lru_cache(maxsize=64)
 def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    return tuple(x for x in of_target(spec, target) if prior.has_no_tiles(x))
+    return tuple(x for x in named(spec, target) if prior.has_no_tiles(x))
 
 
 def _of_designs(
@@ -164,15 +207,14 @@ def _of_designs(
     if known is None:
         return
     index, parts, joined, dealt = _shares(spec, known, shape, machine, products, fixed)
-    taken, whole = known.plain.at(index), parts == 1
-    width = np.where(joined > 1, 4, taken.width)
-    taken = taken.but(parts=parts, joined=joined, dealt=dealt, staged=taken.staged * whole, width=width)
+    staged, width = known.plain.staged[index] * (parts == 1), np.where(joined > 1, 4, known.plain.width[index])
+    taken = known.plain.at(index, parts=parts, joined=joined, dealt=dealt, staged=staged, width=width)
     costs = prior.microseconds(spec, taken, shape, machine, products)
     # Of work-items no cluster has been measured: it costs what a second kernel does, and goes first.
     first = np.where(known.joins_all[index] & (parts <= MOST_JOINED), parts, joined)
     for at in np.argsort(costs, kind="stable"):
         for together in dict.fromkeys((int(first[at]), int(joined[at]))):
-            schedule = _built(known.schedules[index[at]], int(parts[at]), bool(dealt[at]), together)
+            schedule = _built(known.schedules[index[at]](), int(parts[at]), bool(dealt[at]), together)
             if schedule is not None:
                 yield float(costs[at]), schedule
 
@@ -197,28 +239,23 @@ def _shares(
     if by_tma.any():
         # What TMA could read itself is packed only where its lines are short.
         a_short, b_short = short_lines(spec, shape)
-        a_may, b_may = a_short or plain.a_packed[by_tma].all(), b_short or plain.b_packed[by_tma].all()
-        usable = ~by_tma | ((plain.a_packed <= a_may) & (plain.b_packed <= b_may))
-    blocks = np.ceil(m / plain.rows) * np.ceil(n / plain.cols) * products
+        (a, b), (a_all, b_all) = plain.packed, plain.packed[:, by_tma].all(axis=1)
+        usable = ~by_tma | ((a <= (a_short or a_all)) & (b <= (b_short or b_all)))
+    blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * products
     deepest = np.floor(k / (ROUNDS * plain.depth))
-    options = [(np.flatnonzero(usable), 1.0, 1.0, 0.0)]
-    if products == 1 and not (spec.batched or spec.grouped or fixed):
-        options.append((np.flatnonzero(usable & known.deals & (blocks % machine.cores > 0)), 1.0, 1.0, 1.0))
-    numbers = np.array(fixed or PARTS, dtype=np.float64)
     if fixed:
-        limits = [np.where(deepest >= x, x, 1.0) for x in fixed[1:]]
+        chosen = np.array([np.where(deepest >= x, x, 1.0) for x in fixed[1:]])
     else:
         places = machine.cores * prior.resident(spec, plain, machine)
-        limits = [np.minimum(deepest, filled * places / blocks) for filled in FILLED]
-    chosen = [numbers[np.maximum(0, np.searchsorted(numbers, limit, side="right") - 1)] for limit in limits]
-    index = [which for which, *_ in options]
-    values = [np.broadcast_to(np.array(rest), (len(which), 3)) for which, *rest in options]
-    seen = np.ones(len(usable))
-    for each in chosen:
-        which = np.flatnonzero(usable & known.divides & (each > 1) & (each != seen))
-        seen = each
-        for joined, may in ((1.0, which), (float(JOINED), which[known.joins[which] & (each[which] % JOINED == 0)])):
-            index.append(may)
-            values.append(np.stack([each[may], np.full(len(may), joined), np.zeros(len(may))], axis=1))
-    table = np.concatenate(values)
-    return np.concatenate(index), table[:, 0], table[:, 1], table[:, 2]
+        limits = np.minimum(deepest, np.array(FILLED)[:, None] * places / blocks)
+        chosen = _PARTS[np.maximum(0, np.searchsorted(_PARTS, limits, side="right") - 1)]
+    divided = usable & known.divides & (chosen > 1)
+    divided[1:] &= chosen[1:] != chosen[:-1]
+    dealt = usable & known.deals & (blocks % machine.cores > 0)
+    dealt &= products == 1 and not (spec.batched or spec.grouped or fixed)
+    # A row for each way: as one, dealt out, and by each number of parts, added up by a kernel and by clusters.
+    by_twos = divided & known.joins & (chosen % JOINED == 0)
+    may = np.array((usable, dealt, *(row for both in zip(divided, by_twos, strict=True) for row in both)))
+    way, index = np.nonzero(may)
+    parts = np.where(way < 2, 1.0, chosen[np.maximum(0, way - 2) // 2, index])
+    return index, parts, np.where((way > 1) & (way % 2 == 1), float(JOINED), 1.0), np.where(way == 1, 1.0, 0.0)

@@ -52,10 +52,12 @@ class Machine:
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         fma: the same of float32.
         fetch: bytes of lines that L2 gives a multiprocessor in a cycle.
-        apart: the same of all multiprocessors, for each, where blocks are not in step: lines that several ask for at
-            once are read once then.
+        apart: the same of all multiprocessors, for each.
+        in_step: the part of that which is asked for where all blocks begin at once: lines that several ask for at once
+            are read once then.
         torn: how much more a line costs that begins inside of a sector.
-        parted: how much more one of a TMA tile costs that begins inside of another.
+        parted, torn_tile: how much more a line of a TMA tile costs all of L2 that begins inside of another; inside of a
+            sector beside that.
         asked: the same for each block that asks for such a line, or one outside of a matrix, at the same time.
         at_first: steps whose worth of that is lost where all blocks begin at once.
         latency: cycles from asking for a tile until it is there, while others are asked for.
@@ -77,6 +79,9 @@ class Machine:
             of one of B, where each lane reads another line.
         through: times as much for elements that go through registers.
         load: cycles of a multiprocessor for a warp's load from global memory.
+        own_line: the same for each line that it reads where lanes read lines of their own.
+        waits: cycles for the loads of a round of a block without tiles, where nothing else is done.
+        slice_after: cycles to add up the sums of each further slice there.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
         plane: microseconds for each of those parts.
@@ -97,21 +102,23 @@ class Machine:
     another: float = 0.988
     packing: float = 1.58
     fetch: float = 49.0
-    apart: float = 33.0
+    apart: float = 36.0
+    in_step: float = 0.9
+    torn_tile: float = 0.7
     torn: float = 0.211
     parted: float = 0.3
-    asked: float = 0.0204
+    asked: float = 0.0214
     at_first: float = 0.315
     latency: float = 2080.0
-    read_fma: float = 181.0
-    read_mma: float = 65.0
-    read_wgmma: float = 65.2
+    read_fma: float = 165.0
+    read_mma: float = 58.5
+    read_wgmma: float = 128.0
     busy_fma: float = 424.0
     busy_mma: float = 255.0
     own_work: float = 0.588
-    crowd: float = 0.483
+    crowd: float = 0.386
     step: float = 83.0
-    paired: float = 90.0
+    paired: float = 49.2
     begin: float = 1080.0
     stay: float = 1000.0
     own_fetched: float = 37.1
@@ -123,20 +130,23 @@ class Machine:
     store_single: float = 1.27
     store_vector_mma: float = 0.311
     store_single_mma: float = 0.537
-    slice: float = 0.0845
-    copy: float = 0.21
-    copy_single: float = 0.331
-    copy_apart: float = 0.4
-    copy_across: float = 0.0702
+    slice: float = 0.0642
+    copy: float = 0.168
+    copy_single: float = 0.313
+    copy_apart: float = 0.42
+    copy_across: float = 0.0965
     through: float = 3.0
     load: float = 4.0
-    conversion: float = 2.0
-    work: float = 3.0
-    packed: float = 2520000.0
+    own_line: float = 0.51
+    waits: float = 219.0
+    slice_after: float = 175.0
+    conversion: float = 2.3
+    work: float = 1.5
+    packed: float = 2772000.0
     sum_group: float = 281.0
     plane: float = 0.0108
     meeting: float = 0.938
-    hidden: float = 4.09
+    hidden: float = 2.95
 
     def rate(self, atom: str, dtype: DType) -> float:
         """Multiply-adds of a multiprocessor in a cycle by an instruction, at most."""
@@ -152,9 +162,16 @@ def machine_of(target: Target) -> Machine:
 
 @cache
 def _machine(target: Target, measured: Measured) -> Machine:
+    known = {name: value for name, value in measured if name in MEASURED}
+    return replace(derived(target), **known)  # type: ignore[arg-type]
+
+
+@cache
+def derived(target: Target) -> Machine:
+    """The constants of a device that nobody has measured."""
     fma, mma, wgmma = RATES.get(target.name, RATES["sm_80"])
     clock, memory = target.clock or CLOCK, REACHED * (target.memory_rate or MEMORY)
-    derived = Machine(
+    return Machine(
         cores=target.cores,
         clock=clock,
         shared=target.local_bytes,
@@ -165,4 +182,3 @@ def _machine(target: Target, measured: Measured) -> Machine:
         mma=OF_MMA * mma,
         fma=OF_FMA * fma,
     )
-    return replace(derived, **{name: value for name, value in measured if name in MEASURED})  # type: ignore[arg-type]

@@ -4,17 +4,18 @@
 |---|---|
 | `launch` | the smallest product |
 | `memory` | a product of few rows, whose B is read once |
-| `fma`, `mma`, `wgmma` | a large product by a schedule of each mainloop |
+| `fma`, `mma`, `wgmma` | a large product by a schedule of each mainloop: the rate by which the prior takes as long |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import prod
 
 from gemmgen import candidates
-from gemmgen.choice import gpu
-from gemmgen.choice.machine import machine_of
+from gemmgen.choice import gpu, prior
+from gemmgen.choice.machine import Machine, derived
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import calibrate_cpu
@@ -23,8 +24,8 @@ from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Shape
 from gemmgen.tuning.study import Place
 
-#: Seconds of a measurement.
-LOOK = 1.0
+#: Seconds of a measurement; steps by which a rate is found.
+LOOK, HALVINGS = 1.0, 20
 SMALL: Shape = (16, 16, 16)
 #: B takes half a gigabyte.
 FEW_ROWS: Shape = (16, 16384, 16384)
@@ -41,7 +42,7 @@ def measured(runner: Runner, place: Place, tell: Callable[[str], None] = lambda 
     target = place.target
     if "vectors" in target.features:
         return calibrate_cpu.measured(runner, place, tell)
-    machine, found = machine_of(target), dict[str, float]()
+    machine, found = derived(target), dict[str, float]()
     for name, spec, shape, schedule in _products(place):
         job = Job(place.backend, place.number, spec, shape, 1, schedule, budget=LOOK)
         outcome = next(outcome for _, outcome in runner.run([job]))
@@ -54,9 +55,22 @@ def measured(runner: Runner, place: Place, tell: Callable[[str], None] = lambda 
         elif name == "memory":
             found[name] = ((m + n) * k + m * n) * spec.dtype.size / us
         else:
-            found[name] = prod(shape) / us / machine.clock / machine.cores
+            known = replace(machine, **found)  # type: ignore[arg-type]
+            found[name] = rate(name, us, promised(spec, shape), shape, schedule, known)
         tell(f"{name}: {found[name]:.4g}, {getattr(machine, name):.4g} before")
     return found
+
+
+def rate(name: str, us: float, spec: GemmSpec, shape: Shape, schedule: Schedule, machine: Machine) -> float:
+    """The multiply-adds of a cycle by which the prior takes as long for a product, at most those of the device's
+    architecture, and at least what they come to where they are all that takes time.
+    """
+    least, most = prod(shape) / us / machine.clock / machine.cores, float(getattr(machine, name))
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        (cost,) = prior.costs(spec, [schedule], shape, replace(machine, **{name: middle}))  # type: ignore[arg-type]
+        least, most = (middle, most) if cost > us else (least, middle)
+    return most
 
 
 def _products(place: Place) -> Iterator[tuple[str, GemmSpec, Shape, Schedule]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from gemmgen.choice import gpu, prior
 from gemmgen.choice.machine import machine_of
@@ -38,13 +39,20 @@ def costs(
     schedules: Sequence[Schedule], spec: GemmSpec, shape: Shape, target: Target, products: int = 1
 ) -> list[float]:
     """The same of several of one kind of mainloop; empty where there is no model."""
-    if not schedules:
+    return costs_at([(each, shape) for each in schedules], spec, target, products)
+
+
+def costs_at(asked: Sequence[tuple[Schedule, Shape]], spec: GemmSpec, target: Target, products: int = 1) -> list[float]:
+    """The same of products of several sizes, each by one schedule."""
+    if not asked:
         return []
-    if schedules[0].vector > 1:
-        return [products * float(x) for x in panels.cycles(spec, schedules, shape, target)]
+    if asked[0][0].vector > 1:
+        alike = groupby(asked, key=itemgetter(1))
+        found = ((shape, [schedule for schedule, _ in same]) for shape, same in alike)
+        return [products * float(x) for shape, own in found for x in panels.cycles(spec, own, shape, target)]
     if "async_copy" not in target.features:
         return []
-    return prior.costs(spec, schedules, shape, machine_of(target), products)
+    return prior.costs_at(spec, asked, machine_of(target), products)
 
 
 def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | None:

@@ -76,14 +76,11 @@ class Book:
         return self._schedules.setdefault(line.schedule, None)
 
     def offs(self, lines: Sequence[Line], spec: GemmSpec, target: Target) -> list[tuple[Line, Schedule, float]]:
-        """Lines of one product: the logarithm of each one's time as a multiple of what the model says; none without a
-        model.
-        """
+        """The logarithm of each line's time as a multiple of what the model says; none without a model."""
         known = [(line, schedule) for line in lines if (schedule := self.schedule(line)) is not None]
         for of_vectors in (False, True):
             new = [(x, s) for x, s in known if x.identity not in self._offs and (s.vector > 1) == of_vectors]
-            shape, products = lines[0].shape, lines[0].products
-            costs = order.costs([schedule for _, schedule in new], spec, shape, target, products)
+            costs = order.costs_at([(s, x.shape) for x, s in new], spec, target, new[0][0].products) if new else []
             for (line, _), cost in zip(new, costs or [0.0] * len(new), strict=True):
                 self._offs[line.identity] = math.log(line.seconds / cost) if cost else None
         found = ((line, schedule, self._offs[line.identity]) for line, schedule in known)
@@ -218,12 +215,12 @@ def _near(
     """
     apart = ((_distance(shape, other), other) for other in lines)
     near = sorted((distance, other) for distance, other in apart if distance is not None)[:NEAREST]
+    weights = {other: 1 / (distance + CLOSE) for distance, other in near}
     offs: dict[Schedule, list[tuple[float, float]]] = {}
     best: dict[Schedule, Line] = {}
-    for distance, other in near:
-        for line, schedule, off in book.offs(lines[other][:OF_EACH], spec, target):
-            offs.setdefault(schedule, []).append((1 / (distance + CLOSE), off))
-            best.setdefault(schedule, line)
+    for line, schedule, off in book.offs([x for other in weights for x in lines[other][:OF_EACH]], spec, target):
+        offs.setdefault(schedule, []).append((weights[line.shape], off))
+        best.setdefault(schedule, line)
     if not best:
         return _nearest(lines, near, spec, target, check, book)
     products = next(iter(best.values())).products

@@ -1,0 +1,268 @@
+"""The designs of warpgroups (`wgmma`) that a product is chosen from, all of K in one part: rows, widths by the
+instructions' own steps, stages, clusters; what follows from those is filled in by rule.
+
+A block is a few numbers, from which the model's columns follow. Only what is taken becomes a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from gemmgen.candidates import LINE, VECTOR, WAYS, Way
+from gemmgen.choice.prior import WARPGROUP_ROWS, WGMMA, Row
+from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
+from gemmgen.ir.swizzle import line_bytes
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import problems_as_asked
+from gemmgen.schedule import Atom, Operand, Schedule
+from gemmgen.schedule.epilogues import Registers, Staged
+from gemmgen.schedule.fields import Pair
+from gemmgen.schedule.schedulers import OneTile, Persistent
+from gemmgen.schedule.tiling import Tiling
+from gemmgen.schedule.warpgroup_mma import WarpgroupMma
+from gemmgen.spec import GemmSpec, Grouped
+
+#: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
+#: handed over.
+WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
+HANDED = {1: (0, 0), 2: (232, 40), 3: (160, 32)}
+#: Columns by the instruction's steps; sums of a thread at most, by warpgroups: ptxas gives 128 registers to a thread of
+#: four warpgroups, producers counted, and 192x208 does not compile.
+WIDTHS = (*range(16, 257, 16),)
+MOST_SUMS = {1: 128, 2: 192, 3: 96}
+#: The same where threads store the sums of a part of K.
+MOST_SUMS_OF_PARTS = 128
+#: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
+MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
+#: Rows of a block where operands are swapped: few, and many by steps that TMA stores.
+FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(80, 257, 16),)
+#: Warpgroups of such a block, and instructions of each beside one another, of 64 columns.
+BESIDE = ((1, 1), (2, 1), (2, 2))
+#: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.
+CLUSTERS, CLUSTERED = ((1, 2), (2, 1)), 64 * 128
+#: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
+PACKED = (64, 128)
+#: Threads of a warpgroup, and columns of an instruction's rows where operands are swapped.
+THREADS, COLUMNS = 128, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the designs of warpgroups follow from.
+
+    Attributes:
+        size, result: bytes of an element of A and B, and of C.
+        by_k: whether lines of A, and of B, lie along K.
+        packed: of A and B.
+        staged: whether TMA may store C: where its lines begin at multiples of a vector.
+        grouped: what groups share out.
+        shared: bytes of shared memory of a block.
+    """
+
+    atom: Atom
+    size: int
+    result: int
+    by_k: tuple[bool, bool]
+    packed: Way
+    staged: bool
+    grouped: Grouped | None
+    shared: int
+
+    def most_stages(self, block: Pair, slot: int, blocks: int = 1) -> int:
+        """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
+        ring = sum(self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
+        return ((self.shared - RESERVED) // blocks - slot) // ring
+
+    def _tile_bytes(self, extent: int, by_k: bool) -> int:
+        """Of A's tile or of B's, in whole lines."""
+        if by_k:
+            return extent * LINE
+        line = line_bytes(extent * self.size)
+        return LINE // self.size * -(-extent * self.size // line) * line
+
+
+class Block(NamedTuple):
+    """A design.
+
+    Attributes:
+        rows, cols: of C.
+        count: warpgroups that multiply.
+        swapped: whether operands are.
+        stages: of the ring.
+        slots: stages of the epilogue; 0 where threads store C.
+        width: elements of C that a thread stores at once then.
+        turns: whether warpgroups store one after the other.
+        stays: whether blocks are persistent.
+        cluster: rows and columns of blocks.
+    """
+
+    rows: int
+    cols: int
+    count: int
+    swapped: bool
+    stages: int
+    slots: int
+    width: int = 1
+    turns: bool = False
+    stays: bool = False
+    cluster: Pair = (1, 1)
+
+    @property
+    def few(self) -> bool:
+        """Whether it is for few rows."""
+        return self.swapped and self.rows in FEW_ROWS
+
+    @property
+    def tiling(self) -> tuple[Pair, Pair]:
+        """Tile of a thread, and threads of a block."""
+        if self.swapped:
+            return (self.rows // 4, self.cols // (32 * self.count)), (4, 32 * self.count)
+        return (self.rows // (32 * self.count), self.cols // 4), (32 * self.count, 4)
+
+    @property
+    def producers(self) -> int:
+        """Threads that only fetch."""
+        return 32 if self.count == 1 else THREADS
+
+    @property
+    def band(self) -> int:
+        """Of the threadblock swizzle."""
+        return 0 if self.few else 12 if self.turns else 8
+
+
+def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
+    """Each with whether its narrow blocks alone are meant: the first way of packing that is possible, and where that
+    packs nothing, the others for short lines.
+    """
+    if "wgmma" not in target.features or spec.dtype not in (F16, BF16, I8, *FLOAT8):
+        return ()
+    known = [_kind_of(spec, target, way) for way in WAYS]
+    first = next((x for x in known if not problems_as_asked(spec, built(x, next(_plain(x))), target)), None)
+    if first is None:
+        return ()
+    return (first, False), *((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
+
+
+def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
+    atom: Atom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
+    by_k = spec.a_order == "row" or packed[0], atom != "wgmma" if packed[1] else spec.b_order == "col"
+    staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
+    sizes = spec.dtype.size, spec.result.size
+    return Kind(atom, *sizes, by_k, packed, staged, spec.grouped, target.local_bytes)
+
+
+@lru_cache(maxsize=64)
+def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
+    """All of a kind.
+
+    Args:
+        narrow: whether only those that may be worth packing what TMA could read itself.
+    """
+    found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
+    if narrow:
+        found = tuple(x for x in found if x.cols in PACKED and not x.stays and (x.few or not x.swapped))
+    if kind.grouped == "rows":
+        # Of what costs the same, what has no surplus blocks is taken; no warpgroups take turns.
+        return tuple(sorted((x for x in found if not x.turns), key=lambda x: not x.stays))
+    return found if any(kind.packed) else (*found, *_clusters(found))
+
+
+def _plain(kind: Kind) -> Iterator[Block]:
+    for rows, count in WARPGROUPS:
+        for cols in WIDTHS:
+            width = _width((rows, cols), THREADS * count)
+            if rows * cols // (THREADS * count) > MOST_SUMS[count]:
+                continue
+            # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
+            slot = rows * min(cols, LINE // kind.result) * kind.result
+            most = [kind.most_stages((rows, cols), slot, blocks) for blocks in (1, 2)]
+            tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
+            # Of what costs the same the first is taken: more stages, and a store that is hidden.
+            for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
+                made = Block(rows, cols, count, False, stages, int(kind.staged), 0 if kind.staged else width)
+                yield made
+                # Groups that take turns read what lies as TMA can read it.
+                if kind.staged and (rows, stages) == (128, most[0]) and not any(kind.packed):
+                    yield made._replace(slots=2, turns=True, stays=True)
+                if kind.staged:
+                    yield made._replace(stays=True)
+
+
+def _width(block: Pair, threads: int) -> int:
+    """Elements of C that a thread stores at once: four if they can be dealt out evenly, or the pairs that it has."""
+    rows, cols = block
+    return 4 if threads * 4 % cols == 0 and rows * cols % (threads * 4) == 0 else 2
+
+
+def _swapped(kind: Kind) -> Iterator[Block]:
+    """C's rows are the instruction's columns, for few rows, and for numbers of rows that leave much of a block of 128
+    without work. TMA stores many of them.
+    """
+    for rows in (*FEW_ROWS, *MANY_ROWS):
+        many = rows in MANY_ROWS
+        for count, own in BESIDE:
+            if own > 1 and not (many and own * rows // 2 <= MOST_SUMS[count]):
+                continue
+            cols = COLUMNS * count * own
+            slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if many else 0
+            stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot))
+            yield Block(rows, cols, count, True, stages, int(many and kind.staged))
+
+
+def _clusters(plain: Iterable[Block]) -> Iterator[Block]:
+    """Those whose blocks can share tiles, of each block the one of most stages."""
+    most: dict[tuple[bool, int, int], Block] = {}
+    for each in plain:
+        same = each.swapped, each.rows, each.cols
+        if each.rows * each.cols >= CLUSTERED and not each.stays and not each.few:
+            most[same] = max(most.get(same, each), each, key=lambda x: x.stages)
+    for each in most.values():
+        yield from (each._replace(cluster=cluster) for cluster in CLUSTERS)
+
+
+@lru_cache(maxsize=8192)
+def built(kind: Kind, block: Block) -> Schedule:
+    """The schedule of a block."""
+    operand = Operand("local", async_copy=True)
+    a, b = (replace(operand, prepacked=packed) for packed in kind.packed)
+    # Elements of two bytes are multiplied whichever way their tiles lie.
+    loop = WarpgroupMma(
+        a=a,
+        b=replace(b, transposed=kind.packed[1] and kind.atom != "wgmma"),
+        atom=kind.atom,
+        stages=block.stages,
+        producer_threads=block.producers,
+        setmaxnreg=(0, 0) if block.few else HANDED[block.count],
+        cluster=block.cluster,
+    )
+    epilogue = Staged(block.slots, block.turns) if block.slots else Registers(block.width)
+    scheduler = Persistent(block.band) if block.stays else OneTile(block.band)
+    return Schedule(Tiling(*block.tiling, LINE // kind.size), loop, epilogue, scheduler)
+
+
+def row(kind: Kind, block: Block) -> Row:
+    """What the model looks at of a block."""
+    depth = LINE // kind.size
+    return Row(
+        *(block.rows, block.cols),
+        *((block.rows, WARPGROUP_ROWS) if block.swapped else (WARPGROUP_ROWS, block.cols)),
+        *(*block.cluster, *kind.packed),
+        *(depth, block.stages * (block.rows + block.cols) * depth, block.stages),
+        *(THREADS * block.count, block.producers, 1, WGMMA, True),
+        *(1, 1, False, block.stays, block.slots),
+        *(block.width or _usual_width(*block.tiling), block.band),
+    )
+
+
+@lru_cache(maxsize=256)
+def _usual_width(tile: Pair, group: Pair) -> int:
+    return WarpgroupMma.usual_width(Tiling(tile, group))
+
+
+def divides(block: Block) -> bool:
+    """Whether K can be in parts: not where blocks stay or take turns, nor in clusters, nor where threads spill."""
+    sums = block.rows * block.cols // (THREADS * block.count)
+    return not block.stays and block.cluster == (1, 1) and sums <= MOST_SUMS_OF_PARTS

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from gemmgen.backends import BACKENDS, meant
+from gemmgen.backends import BACKENDS, meant, printer_of
 from gemmgen.backends import backend as find_backend
-from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, about, computes, folded, render
 from gemmgen.build import build

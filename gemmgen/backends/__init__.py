@@ -35,7 +35,7 @@ def backend(name: str) -> type[CLike]:
     return _imported(*_PRINTERS[name])
 
 
-def printer(language: type[CLike], spec: GemmSpec) -> type[CLike]:
+def printer_of(language: type[CLike], spec: GemmSpec) -> type[CLike]:
     """What a spec is printed by."""
     return _imported(*_BY_BITS[language.name]) if spec.emulate and language.name in _BY_BITS else language
 

@@ -144,7 +144,7 @@ class Load(_Arithmetic):
 
 @dataclass(frozen=True, slots=True)
 class Call(_Arithmetic):
-    """A function of the target, by gemmgen's own name for it: one of `FUNCTIONS` or `functions.MATH`."""
+    """A function of the target, by gemmgen's own name for it (`ir/functions.py`)."""
 
     CHILDREN = ("args",)
 
@@ -154,30 +154,6 @@ class Call(_Arithmetic):
 
 
 Expr = Const | Var | Bin | Select | Load | Call
-
-#: Every name that a `Call` may carry, but for the functions of numbers (`ir/functions.py`) -> what it means. Backends
-#: translate them, the interpreter runs them.
-FUNCTIONS: dict[str, str] = {
-    "group_count": "how many work-groups there are along a dimension",
-    "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
-    "local_id": "index of the work-item in its group along a dimension",
-    "lane_id": "index of the work-item in its sub-group",
-    "sub_group_size": "lanes of the launch's sub-groups; of the last one of a group there may be fewer",
-    "nan": "not a number",
-    "begins_on": "whether the address of `args[0]`, an element that is not read, is a multiple of `args[1]` bytes",
-    "any_in_group": "whether a condition holds for any work-item of the group, all of which come",
-    "fma": "a * b + c, rounded once or twice as the device prefers",
-    "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
-    "shuffle": "the value that lane `args[1]` holds, which may be another for each lane",
-    "shuffle_xor": "the value that lane `own ^ args[1]` holds",
-    "conj": "the complex value with the sign of its imaginary part changed",
-    "convert": "the value in the call's type, rounded to nearest",
-    "nibble": "half number `args[1]` of a byte, 0 the low one, two's complement, as a float32",
-    "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
-    "tf32_head": "a value cut to 10 bits after the point",
-    "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",
-    "tf32_finite_rest": "the same of a value that is finite; NaN of any other",
-}
 
 
 def _expr(node: object) -> Expr:

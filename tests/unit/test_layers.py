@@ -76,6 +76,13 @@ def test_what_is_drawn_is_there() -> None:
     assert LAYERS.keys() == {part for module in MODULES if not (part := part_of(module)).startswith("__")}
 
 
+def test_no_function_of_a_package_has_the_name_of_a_module_in_it() -> None:
+    """Which would take its place as soon as somebody imports it."""
+    for package in PACKAGE.rglob("__init__.py"):
+        named = {x.name for x in ast.parse(package.read_text()).body if isinstance(x, ast.FunctionDef | ast.ClassDef)}
+        assert not named & {module.stem for module in package.parent.glob("*.py")}, package
+
+
 def test_no_modules_import_one_another() -> None:
     """Neither in functions, nor for types alone."""
     known = {module_name(module): module for module in MODULES if module != PACKAGE / "__init__.py"}

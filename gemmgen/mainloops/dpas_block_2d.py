@@ -351,9 +351,9 @@ class DpasBlock2D(SubGroupTiles):
         return tuple(s for ask in self._prefetches(K0) for s in loop(J, ask.count, (ask.advance(J, by),)))
 
     def _products(self, a: Buffer, b: Buffer) -> Body:
-        """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own: each then
-        has reads of B of its own. One half of the products, on half of the rows of each part, needs all reads, and the
-        other half nothing new, so that the compiler waits for all reads at once.
+        """Those of a sub-step. Its parts along K lie in one line of B's fragment, or each in one of its own. Where each
+        part has reads of B of its own, one half of the products, on half of the rows of each part, needs all reads, and
+        the other half nothing new, so that the compiler waits for all reads at once.
         """
         rows, cols = self._schedule.tile
         depth, zero = self._atom.depth, Const(0)
@@ -366,7 +366,7 @@ class DpasBlock2D(SubGroupTiles):
             multiply = Multiply(self._acc.buffer, (J, block * DPAS_ROWS), a, at_a, b, of_b, self._atom)
             return loop(J, cols, loop(I, count, (multiply,)))
 
-        if self._b_rows == self._sub_step or blocks % 2:
+        if self._reads("b").shape[0] == 1 or blocks % 2:
             return loop(PART, self._parts, products(I, blocks))
         half = blocks // 2
         return loop(HALF, 2, loop(PART, self._parts, products((HALF + PART) % 2 * half + I, half)))

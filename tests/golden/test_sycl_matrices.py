@@ -52,7 +52,7 @@ SHARES = {
     "joint": (0.28, 0.53),
     "dpas_half": (0.64, 0.84),
     "dpas_half_prefetches": (0.73, 0.75),
-    "dpas_bfloat16_col": (0.34, 0.70),
+    "dpas_bfloat16_col": (0.34, 0.72),
     "dpas_half_to_half_gelu": (0.64, 0.84),
     "dpas_batch": (0.72, 0.72),
     "dpas_int8": (0.73, 0.73),

@@ -116,17 +116,29 @@ def gemm(
 
 
 def is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether the dispatcher would find nothing but the product to do: no gradient, mode, transform or subclass."""
+    """Whether the dispatcher would find nothing but the product to do: no gradient, mode, transform or subclass.
+
+    Raises: SpecError for what is no tensor.
+    """
     if torch.overrides.has_torch_function(tensors) or _forward_ad._current_level >= 0:
         return False
     inner = torch._C._dispatch_tls_local_include_set().raw_repr()
-    keys = torch._C._dispatch_keys(tensors[0])
     records = torch.is_grad_enabled()
-    for x in tensors:
-        if x is not None:
-            if records and x.requires_grad:
-                return False
-            keys = keys | torch._C._dispatch_keys(x)
+    try:
+        keys = torch._C._dispatch_keys(tensors[0])
+        for x in tensors:
+            if x is not None:
+                if records and x.requires_grad:
+                    return False
+                keys = keys | torch._C._dispatch_keys(x)
+    except (AttributeError, TypeError):
+        others = dict.fromkeys(type(x).__name__ for x in tensors if not isinstance(x, torch.Tensor | None))
+        if not others:
+            raise
+        raise SpecError(
+            f"an argument is of type {other}, not a tensor: pass torch.as_tensor of it, or call gemmgen.gemm"
+            for other in others
+        ) from None
     known = _ORDINARY.get(keys.raw_repr())
     return known is not None and inner in _AT_REST and not torch.is_autocast_enabled(known)
 

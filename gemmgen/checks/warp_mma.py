@@ -107,7 +107,8 @@ def mfma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"atom mfma multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
         return
     if lacking := sorted(atom.needs - target.features):
-        yield f"atom mfma, but target {target.name!r} lacks {', '.join(lacking)}: use target gfx942, or atom fma"
+        lacks = f"target {target.name!r} lacks {', '.join(lacking)}"
+        yield f"atom mfma, but {lacks}: use --backend opencl --target gfx942, or atom fma"
     yield from as_they_are(spec, s)
     if s.block_k % atom.depth:
         yield f"block_k = {s.block_k} is not made of steps of {atom.depth}: use block_k {atom.depth}"

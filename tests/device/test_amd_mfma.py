@@ -90,7 +90,7 @@ def test_the_machine_code(schedule: Schedule, rng: np.random.Generator, tmp_path
     ("spec", "changed", "target", "problem"),
     [
         (GemmSpec(dtype=BF16), MFMA.but, "gfx942", "atom mfma multiplies float16, not bfloat16: use one of them"),
-        (SPEC, MFMA.but, "portable", "lacks mfma: use target gfx942, or atom fma"),
+        (SPEC, MFMA.but, "portable", "lacks mfma: use --backend opencl --target gfx942, or atom fma"),
         (SPEC, partial(MFMA.but, tile=(6, 2)), "gfx942", "thread_vector of 4 rows does not divide the tile's 6"),
         (SPEC, partial(MFMA.but, group=(2, 16)), "gfx942", "lane_arrangement 4x16 does not divide the group's 2x16"),
         (SPEC, partial(MFMA.but, block_k=24), "gfx942", "block_k = 24 is not made of steps of 16: use block_k 16"),

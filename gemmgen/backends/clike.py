@@ -64,7 +64,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, RoleStep, SyncStmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.walk import places, walk
+from gemmgen.ir.walk import places, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
 from gemmgen.spec import GemmSpec
@@ -370,7 +370,7 @@ class CLike(ABC):
                 continue
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
-            if isinstance(before, Alloc) and _is_first_value(before.buffer, stmt):
+            if isinstance(before, Alloc) and _is_first_value(before.buffer, stmt, self.vectors):
                 continue  # printed with its declaration
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
@@ -427,7 +427,7 @@ class CLike(ABC):
                     return [f"{name} = {self.expr(value)};"]
                 case VectorCopy(stored) if stored == buffer:
                     return [f"{name} = {self._moved(following)};"]
-        elif following is not None and _is_first_value(buffer, following):
+        elif following is not None and _is_first_value(buffer, following, self.vectors):
             return [f"{self.vector_type(buffer.dtype, buffer.vector)} {line}" for line in self._statement(following)]
         return self.declare(buffer)
 
@@ -661,16 +661,17 @@ def way(move: VectorCopy) -> Literal["copy", "load", "store"]:
     return "load" if move.dst.space is Space.PRIVATE else "store"
 
 
-def _is_first_value(buffer: Buffer, stmt: Stmt) -> bool:
-    """Whether a statement gives all of a scalar, or of a single vector, its first value."""
+def _is_first_value(buffer: Buffer, stmt: Stmt, words: VectorWords | None) -> bool:
+    """Whether a statement gives all of a scalar, or of a single vector, its first value, in words for a declaration."""
     one_vector = buffer.vector > 1 and buffer.extents == (buffer.vector,)
     match stmt:
         case Store(stored, (), _) | VectorCopy(stored, ()):
             return stored == buffer
         case VectorCopy(stored):
             return one_vector and stored == buffer
-        case For(body=(Store(stored),)):
-            return one_vector and stmt.vector and stored == buffer
+        case For(var=var, body=(Store(stored, _, value),)):
+            can_begin = words is None or words.begins_with_number or var in walk_expr(value)
+            return one_vector and stmt.vector and stored == buffer and can_begin
     return False
 
 

@@ -106,6 +106,7 @@ VECTORS = VectorWords(
     half="{vector}.{half}",
     single="{vector}.s{number:x}",
     element="(({type} *){address})[{place}]",
+    begins_with_number=True,
 )
 
 

@@ -37,6 +37,7 @@ class VectorWords:
         single: an element of a vector, by its number.
         element: an element of vectors that lie one after the other, by its place from the first one's `address`, or as
             the element `inside` a `vector`.
+        begins_with_number: whether a number may stand where a vector is declared, for all of its elements.
     """
 
     type: str
@@ -47,6 +48,7 @@ class VectorWords:
     half: str
     single: str
     element: str
+    begins_with_number: bool = False
 
 
 def vector_name(printer: Printer, buffer: Buffer, index: tuple[Expr, ...]) -> str:

@@ -42,8 +42,9 @@ def linear(
 
 def functions_of(activation: Activation) -> list[str]:
     """An activation as a list of functions. Raises: SpecError for what is none."""
-    if not isinstance(activation, str | Sequence | None):
-        kind = type(activation).__name__
+    given: object = activation
+    if not isinstance(given, str | Sequence | None):
+        kind = type(given).__name__
         raise SpecError(f"activation = {activation!r} is of type {kind}: pass a text, or a list of texts")
     return [activation] if isinstance(activation, str) else list(activation or ())
 

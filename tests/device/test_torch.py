@@ -533,7 +533,7 @@ def test_mistakes() -> None:
         r"beta = 1 adds to a c that was not given: pass c": lambda: ours.gemm(a, b, beta=1),
         r"alpha = 0.5 is no whole number": lambda: ours.gemm(a.int(), b.int(), alpha=0.5),
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
-        "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),  # type: ignore[arg-type]
+        "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),
         "activation = 5 is of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
         r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),

@@ -176,4 +176,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(SpecError, match=r"pass b.to_dense\(\)"):
         ours.grouped(a, b.to_sparse(), ends)
     with pytest.raises(SpecError, match="an argument is of type list, not a tensor"):
-        ours.grouped(a, b, ends.tolist())  # type: ignore[arg-type]
+        ours.grouped(a, b, ends.tolist())

@@ -11,7 +11,9 @@ import pytest
 from gemmgen import candidates, driver, presets
 from gemmgen.backends import backend
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import TARGETS
 from gemmgen.methods import change
+from gemmgen.options import build_schedule
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -74,6 +76,13 @@ def test_a_work_item_is_given_what_only_loads_of_tiles_read() -> None:
     text = flat(driver.emit(GemmSpec(), schedule, "sycl", form="header").text)
     assert "const auto load_tiles = [&](int k_load, int load_stage)" in text
     assert "const float *__restrict a, int lda, const float *__restrict b, int ldb" in text
+
+
+def test_a_vector_is_not_declared_with_a_number() -> None:
+    """SYCL's vectors are made of numbers by an explicit constructor alone; OpenCL C has them as they are."""
+    schedule = build_schedule(method="vector", tile="1x2", sets=["vector=2"])
+    texts = [driver.emit(GemmSpec(), schedule, backend, TARGETS["cpu"]).text for backend in ("sycl", "opencl")]
+    assert "sycl::float2 acc; acc = 0.0f;" in flat(texts[0]) and "float2 acc = 0.0f;" in flat(texts[1])
 
 
 def test_the_run_time_form() -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, changed, reaches, short_lines
 from gemmgen.checks.schedulers import MOST_JOINED
-from gemmgen.choice import few_rows, prior
+from gemmgen.choice import columns, few_rows, prior
 from gemmgen.choice.designs import more, named, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, row
@@ -104,7 +104,7 @@ class _Known:
     """
 
     schedules: tuple[Callable[[], Schedule], ...]
-    plain: prior.Designs
+    plain: columns.Designs
     divides: npt.NDArray[np.bool_]
     joins: npt.NDArray[np.bool_]
     joins_all: npt.NDArray[np.bool_]
@@ -120,12 +120,12 @@ def _known(spec: GemmSpec, target: Target, like: Shape, wider: bool) -> _Known |
     families += [_family(tiled)] if tiled else []
     if not families:
         return None
-    schedules, columns, may = zip(*families, strict=True)
+    schedules, own, may = zip(*families, strict=True)
     copied = [
         np.zeros((4, sum(map(len, schedules)) - len(tiled))),
-        *([prior.copies(spec, ((x, like) for x in tiled))] if tiled else []),
+        *([columns.copies(spec, ((x, like) for x in tiled))] if tiled else []),
     ]
-    plain = prior.of_columns(spec, np.concatenate(columns, axis=1), np.concatenate(copied, axis=1))
+    plain = columns.of_columns(spec, np.concatenate(own, axis=1), np.concatenate(copied, axis=1))
     divides, joins, joins_all, deals = np.concatenate(may, axis=1)
     joins_all &= "clusters" in target.features
     return _Known(tuple(x for each in schedules for x in each), plain, divides, joins, joins_all, deals)
@@ -139,12 +139,16 @@ _Family = tuple[tuple[Callable[[], Schedule], ...], Numbers, npt.NDArray[np.bool
 def _of_kind(kind: Kind, narrow: bool) -> _Family:
     blocks = blocks_of(kind, narrow)
     may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
-    return tuple(partial(built, kind, x) for x in blocks), prior.columns(row(kind, x) for x in blocks), np.array(may).T
+    return (
+        tuple(partial(built, kind, x) for x in blocks),
+        columns.columns(row(kind, x) for x in blocks),
+        np.array(may).T,
+    )
 
 
 def _family(schedules: tuple[Schedule, ...]) -> _Family:
     makers = tuple(partial(_itself, x) for x in schedules)
-    return makers, prior.columns(map(prior.row, schedules)), np.array([_may(x) for x in schedules]).T
+    return makers, columns.columns(map(columns.row, schedules)), np.array([_may(x) for x in schedules]).T
 
 
 def _itself(schedule: Schedule) -> Schedule:
@@ -203,7 +207,7 @@ def _of_designs(
     fixed: tuple[int, ...],
     wider: bool,
 ) -> Iterator[Ranked]:
-    known = _known(spec, target, prior.aligned(spec, shape), wider)
+    known = _known(spec, target, columns.aligned(spec, shape), wider)
     if known is None:
         return
     index, parts, joined, dealt = _shares(spec, known, shape, machine, products, fixed)
@@ -235,7 +239,7 @@ def _shares(
 ) -> tuple[npt.NDArray[np.intp], Numbers, Numbers, Numbers]:
     """Which designs are weighed; of each the parts of K, those that a cluster adds up, whether blocks are dealt out."""
     plain, (m, n, k) = known.plain, shape
-    usable, by_tma = np.ones(len(known.schedules), dtype=bool), plain.unit == prior.WGMMA
+    usable, by_tma = np.ones(len(known.schedules), dtype=bool), plain.unit == columns.WGMMA
     if by_tma.any():
         # What TMA could read itself is packed only where its lines are short.
         a_short, b_short = short_lines(spec, shape)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.prior import WARPGROUP_ROWS, WGMMA, Row
+from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Row
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target

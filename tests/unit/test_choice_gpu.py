@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.choice import designs, few_rows, machine, prior, warpgroups
+from gemmgen.choice import columns, designs, few_rows, machine, prior, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
@@ -237,7 +237,7 @@ def test_columns_depend_on_alignment_alone() -> None:
     """What is kept for a class of sizes is what single schedules of each size come to."""
     shape, known = (1000, 1016, 984), machine.machine_of(HOPPER)
     found = designs.of_target(ALIGNED, HOPPER)
-    made = prior.designs(ALIGNED, [(each, (8, 1016 + 8, 984)) for each in found])
+    made = columns.designs(ALIGNED, [(each, (8, 1016 + 8, 984)) for each in found])
     costs = prior.microseconds(ALIGNED, made, shape, known)
     assert prior.costs(ALIGNED, found, shape, known) == pytest.approx(list(costs))
 
@@ -252,7 +252,7 @@ def test_the_model_looks_at_a_block_as_at_its_schedule(
     assert len(found) > 100
     for kind, block in found:
         schedule = warpgroups.built(kind, block)
-        assert tuple(map(float, warpgroups.row(kind, block))) == tuple(map(float, prior.row(schedule)))
+        assert tuple(map(float, warpgroups.row(kind, block))) == tuple(map(float, columns.row(schedule)))
         if warpgroups.divides(block):
             assert designs.varies(schedule)
             assert not schedule.persistent

@@ -91,7 +91,8 @@ class Designs:
     @property
     def sums(self) -> Numbers:
         """Elements of C of a thread."""
-        return self.block[0] * self.block[1] * self.slices / self.threads
+        found: Numbers = self.block[0] * self.block[1] * self.slices / self.threads
+        return found
 
 
 _NAMES = tuple(each.name for each in fields(Designs))
@@ -148,7 +149,8 @@ def of_columns(spec: GemmSpec, own: Numbers, copied: Numbers) -> Designs:
     """Of such columns."""
     line, pairs, block, fetched = LINE // spec.dtype.size, range(0, 8, 2), own[:2], own[Row._fields.index("fetched")]
     begins = fetched * (1 - np.gcd(block.astype(int), line) / line)
-    return Designs(*(own[at : at + 2] for at in pairs), *own[8:], copied[:2], copied[2:], begins)
+    arrays: list[Numbers] = [*(own[at : at + 2] for at in pairs), *own[8:], copied[:2], copied[2:], begins]
+    return Designs(*arrays)
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:

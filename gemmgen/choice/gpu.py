@@ -243,8 +243,9 @@ def _shares(
     if by_tma.any():
         # What TMA could read itself is packed only where its lines are short.
         a_short, b_short = short_lines(spec, shape)
-        (a, b), (a_all, b_all) = plain.packed, plain.packed[:, by_tma].all(axis=1)
-        usable = ~by_tma | ((a <= (a_short or a_all)) & (b <= (b_short or b_all)))
+        a, b = plain.packed
+        a_may, b_may = a_short or a[by_tma].all(), b_short or b[by_tma].all()
+        usable = ~by_tma | ((a <= a_may) & (b <= b_may))
     blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * products
     deepest = np.floor(k / (ROUNDS * plain.depth))
     if fixed:
@@ -259,7 +260,8 @@ def _shares(
     dealt &= products == 1 and not (spec.batched or spec.grouped or fixed)
     # A row for each way: as one, dealt out, and by each number of parts, added up by a kernel and by clusters.
     by_twos = divided & known.joins & (chosen % JOINED == 0)
-    may = np.array((usable, dealt, *(row for both in zip(divided, by_twos, strict=True) for row in both)))
+    by_parts = np.stack((divided, by_twos), axis=1).reshape(-1, len(usable))
+    may = np.concatenate((np.stack((usable, dealt)), by_parts))
     way, index = np.nonzero(may)
     parts = np.where(way < 2, 1.0, chosen[np.maximum(0, way - 2) // 2, index])
     return index, parts, np.where((way > 1) & (way % 2 == 1), float(JOINED), 1.0), np.where(way == 1, 1.0, 0.0)

@@ -47,8 +47,8 @@ class Machine:
         memory: bytes from and to memory in a microsecond.
         cached: the same from and to L2.
         cache: bytes of a product of which half is found in L2.
-        launch, another, packing: microseconds of a kernel, of one after it that adds up parts of K, and of one before
-            it that packs.
+        launch, another, packing: microseconds of a kernel, of one after it (or of a cluster's blocks) that adds up
+            parts of K, and of one before it that packs.
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         fma: the same of float32.
         fetch: bytes of lines that L2 gives a multiprocessor in a cycle.
@@ -59,18 +59,16 @@ class Machine:
         parted, torn_tile: how much more a line of a TMA tile costs all of L2 that begins inside of another; inside of a
             sector beside that.
         asked: the same for each block that asks for such a line, or one outside of a matrix, at the same time.
-        at_first: steps whose worth of that is lost where all blocks begin at once.
         latency: cycles from asking for a tile until it is there, while others are asked for.
         read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
             that read it together.
-        busy_fma, busy_mma: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
+        busy: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
         begin, stay: cycles of a block until its first tile is there; how many more of a persistent one.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, after threads' copies.
         aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
-        torn_store: how much more that costs where lines begin inside of a sector.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
         slice: cycles for each element of C and further slice of sliced-K.
@@ -85,7 +83,6 @@ class Machine:
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
         plane: microseconds for each of those parts.
-        meeting: microseconds of a cluster that adds up parts of K.
         hidden: how much of the shorter of multiprocessors and memory is hidden: all, were it infinite.
     """
 
@@ -108,13 +105,11 @@ class Machine:
     torn: float = 0.211
     parted: float = 0.3
     asked: float = 0.0214
-    at_first: float = 0.315
     latency: float = 2080.0
     read_fma: float = 165.0
     read_mma: float = 58.5
     read_wgmma: float = 128.0
-    busy_fma: float = 424.0
-    busy_mma: float = 255.0
+    busy: float = 424.0
     own_work: float = 0.588
     crowd: float = 0.386
     step: float = 83.0
@@ -125,7 +120,6 @@ class Machine:
     own_copied: float = 53.9
     aside: float = 0.599
     store: float = 33.3
-    torn_store: float = 0.558
     store_vector: float = 0.113
     store_single: float = 1.27
     store_vector_mma: float = 0.311
@@ -145,7 +139,6 @@ class Machine:
     packed: float = 2772000.0
     sum_group: float = 281.0
     plane: float = 0.0108
-    meeting: float = 0.938
     hidden: float = 2.95
 
     def rate(self, atom: str, dtype: DType) -> float:

@@ -76,7 +76,8 @@ def has_no_tiles(schedule: Schedule) -> bool:
 
 def microseconds(spec: GemmSpec, d: Designs, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
     """Of a product by each design; of one of its own each where sizes are arrays."""
-    return sum(accounts(spec, d, shape, machine, products).values(), np.zeros_like(d.depth))
+    found: Numbers = sum(accounts(spec, d, shape, machine, products).values(), np.zeros_like(d.depth))
+    return found
 
 
 def accounts(spec: GemmSpec, d: Designs, shape: Sizes, c: Machine, products: int = 1) -> dict[str, Numbers]:
@@ -148,8 +149,8 @@ def resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
     registers = (d.sums * spec.accumulator.size / 4 + OTHER_REGISTERS) * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
-    most = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
-    return np.minimum(np.maximum(most, 1), BLOCKS)
+    found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
+    return np.minimum(np.maximum(found, 1), BLOCKS)
 
 
 def _per_unit(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
@@ -157,11 +158,12 @@ def _per_unit(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
     cycles to store an element by vectors and by itself.
     """
     of_units = (
-        (c.rate("fma", spec.dtype), c.read_fma, c.busy_fma, c.store_vector, c.store_single),
-        (c.rate("mma", spec.dtype), c.read_mma, c.busy_mma, c.store_vector_mma, c.store_single_mma),
+        (c.rate("fma", spec.dtype), c.read_fma, c.busy, c.store_vector, c.store_single),
+        (c.rate("mma", spec.dtype), c.read_mma, c.busy, c.store_vector_mma, c.store_single_mma),
         (c.rate("wgmma", spec.dtype), c.read_wgmma, 1.0, c.store_vector_mma, c.store_single_mma),
     )
-    return np.array(of_units).T[:, d.unit.astype(np.intp)]
+    found: Numbers = np.array(of_units).T[:, d.unit.astype(np.intp)]
+    return found
 
 
 def _step(
@@ -235,8 +237,7 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
     outside = at_edge * np.where(by_k, block - last, boxes)
     line = np.where(by_k, k, extents) * spec.dtype.size
     torn = lines * (line % SECTOR > 0)
-    # Blocks that all begin at once ask at once; later they are apart.
-    hot = c.asked * asking * (1 + c.at_first / grid.steps) * (torn + outside)
+    hot = c.asked * asking * (torn + outside)
     # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five sectors.
     over = by_k * d.fetched * lines * (c.parted * (line % LINE > 0) + c.torn_tile * (line % SECTOR > 0))
     packed = np.ceil(block * d.depth / wide)
@@ -250,9 +251,9 @@ def _end(spec: GemmSpec, d: Designs, grid: _Grid, per_unit: Numbers, c: Machine)
     high, wide = grid.extents / grid.count
     single = (d.width == 1) | ((line % np.maximum(1, d.width) > 0) & ~d.summed_apart)
     by_threads = np.where(single, per_unit[4], per_unit[3])
-    by_tma = spec.result.size / c.store * (1 + c.torn_store * (line * spec.result.size % SECTOR > 0))
-    each = np.where(d.staged > 0, by_tma, by_threads)
-    return high * wide * each + c.slice * (d.slices - 1) * d.block[0] * d.block[1]
+    each = np.where(d.staged > 0, spec.result.size / c.store, by_threads)
+    found: Numbers = high * wide * each + c.slice * (d.slices - 1) * d.block[0] * d.block[1]
+    return found
 
 
 def _sum(d: Designs, grid: _Grid, sums: Numbers, c: Machine, products: int) -> Numbers:
@@ -260,7 +261,7 @@ def _sum(d: Designs, grid: _Grid, sums: Numbers, c: Machine, products: int) -> N
     m, n = grid.extents
     groups = np.where(d.dealt > 0, np.minimum(m, c.cores * d.block[0]), products * m) * np.ceil(n / SUMMED)
     by_kernel = c.another + sums / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * d.parts / d.joined
-    return np.where(sums > 0, by_kernel, 0.0) + np.where(d.joined > 1, c.meeting, 0.0)
+    return np.where(sums > 0, by_kernel, 0.0) + np.where(d.joined > 1, c.another, 0.0)
 
 
 def _packing(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine, products: int) -> Numbers:

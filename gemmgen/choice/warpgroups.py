@@ -17,9 +17,9 @@ from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
-from gemmgen.schedule import Atom, Operand, Schedule
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Registers, Staged
-from gemmgen.schedule.fields import Pair
+from gemmgen.schedule.fields import Pair, WarpgroupAtom
 from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
@@ -62,7 +62,7 @@ class Kind:
         shared: bytes of shared memory of a block.
     """
 
-    atom: Atom
+    atom: WarpgroupAtom
     size: int
     result: int
     by_k: tuple[bool, bool]
@@ -89,7 +89,7 @@ class Block(NamedTuple):
 
     Attributes:
         rows, cols: of C.
-        count: warpgroups that multiply.
+        groups: warpgroups that multiply.
         swapped: whether operands are.
         stages: of the ring.
         slots: stages of the epilogue; 0 where threads store C.
@@ -101,7 +101,7 @@ class Block(NamedTuple):
 
     rows: int
     cols: int
-    count: int
+    groups: int
     swapped: bool
     stages: int
     slots: int
@@ -119,13 +119,13 @@ class Block(NamedTuple):
     def tiling(self) -> tuple[Pair, Pair]:
         """Tile of a thread, and threads of a block."""
         if self.swapped:
-            return (self.rows // 4, self.cols // (32 * self.count)), (4, 32 * self.count)
-        return (self.rows // (32 * self.count), self.cols // 4), (32 * self.count, 4)
+            return (self.rows // 4, self.cols // (32 * self.groups)), (4, 32 * self.groups)
+        return (self.rows // (32 * self.groups), self.cols // 4), (32 * self.groups, 4)
 
     @property
     def producers(self) -> int:
         """Threads that only fetch."""
-        return 32 if self.count == 1 else THREADS
+        return 32 if self.groups == 1 else THREADS
 
     @property
     def band(self) -> int:
@@ -147,7 +147,7 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
-    atom: Atom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
+    atom: WarpgroupAtom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
     by_k = spec.a_order == "row" or packed[0], atom != "wgmma" if packed[1] else spec.b_order == "col"
     staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
     sizes = spec.dtype.size, spec.result.size
@@ -235,7 +235,7 @@ def built(kind: Kind, block: Block) -> Schedule:
         atom=kind.atom,
         stages=block.stages,
         producer_threads=block.producers,
-        setmaxnreg=(0, 0) if block.few else HANDED[block.count],
+        setmaxnreg=(0, 0) if block.few else HANDED[block.groups],
         cluster=block.cluster,
     )
     epilogue = Staged(block.slots, block.turns) if block.slots else Registers(block.width)
@@ -251,7 +251,7 @@ def row(kind: Kind, block: Block) -> Row:
         *((block.rows, WARPGROUP_ROWS) if block.swapped else (WARPGROUP_ROWS, block.cols)),
         *(*block.cluster, *kind.packed),
         *(depth, block.stages * (block.rows + block.cols) * depth, block.stages),
-        *(THREADS * block.count, block.producers, 1, WGMMA, True),
+        *(THREADS * block.groups, block.producers, 1, WGMMA, True),
         *(1, 1, False, block.stays, block.slots),
         *(block.width or _usual_width(*block.tiling), block.band),
     )
@@ -264,5 +264,5 @@ def _usual_width(tile: Pair, group: Pair) -> int:
 
 def divides(block: Block) -> bool:
     """Whether K can be in parts: not where blocks stay or take turns, nor in clusters, nor where threads spill."""
-    sums = block.rows * block.cols // (THREADS * block.count)
+    sums = block.rows * block.cols // (THREADS * block.groups)
     return not block.stays and block.cluster == (1, 1) and sums <= MOST_SUMS_OF_PARTS

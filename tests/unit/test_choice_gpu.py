@@ -207,14 +207,6 @@ def test_what_many_blocks_ask_for_at_once_costs_more() -> None:
     assert many / few > 1.2 * more / even
 
 
-def test_lines_of_c_that_begin_inside_of_a_sector_cost_more() -> None:
-    known = machine.machine_of(HOPPER)
-    schedule = candidates.load("wgmma_192x192_s4").schedule
-    torn, whole = (prior.account(ALIGNED, schedule, (4800, n, 64), known) for n in (7672, 7680))
-    name = "beginnings and ends of blocks"
-    assert torn[name] > 1.1 * whole[name]
-
-
 def test_stores_hide_behind_other_blocks_but_the_first_ones() -> None:
     """Blocks that all begin at once store at once."""
     schedule, known = candidates.load("async_8x8_8x16").schedule, machine.machine_of(SM_90)

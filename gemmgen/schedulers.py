@@ -216,8 +216,8 @@ class Scheduler:
         if self.by_groups:
             down = Let(DOWN, ceil_div(_at_least(0, problem.m), rows))
             of_group = (*groups.share_of_rows(), down, Let(BLOCKS, DOWN * ACROSS))
-            block = Let(BLOCK, FIRST_BLOCK + WAVE * call("group_count", 0))
-            return (Let(ACROSS, ceil_div(problem.n, cols)), *of_group, block, *self._swizzled())
+            in_group = Let(BLOCK, FIRST_BLOCK + WAVE * call("group_count", 0))
+            return (Let(ACROSS, ceil_div(problem.n, cols)), *of_group, in_group, *self._swizzled())
         sizes: Body = (Let(DOWN, self._down), Let(ACROSS, ceil_div(problem.n, cols)))
         number: Expr = call("group_id", 0)
         count: Expr = call("group_count", 0)
@@ -314,7 +314,7 @@ class Scheduler:
         turn is there.
         """
         of_each, names = depending(names, WAVE)
-        of_group, names = depending(names, groups.GROUP)
+        of_group, names = depending(names, self.problem.product)
         count, after = call("group_count", 0), FIRST_BLOCK + WAVES * call("group_count", 0) - BLOCKS
         each: Body = (
             Comment("The blocks of all groups in line: the first that is dealt to this one, then every so many."),
@@ -324,7 +324,7 @@ class Scheduler:
             Store(_NEXT, (), after),
             For(WAVE, Const(0), WAVES, 1, (*of_each, *block)),
         )
-        loop = For(groups.GROUP, Const(0), self.problem.products, 1, each)
+        loop = For(self.problem.product, Const(0), self.problem.products, 1, each)
         return names, (Alloc(_NEXT), Store(_NEXT, (), call("group_id", 0)), loop)
 
     def assumptions(self) -> tuple[Expr, ...]:

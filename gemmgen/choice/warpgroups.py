@@ -165,8 +165,9 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     if narrow:
         found = tuple(x for x in found if x.cols in PACKED and not x.stays and (x.few or not x.swapped))
     if kind.grouped == "rows":
-        # Of what costs the same, what has no surplus blocks is taken; no warpgroups take turns.
-        return tuple(sorted((x for x in found if not x.turns), key=lambda x: not x.stays))
+        # Of what costs the same, persistent blocks go first, as none is surplus; but not the small ones, which serve
+        # many groups of few rows. No warpgroups take turns.
+        return tuple(sorted((x for x in found if not x.turns), key=lambda x: (x.count == 1) == x.stays))
     return found if any(kind.packed) else (*found, *_clusters(found))
 
 

@@ -124,6 +124,16 @@ def test_operands_swapped(order_of_b: Order, order: Order, rng: np.random.Genera
     check(spec, base, rng, (17, 140, 70), (33, 65, 64))
 
 
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)], ids=str)
+def test_two_warpgroups_with_two_instructions_each_beside_one_another(
+    cluster: tuple[int, int], rng: np.random.Generator
+) -> None:
+    """Blocks of 256 columns with operands swapped, as the choice has them, at a number of rows for them all."""
+    base = defaults("wgmma", (12, 4), (4, 64)).but(stages=2, c_width=1, epilogue_stages=1, cluster=cluster)
+    assert base.block_tile == (48, 256)
+    check(SPEC, base, rng, (70, 520, 130))
+
+
 FOLDED = [replace(SPEC, alpha=1.0, beta=0.0), replace(SPEC, alpha=1.0, beta=1.0), replace(SPEC, wide=True)]
 
 

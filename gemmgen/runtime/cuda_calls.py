@@ -77,6 +77,8 @@ class CudaCall(PreparedCall):
     def _take(self, outcome: Outcome) -> None:
         super()._take(outcome)
         self._make = self.memory.maker(outcome.shape, outcome.dtype, self.device)
+        if cuda_driver.device_count() > 1:
+            self.run = self._run_there  # type: ignore[method-assign,assignment]
 
     def _set_steps(self, steps: Sequence[Step], copies: tuple[bool, bool] = (False, False)) -> None:
         self.steps, self._copies = tuple(steps), copies if any(copies) else None
@@ -136,7 +138,7 @@ class CudaCall(PreparedCall):
         with self.on(current), memory.checked(self.device):
             made = memory.result(view, self.device) if output is None else output
             arrays = {x: array for x, (array, _) in request.inputs.items()} | {name: made}
-            room = memory.room(max(1, self._size), self.device, current)
+            room = memory.room(max(1, self._size), current)
             try:
                 cuda_driver.synchronize()  # the arrays may still be on their way
                 stream = Stream()
@@ -159,6 +161,15 @@ class CudaCall(PreparedCall):
         stream = self._stream() if place.stream is None else stream_pointer(place.stream, set(), self.device)
         with self.on(stream):
             return self.run(held, places, more, factors, _resolved(place, stream))
+
+    def _run_there(self, *call: Any) -> Any:
+        """`run` where several GPUs are, and another one may be current."""
+        is_pushed = cuda_driver.enter(self.device)
+        try:
+            return PreparedCall.run(self, *call)
+        finally:
+            if is_pushed:
+                cuda_driver.leave()
 
     def _place_of(self, array: Any) -> int:
         return cast(DeviceMatrix, array).pointer
@@ -206,7 +217,7 @@ class CudaCall(PreparedCall):
         if graph is not None and (known := self._captured.get((graph, self._size))) is not None:
             return known, True
         try:
-            room = self.memory.room(self._size, self.device, stream)
+            room = self.memory.room(self._size, stream)
         except self.memory.lack as error:
             raise self.memory.lack_of(error, self.device) from error
         if graph is not None:

@@ -94,7 +94,6 @@ class CudaLaunches:
         factors: Factors = (None, None),
     ) -> None:
         self._built, self._device, self._factors = built, device, factors
-        self._is_alone = cuda_driver.device_count() == 1
         self._pack = struct.Struct(f"={len(addresses)}Q").pack_into
         self._frames: list[_Frame] = []
         self._launch = cuda_driver.library().cuLaunchKernelEx
@@ -108,7 +107,7 @@ class CudaLaunches:
         self._place_arguments(dict(offsets), list(addresses), values)
 
     def launch(self, stream: int, addresses: Sequence[int], factors: Factors | None = None) -> None:
-        """Queue all kernels.
+        """Queue all kernels, with the GPU's context current, or none.
 
         Args:
             stream: the `CUstream`, which may be capturing a graph.
@@ -133,13 +132,10 @@ class CudaLaunches:
         for pointer, index, before in frame.maps:
             if code := self._replace(pointer, addresses[index] - before):
                 raise cuda_driver.failure(code, "the address of a tensor map")
-        if self._is_alone:
-            launch = self._launch
-            for each in frame.launches:
-                if code := launch(*each):
-                    self._again(each, code)
-        else:
-            self._launch_there(frame)
+        launch = self._launch
+        for each in frame.launches:
+            if code := launch(*each):
+                self._again(each, code)
         self._frames.append(frame)
 
     def _again(self, each: _Launch, code: int) -> None:
@@ -148,12 +144,6 @@ class CudaLaunches:
             cuda_driver.enter(self._device)
             code = self._launch(*each)
         cuda_driver.check(code, "a launch")
-
-    def _launch_there(self, frame: _Frame) -> None:
-        """Launch where several GPUs are, and another one may be current."""
-        with cuda_driver.on_device(self._device):
-            for each in frame.launches:
-                cuda_driver.check(self._launch(*each), "a launch")
 
     def _write_factors(self, frame: _Frame, factors: Factors) -> None:
         for name, value in zip(FACTORS, factors, strict=True):

@@ -40,7 +40,8 @@ Guard = Callable[[Held, bool], bool]
 
 class Memory(ABC):
     """The allocator of an array library. It reuses memory in the order of the stream that was current when the memory
-    was requested. So a call may release its workspaces once its kernels are queued on that stream.
+    was requested. So a call may release its workspaces once its kernels are queued on that stream. `maker` and `room`
+    are for the GPU whose context is current.
 
     Attributes:
         types: the types of arrays that have keys.
@@ -53,9 +54,6 @@ class Memory(ABC):
     key_of: KeyOf
     lack: type[Exception]
     knows_graphs: bool
-
-    def __init__(self) -> None:
-        self._is_alone = cuda_driver.device_count() == 1
 
     # --- arrays -----------------------------------------------------------------------------------
 
@@ -118,7 +116,7 @@ class Memory(ABC):
     # --- workspaces and streams -------------------------------------------------------------------
 
     @abstractmethod
-    def room(self, size: int, device: int, stream: int) -> int:
+    def room(self, size: int, stream: int) -> int:
         """The address of so many bytes, aligned for any use. Raises: what `lack` is."""
 
     @abstractmethod
@@ -183,7 +181,6 @@ class TorchMemory(Memory):
     def __init__(self) -> None:
         import torch
 
-        super().__init__()
         self.types = frozenset({torch.Tensor, torch.nn.Parameter})
         self.lack, self._by_rows = torch.OutOfMemoryError, torch.contiguous_format
         # What `torch.cuda.caching_allocator_alloc` calls; half of a new tensor's time.
@@ -196,7 +193,7 @@ class TorchMemory(Memory):
         import torch
 
         known = getattr(torch, dtype.name)
-        if self._is_alone and (fast := _fast_empty()) is not None:
+        if cuda_driver.device_count() == 1 and (fast := _fast_empty()) is not None:
             strides = tuple(prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
             def made() -> Made:
@@ -252,12 +249,8 @@ class TorchMemory(Memory):
 
         return differs if grads or is_complex or provisional or may_be_negated else None
 
-    def room(self, size: int, device: int, stream: int) -> int:
-        # The allocator knows no current device here, where several are.
-        if self._is_alone:
-            return self._alloc(size, stream)
-        with cuda_driver.on_device(device):
-            return self._alloc(size, stream)
+    def room(self, size: int, stream: int) -> int:
+        return self._alloc(size, stream)
 
     def release(self, room: int) -> object:
         return self._release(room)
@@ -336,23 +329,23 @@ class CupyMemory(Memory):
     def __init__(self) -> None:
         import cupy
 
-        super().__init__()
         self.types, self.lack = frozenset({cupy.ndarray}), MemoryError
         self._cupy, self._alloc = cupy, cupy.cuda.alloc
         self._rooms: dict[int, CupyPointer] = {}
 
-    def maker(self, shape: Sequence[int], dtype: np.dtype[np.generic], device: int) -> Callable[[], Made]:
+    def maker(
+        self,
+        shape: Sequence[int],
+        dtype: np.dtype[np.generic],
+        device: int,  # noqa: ARG002  (the current one)
+    ) -> Callable[[], Made]:
         make, extents = self._cupy.ndarray, tuple(shape)
 
         def made() -> Made:
             array = make(extents, dtype)
             return array, array.data.ptr
 
-        def made_there() -> Made:
-            with self._cupy.cuda.Device(device):
-                return made()
-
-        return made if self._is_alone else made_there
+        return made
 
     def seen(self, array: Any) -> DeviceMatrix:
         return from_cupy(array, "cupy", array)
@@ -384,7 +377,7 @@ class CupyMemory(Memory):
         with translated(f"GPU {device}"), self._cupy.cuda.Device(device):
             yield
 
-    def room(self, size: int, device: int, stream: int) -> int:  # noqa: ARG002  (of the current ones)
+    def room(self, size: int, stream: int) -> int:  # noqa: ARG002  (the current one)
         memory = self._alloc(size)
         self._rooms[memory.ptr] = memory
         return int(memory.ptr)
@@ -399,7 +392,7 @@ class CupyMemory(Memory):
 
     def stream_of(self, device: int) -> Callable[[], int]:
         current = self._cupy.cuda.get_current_stream
-        return (lambda: int(current().ptr)) if self._is_alone else (lambda: int(current(device).ptr))
+        return lambda: int(current(device).ptr)
 
     @contextmanager
     def on_stream(self, pointer: int, device: int) -> Iterator[None]:

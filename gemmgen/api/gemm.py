@@ -26,7 +26,7 @@ from gemmgen.api.gemm_problems import (
     target_problems,
 )
 from gemmgen.api.kernels import Wanted, in_one_order, kernel_now, target_for
-from gemmgen.api.libraries import DeviceLibrary, Dtype, Library, NumPy, host_arrays, host_tensor, library_of
+from gemmgen.api.libraries import Dtype, Gpu, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.api.weights import Packed
@@ -405,7 +405,7 @@ class _Request(Request):
         a = self._ready(self.a, own_a, self.transposed[0], column=False).broadcast(product.batch)
         b = self._ready(self.b, own_b, self.transposed[1], column=True).broadcast(product.batch)
         calls = list(calls_of(a, b, stack_of(into, product)))
-        if len(calls) > MOST_LAUNCHES and isinstance(self.library, DeviceLibrary):
+        if len(calls) > MOST_LAUNCHES and isinstance(self.library, Gpu):
             copied = self.library.copy(self.a, own_a).as_stack(self.transposed[0], False).broadcast(product.batch)
             other = self.library.copy(self.b, own_b).as_stack(self.transposed[1], True).broadcast(product.batch)
             # Only those are copied that have to be.

@@ -23,7 +23,6 @@ from gemmgen.runtime.cuda_arrays import (
     ALIGNMENT,
     DLPACK_CUDA,
     WITHOUT_GRADIENT,
-    Installed,
     TorchTensor,
     as_matrix,
 )
@@ -119,10 +118,6 @@ class Library(ABC):
     def device(self, operand: Operand) -> object:  # noqa: ARG002
         """The device that holds the array, for which the kernel is made; None for any."""
         return None
-
-
-class DeviceLibrary(Library):
-    """Arrays in a GPU's memory, whose products are queued."""
 
 
 class NumPy(Library):
@@ -408,7 +403,7 @@ class OpenCL(Library):
 # --- CuPy and torch on a GPU ----------------------------------------------------------------------
 
 
-class Gpu(DeviceLibrary):
+class Gpu(Library):
     """Arrays on one GPU; work on them goes to the current stream of their library."""
 
     name = "a GPU's"
@@ -419,7 +414,7 @@ class Gpu(DeviceLibrary):
         self.is_torch = is_torch
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:  # noqa: ARG002
-        matrix = as_matrix(name, value, Installed(), problems)
+        matrix = as_matrix(name, value, problems)
         if not isinstance(matrix, DeviceMatrix):
             return None
         return Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)

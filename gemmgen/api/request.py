@@ -16,7 +16,7 @@ from gemmgen.api import aside
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.kernels import Kernel
-from gemmgen.api.libraries import DeviceLibrary, Dtype, Library
+from gemmgen.api.libraries import Dtype, Gpu, Library
 from gemmgen.api.matmul import Call, Operand, Shape
 from gemmgen.api.promotion import Types
 from gemmgen.errors import SpecError
@@ -151,7 +151,7 @@ class Request(ABC):
     def launch(self, work: Work) -> None:
         """Launch the kernel, and keep the call for calls like this one. Raises: as the kernel's call."""
         prepared_calls.last = work.choice
-        if isinstance(self.library, DeviceLibrary):
+        if isinstance(self.library, Gpu):
             self._queue(work)
         else:
             (alpha, beta), views = self.factors, [self._views(work.spec, call) for call in work.calls]

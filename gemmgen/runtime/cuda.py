@@ -12,7 +12,7 @@ from gemmgen.ir.sizes import GROUPS
 from gemmgen.runtime.arrays import Request, letter
 from gemmgen.runtime.call import CallableKernel
 from gemmgen.runtime.calls import Factors, Outcome
-from gemmgen.runtime.cuda_arrays import ALIGNMENT, Installed, as_matrix, placement_problems
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_calls import Captured, CudaCall, Step, matrices_of
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick
@@ -124,7 +124,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
     # --- checks -----------------------------------------------------------------------------------
 
     def _seen(self, arrays: Mapping[str, object], output: str, problems: list[str], /) -> Mapping[str, object]:
-        seen = {name: as_matrix(name, array, Installed(), problems) for name, array in arrays.items()}
+        seen = {name: as_matrix(name, array, problems) for name, array in arrays.items()}
         bound = self.device.number if self._bound else None
         problems += placement_problems(seen, self.source.alignment, bound, output)
         return seen

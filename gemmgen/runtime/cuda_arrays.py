@@ -75,38 +75,13 @@ class TorchTensor(Protocol):
     def numpy(self) -> npt.NDArray[np.generic]: ...
 
 
-class Library(Protocol):
-    """What arrays by a protocol need: the GPU of an address, and an array of CuPy or torch over a DLPack capsule."""
-
-    def device_of(self, pointer: int) -> int: ...
-    def from_dlpack(self, value: object) -> object: ...
-
-
-class Installed:
-    """The driver, and CuPy or else torch."""
-
-    def device_of(self, pointer: int) -> int:
-        """The GPU that an address belongs to."""
-        return cuda_driver.pointer_device(pointer)
-
-    def from_dlpack(self, value: object) -> object:
-        """An array over the same memory."""
-        if has_cupy():
-            import cupy
-
-            return cast(object, cupy.from_dlpack(value))
-        import torch
-
-        return cast(object, torch.from_dlpack(value))
-
-
 @cache
 def has_cupy() -> bool:
     """Whether CuPy is installed."""
     return find_spec("cupy") is not None
 
 
-def as_matrix(name: str, value: object, library: Library, problems: list[str]) -> object:
+def as_matrix(name: str, value: object, problems: list[str]) -> object:
     """`value` as a `DeviceMatrix`. If that is impossible, `value` itself, with a problem added. None, and a
     `DeviceMatrix`, are returned as they are.
     """
@@ -122,7 +97,7 @@ def as_matrix(name: str, value: object, library: Library, problems: list[str]) -
     elif loaded("torch", "Tensor", value):
         matrix = from_torch(name, cast(TorchTensor, value), problems)
     else:
-        matrix = _from_protocol(name, value, library, problems)
+        matrix = _from_protocol(name, value, problems)
     if matrix is None and len(problems) == before:
         problems.append(
             f"{name} is of type {type(value).__name__}, not an array in a GPU's memory: pass cupy.asarray({name})"
@@ -163,19 +138,19 @@ def from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatr
     return DeviceMatrix(tuple(value.shape), strides, element, pointer, device, "torch", False, value)
 
 
-def _from_protocol(name: str, value: object, library: Library, problems: list[str]) -> DeviceMatrix | None:
+def _from_protocol(name: str, value: object, problems: list[str]) -> DeviceMatrix | None:
     """By `__cuda_array_interface__`, else by DLPack."""
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is not None:
-            return _from_interface(cast("Mapping[str, object]", interface), library, value)
+            return _from_interface(cast("Mapping[str, object]", interface), value)
         where = getattr(value, "__dlpack_device__", None)
         if where is None or not hasattr(value, "__dlpack__"):
             return None
         if where()[0] not in DLPACK_CUDA:
             problems.append(f"{name} is in the host's or another device's memory: move it to a GPU of CUDA first")
             return None
-        array = library.from_dlpack(value)
+        array = _from_dlpack(value)
         if not loaded("torch", "Tensor", array):
             return from_cupy(cast(CupyArray, array), "other", value)
         known = from_torch(name, cast(TorchTensor, array), problems)
@@ -185,7 +160,18 @@ def _from_protocol(name: str, value: object, library: Library, problems: list[st
         return None
 
 
-def _from_interface(interface: Mapping[str, object], library: Library, array: object) -> DeviceMatrix:
+def _from_dlpack(value: object) -> object:
+    """An array of CuPy, or else of torch, over the same memory."""
+    if has_cupy():
+        import cupy
+
+        return cast(object, cupy.from_dlpack(value))
+    import torch
+
+    return cast(object, torch.from_dlpack(value))
+
+
+def _from_interface(interface: Mapping[str, object], array: object) -> DeviceMatrix:
     shape = cast("tuple[int, ...]", tuple(cast("Sequence[int]", interface["shape"])))
     dtype: np.dtype[np.generic] = np.dtype(cast("str", interface["typestr"]))
     pointer, readonly = cast("tuple[int, bool]", interface["data"])
@@ -193,7 +179,7 @@ def _from_interface(interface: Mapping[str, object], library: Library, array: ob
     if strides is None:
         steps = np.cumprod((dtype.itemsize, *shape[:0:-1]), dtype=np.int64)[::-1]
         strides = tuple(int(step) for step in steps[-len(shape) :]) if shape else ()
-    device = library.device_of(pointer) if pointer else 0
+    device = cuda_driver.pointer_device(pointer) if pointer else 0
     return DeviceMatrix(shape, tuple(strides), dtype, pointer, device, "other", bool(readonly), array)
 
 

@@ -115,15 +115,15 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
                 queue = stack.enter_context(queue_of(_resident(request), own))
                 if queue.handle != own.handle:
                     kernels = stack.enter_context(self._kernels_for(queue))
+            else:
+                queue = own
+            given = request.given
+            if request.on_device or (own.info.system and _stands(request)):
                 (values, addresses), result = _in_place(request, queue)
             else:
-                queue, shares = own, own.info.system and _stands(request)
-                given = request
-                if request.lists and not shares:
-                    request = stack.enter_context(stacked(request))
-                context = _shared(request) if shares else _copied(request, own)
-                (values, addresses), result = stack.enter_context(context)
-                result = result if given.given is None else given.given
+                request = stack.enter_context(stacked(request)) if request.lists else request
+                (values, addresses), result = stack.enter_context(_copied(request, own))
+            result = result if given is None else given
             if self.source.spec.listed:
                 addresses |= stack.enter_context(_lists(request, addresses, queue))
             rooms = request.workspaces
@@ -200,14 +200,19 @@ def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> Placed:
 
 
 def _in_place(request: Request, queue: SyclQueue) -> tuple[Placed, object]:
-    """The arguments for arrays in USM, used in place. The result is allocated if none is given."""
-    places = {name: (cast(DeviceMatrix, array).pointer, view) for name, (array, view) in request.inputs.items()}
+    """The arguments for arrays that are used in place: those in USM, and NumPy's on a device that can access the host's
+    memory. The result is allocated if none is given.
+    """
+    places = {name: (_begin(array), view) for name, (array, view) in request.inputs.items()}
     name, output, view = request.output
-    if output is None:
+    result: object = output.array if isinstance(output, DeviceMatrix) else output
+    if output is None and request.on_device:
         made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
-        return _values(request, {**places, name: (made.address, view)}), made
-    matrix = cast(DeviceMatrix, output)
-    return _values(request, {**places, name: (matrix.pointer, view)}), request.given or matrix.array
+        begin, result = made.address, made
+    else:
+        output = new_array(view) if output is None else output
+        begin, result = _begin(output), output if result is None else result
+    return _values(request, {**places, name: (begin, view)}), result
 
 
 def _is_of(queue: SyclQueue, array: object) -> bool:
@@ -220,15 +225,6 @@ def _stands(request: Request) -> bool:
     arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
     arrays += [matrix for matrices in request.lists.values() for matrix in matrices]
     return all(cast(Numbers, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
-
-
-@contextmanager
-def _shared(request: Request) -> Iterator[tuple[Placed, object]]:
-    """The arguments for NumPy arrays, used in place, on a device that can access the host's memory."""
-    name, output, view = request.output
-    result = new_array(view) if output is None else cast(Numbers, output)
-    places = {x: (cast(Numbers, array).ctypes.data, v) for x, (array, v) in request.inputs.items()}
-    yield _values(request, {**places, name: (result.ctypes.data, view)}), result
 
 
 @contextmanager

@@ -299,10 +299,10 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     whole = s.block_k * s.split_k
     work = tiles * ceil(k / whole) * whole / WARP
     by_fours = s.atom == "dp4a"
-    # An instruction or two makes a small element a float32, and each prologue twice as many.
+    # A few instructions make a small element a float32, and each prologue has five times as many.
     small = 0 if by_fours or spec.dtype.size >= 4 else 1
     converted = c.conversion * sum(
-        extent * (small + 2 * (formula is not None))
+        extent * (small + 5 * (formula is not None))
         for extent, formula in ((rows, spec.prologue_a), (cols, spec.prologue_b))
     )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)

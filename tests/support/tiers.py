@@ -260,7 +260,6 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_orders",
     ),
     "interp/test_vectors_epilogues.py": ("test_every_form",),
-    "interp/test_warps.py": ("test_what_is_not_refused_is_right",),
     "known_bugs/test_runtime.py": (
         "test_an_event_covers_the_first_kernel_only",
         "test_two_queues_share_what_parts_of_k_are_summed_in",

@@ -331,7 +331,7 @@ def test_cuda_by_warpgroups(kind: Grouped, changes: dict[str, object], rng: np.r
 @pytest.mark.parametrize("changes", WARPGROUPS.values(), ids=WARPGROUPS)
 @pytest.mark.parametrize("only", [1, 3, 4])
 def test_cuda_adds_nothing_of_neighbours(changes: dict[str, object], only: int, rng: np.random.Generator) -> None:
-    """Groups of K, of which all but one are full of NaN, and what lies behind them."""
+    """A group of K is right where every other group, and all of K past the last one, is NaN."""
     spec = GemmSpec(grouped="k", dtype=BF16, a_order="col", ld_multiple=8)
     groups = Groups.of(rng, spec, sizes=(264, 520), pad=0, factors=(1.0, 0.0))
     groups.leave(only)

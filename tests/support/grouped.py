@@ -76,7 +76,7 @@ class Groups:
         return replace(self, operands=operands)
 
     def leave(self, group: int) -> None:
-        """Fill A and B of all other groups of K, and what lies behind these, with NaN."""
+        """Fill A and B with NaN but for one group of K: all other groups, and K past the last one."""
         for matrix in (self.a.T, self.b):
             own = slice(self.ends[group - 1], self.ends[group])
             kept = matrix[own].copy()

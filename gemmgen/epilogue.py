@@ -70,6 +70,10 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)", fast="fast_sigmoid(acc)"),
     "tanh": Function("tanh(acc)", derivative="1 - result * result"),
+    "swiglu": Function("acc / (1 + exp(-acc)) * up", fast="acc * fast_sigmoid(acc) * up"),
+    "geglu": Function(
+        "0.5 * acc * (1 + erf(acc * 0.7071067811865476)) * up", fast="acc * fast_normal_cdf(acc) * up"
+    ),
     "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
 }
 
@@ -147,8 +151,10 @@ OPERANDS: dict[str, Operand] = {
 }
 #: What a function has made of `acc`, in a derivative.
 RESULT = "result"
+#: Of a gated product: the sum of the same column in the second half of B's columns, `acc` being that in the first half.
+UP = "up"
 #: What a formula may name.
-NAMES = ("acc", "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
+NAMES = ("acc", UP, "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,11 @@ class Applied:
         # Once: each call of a kernel asks for them.
         found = frozenset(node.name for node in walk_expr(self.value) if isinstance(node, Var))
         object.__setattr__(self, "names", found)
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether it makes one element of two sums."""
+        return UP in self.names
 
 
 @lru_cache(maxsize=256)

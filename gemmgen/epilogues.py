@@ -15,7 +15,7 @@ from functools import cached_property
 
 from gemmgen import groups
 from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, UP, Applied
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import I64
@@ -29,7 +29,7 @@ from gemmgen.ir.elementwise import (
     old,
     places_by_type,
 )
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int, convert, minimum, number
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, convert, is_const, minimum, number
 from gemmgen.ir.instructions import WGMMA_COLS, Instruction
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.operands import stored_tma_tile
@@ -111,9 +111,14 @@ def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:
     for buffer in operands(problem):
         place = places[OPERANDS[buffer.name].axes]
         values[Var(buffer.name, sums)] = convert(Load(buffer, place), sums)
-    fast = "fast_functions" in problem.target.features and problem.spec.rounds_result
-    found = ((f.name, f.fast[1] if fast and f.fast is not None else f.value) for f in problem.spec.functions)
-    return tuple(Step(name, map_expr(value, substitute(values))) for name, value in found)
+    functions = problem.spec.functions[1 if problem.spec.gate else 0 :]
+    return tuple(Step(f.name, map_expr(_formula(problem, f), substitute(values))) for f in functions)
+
+
+def _formula(problem: Problem, function: Applied) -> Expr:
+    """As the target computes it."""
+    is_fast = "fast_functions" in problem.target.features and problem.spec.rounds_result
+    return function.fast[1] if is_fast and function.fast is not None else function.value
 
 
 def _by_coordinates(problem: Problem, step: Step) -> Step:
@@ -138,6 +143,41 @@ def _taken(problem: Problem, operand: Buffer) -> Buffer:
     if problem.ends_with_groups and operand.batch_stride is None:
         return replace(operand, layout=replace(operand.layout, shape=given_shape(operand)))
     return problem.three_dimensional(operand)
+
+
+# --- gates ----------------------------------------------------------------------------------------
+
+
+def part_of(registers: Registers, number: int, parts: int) -> Registers:
+    """Some of the columns of a tile in registers: of so many equal parts, one."""
+    if parts == 1:
+        return registers
+    fragment, values = registers.fragment, registers.fragment.cols.values // parts
+    cols = replace(fragment.cols, values=values, vector=min(fragment.cols.vector, values))
+    return replace(registers, fragment=replace(fragment, cols=cols), first_col=values * number)
+
+
+def gated(problem: Problem, acc: Registers) -> Body:
+    """Of a gated product, an element of C of the sums of a column in both halves of B, in place of the first."""
+    gate, row, col = problem.spec.gate, Var("i"), Var("j")
+    if gate is None:
+        return ()
+    sums, halves = problem.sums, [part_of(acc, half, 2) for half in range(2)]
+    first, second = Var("gate", sums), Var(UP, sums)
+    of_both = [Load(half.buffer, half.at(row, col)) for half in halves]
+    scaled = [x if is_const(problem.alpha, 1) else Bin("*", problem.alpha, x) for x in of_both]
+    made = map_expr(_formula(problem, gate), substitute({Var("acc", sums): first}))
+    each = (Let(first, scaled[0]), Let(second, scaled[1]), Store(acc.buffer, halves[0].at(row, col), made))
+    rows, cols = halves[0].fragment.rows.values, halves[0].fragment.cols.values
+    return (
+        Comment(f"{gate.short}: one element of C of the sums in both halves of {problem.title('b')}'s columns."),
+        *loop(row, rows, loop(col, cols, each)),
+    )
+
+
+def factor(problem: Problem) -> Expr:
+    """What sums are multiplied by as they are stored: alpha, unless a gate has taken it."""
+    return problem.alpha if problem.spec.gate is None else number(1, problem.sums)
 
 
 # --- through shared memory ------------------------------------------------------------------------
@@ -171,7 +211,7 @@ class Staging:
     @property
     def lines(self) -> tuple[int, int]:
         """Lines of a block there, and their length."""
-        rows, cols = self.problem.schedule.block_tile
+        rows, cols = self.problem.c_tile
         return (cols, rows) if self.mirrored else (rows, cols)
 
     @property
@@ -208,7 +248,7 @@ def staged(
     # Of a cluster, sums go to the group that adds them up, and lie in its own memory there.
     to, there = ((Const(0),), (RANK,)) if partial.distributed > 1 else ((), ())
     along = update.dst.origin[-2 if update.dst.transposed else -1]
-    own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, staging.mirrored)
+    own = Tile(partial, (*to, plane, Const(0), Const(0)), *problem.c_tile, staging.mirrored)
     planes = Tile(partial, (*there, *(Const(0),) * 3), *staging.lines)
     # Of lanes that have exchanged their sums each holds a part of the vector.
     width = 1 if staging.mirrored else min(schedule.thread_vector[1], acc.fragment.cols.values)
@@ -279,7 +319,7 @@ def store_from_registers(problem: Problem, acc: Registers) -> tuple[Comment, Epi
     """C, a part's share of it, or that share added to C; and what the kernel says of it."""
     s, spec, zero = problem.schedule, problem.spec, number(0, problem.sums)
     vector = problem.vector(s.c_width, spec.result)
-    tile = tile_of_c(problem, *s.block_tile)
+    tile = tile_of_c(problem, *problem.c_tile)
     comment, beta = Comment(problem.epilogue_comment()), problem.beta
     result = destination(problem)
     if s.atomic:
@@ -290,7 +330,7 @@ def store_from_registers(problem: Problem, acc: Registers) -> tuple[Comment, Epi
         comment, beta = Comment("Split-K: this part's partial sums."), zero
         vector = problem.vector(s.c_width, problem.sums)
     functions = steps(problem) if result == problem.c else ()
-    return comment, EpilogueStore(tile, acc, problem.alpha, beta, *vector, functions)
+    return comment, EpilogueStore(tile, acc, factor(problem), beta, *vector, functions)
 
 
 def add_up_slices(problem: Problem, acc: Registers, in_tiles: bool, store: tuple[Comment, EpilogueStore]) -> Body:
@@ -350,6 +390,11 @@ class WarpgroupEpilogue:
     atom: Instruction
 
     @property
+    def _own_cols(self) -> int:
+        """Columns of C that a warpgroup has."""
+        return self.atom.cols // self.problem.spec.halves
+
+    @property
     def whole(self) -> bool:
         """Whether it stores C, not partial sums of split-K."""
         return self.problem.schedule.partial_sums == 1
@@ -369,7 +414,7 @@ class WarpgroupEpilogue:
     @property
     def _box(self) -> tuple[int, int]:
         """What a warp stores by one TMA instruction."""
-        return stored_tma_tile(self.atom.cols, self.problem.spec.result, self.problem.spec.c_order == "col")
+        return stored_tma_tile(self._own_cols, self.problem.spec.result, self.problem.spec.c_order == "col")
 
     @property
     def slots(self) -> Buffer | None:
@@ -379,7 +424,7 @@ class WarpgroupEpilogue:
             return None
         (lines, length), size = self._box, c.dtype.size
         line, cols = line_bytes(length * size), lines if self.problem.spec.c_order == "col" else length
-        boxes = -(-self.atom.cols // cols) * (s.tile[0] // 2)
+        boxes = -(-self._own_cols // cols) * (s.tile[0] // 2)
         warps = self.threads.rows.lanes * s.warpgroups[1] * 4 // self.atom.lanes
         layout = Layout.packed(min(boxes, s.epilogue_stages), warps * lines, line // size)
         return Buffer("c_shared", c.dtype, Space.LOCAL, replace(layout, swizzle=line))
@@ -397,7 +442,7 @@ class WarpgroupEpilogue:
         """
         s = self.problem.schedule
         mirrored = s.cluster_reduction > 1 and self._by_columns
-        lines, length = s.block_tile[::-1] if mirrored else s.block_tile
+        lines, length = self.problem.c_tile[:: -1 if mirrored else 1]
         planes = (s.cluster_reduction, s.cluster_reduction) if s.cluster_reduction > 1 else (1,)
         layout = Layout.packed(*planes, lines // s.cluster_reduction, length, pad=TURNED_PAD if mirrored else SUM_PAD)
         partial = Buffer("sums", self.problem.sums, Space.LOCAL, layout, distributed=s.cluster_reduction)
@@ -405,6 +450,9 @@ class WarpgroupEpilogue:
 
     def store(self, acc: Registers) -> Body:
         """C, or a part's share of it, from registers or by way of shared memory."""
+        return (*gated(self.problem, acc), *self._stored(part_of(acc, 0, self.problem.spec.halves)))
+
+    def _stored(self, acc: Registers) -> Body:
         problem, s, staging = self.problem, self.problem.schedule, self._staging
         by_columns = self._by_columns
         origin = (COL0, ROW0) if by_columns else (ROW0, COL0)
@@ -413,7 +461,7 @@ class WarpgroupEpilogue:
         tile = Tile(self.result, place, *staging.lines, by_columns and not staging.mirrored)
         vector = problem.vector(s.c_width, problem.spec.result if self.whole else problem.sums)
         functions = tuple(replace(x, value=map_expr(x.value, self._held)) for x in self._functions)
-        update = EpilogueStore(tile, acc, problem.alpha, problem.beta, *vector, functions)
+        update = EpilogueStore(tile, acc, factor(problem), problem.beta, *vector, functions)
         comment = Comment(problem.epilogue_comment())
         if not self.whole:
             update = replace(update, beta=number(0, problem.sums), steps=())
@@ -446,7 +494,7 @@ class WarpgroupEpilogue:
                     if len(places) != 1:
                         continue  # a matrix, or one element
                     of_cols, name = places[0] == ELEMENT_COL, load.buffer.name
-                    count = -(-self.atom.cols // self.atom.lanes) if of_cols else self.threads.rows.values
+                    count = -(-self._own_cols // self.atom.lanes) if of_cols else self.threads.rows.values
                     dtype = load.dtype if load.dtype.size > 1 else sums
                     own = Buffer(f"{'lane' if of_cols else 'own'}_{name}", dtype, Space.PRIVATE, Layout.packed(count))
                     found[convert(load, sums)] = load, own, of_cols
@@ -476,7 +524,7 @@ class WarpgroupEpilogue:
     def read_before(self) -> Body:
         """Fills them, in front of the loop along K, so that no store of C waits for them."""
         part, out, lanes = Var("i"), list[Stmt](), self.atom.lanes
-        first = COL0 + WARPGROUP_COL * self.atom.cols if self.problem.schedule.warpgroups[1] > 1 else COL0
+        first = COL0 + WARPGROUP_COL * self._own_cols if self.problem.schedule.warpgroups[1] > 1 else COL0
         for one, own, _ in self._vectors.values():
             rows = self.threads.rows
             row = position_in_c(ROW, ROW0, rows) + rows.step(part)

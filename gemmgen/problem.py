@@ -29,7 +29,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.ir.workspace import Workspace
 from gemmgen.kernel_names import kernel_name
-from gemmgen.positions import BATCH, BATCH_COUNT, GROUP, GROUP_BEGIN, WHOLE
+from gemmgen.positions import BATCH, BATCH_COUNT, COL0, GROUP, GROUP_BEGIN, ROW0, WHOLE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import MATRICES, GemmSpec
 
@@ -140,6 +140,20 @@ class Problem:
         blocks = self.blocks_of or self.schedule
         return dict(zip("mnk", (*blocks.block_tile, blocks.round_depth), strict=True))
 
+    @property
+    def c_tile(self) -> tuple[int, int]:
+        """Rows and columns of C of a block: of a gated product half as many as the block multiplies of B."""
+        rows, cols = self.schedule.block_tile
+        return rows, cols // self.spec.halves
+
+    def parts_of(self, name: str) -> tuple[tuple[int, Expr], ...]:
+        """What a block's rows of A, or columns of B, are made of: the first of each part in the block, and in the
+        matrix. Of a gated product a block has the same columns of both halves of B.
+        """
+        if name == "a":
+            return ((0, ROW0),)
+        return tuple((half * self.c_tile[1], self.n * half + COL0 if half else COL0) for half in range(self.spec.halves))
+
     @cached_property
     def exact_k(self) -> bool:
         """Whether K is known to be a multiple of a round's depth."""
@@ -180,7 +194,8 @@ class Problem:
         """An operand as the caller has it."""
         if name == "a":
             return self.matrix("a", self.m, self.k, self.spec.a_order, "cols")
-        return self.matrix("b", self.k, self.n, self.spec.b_order, "rows")
+        cols = self.n if self.spec.halves == 1 else self.n * self.spec.halves
+        return self.matrix("b", self.k, cols, self.spec.b_order, "rows")
 
     def operand(self, name: str) -> Operand:
         """What the schedule says of A or B."""

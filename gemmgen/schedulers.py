@@ -191,8 +191,8 @@ class Scheduler:
     @cached_property
     def _unit(self) -> tuple[int, int]:
         """Rows and columns of C of a group, or of all groups of a cluster."""
-        s = self._schedule
-        return s.block_tile[0] * s.cluster[0], s.block_tile[1] * s.cluster[1]
+        (rows, cols), (high, wide) = self.problem.c_tile, self._schedule.cluster
+        return rows * high, cols * wide
 
     @property
     def _down(self) -> Expr:
@@ -258,7 +258,7 @@ class Scheduler:
 
     def origin(self) -> Body:
         """Where a block begins in C."""
-        (rows, cols), (row, col) = self._schedule.block_tile, self._block
+        (rows, cols), (row, col) = self.problem.c_tile, self._block
         if self.problem.spec.grouped == "rows":
             found = (Let(ROW0, row * rows),) if self.by_groups else groups.group_of(row, rows)
             return *found, Let(COL0, col * cols)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from gemmgen.epilogue import OPERANDS, Applied, applied
+from gemmgen.epilogue import OPERANDS, UP, Applied, applied
 from gemmgen.errors import SpecError, suggest
 from gemmgen.ir.dtypes import (
     ALL_DTYPES,
@@ -73,7 +73,8 @@ class GemmSpec:
     """One matrix product.
 
     Attributes:
-        m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
+        m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments. Where the epilogue
+            begins with a gate such as `swiglu`, B is [k, 2 n].
         dtype: element type of A and B, in which they are multiplied, given as `parse_dtype` takes it: "float64",
             `numpy.float16`, `torch.bfloat16`. Products of 16-bit floats are summed in float32,
             those of int8 in int32, others in their own type.
@@ -187,6 +188,8 @@ class GemmSpec:
             wrong = [*self._epilogue_problems(), *self._prologue_problems()]
         if problems := [*problems, *wrong]:
             raise SpecError(problems)
+        if self.gate is not None:
+            object.__setattr__(self, "beta", 0)
         for name in "ab":
             # Of int8 a matrix instruction multiplies them as they are stored.
             if self.element(name).pairs and self.accumulator.is_float and self._prologue_text(name) is None:
@@ -245,10 +248,22 @@ class GemmSpec:
         if self.epilogue and self.accumulator.real is not None:
             return [f"an epilogue's functions take real numbers, but dtype is {self.dtype}: apply it afterwards"]
         try:
-            applied(self.epilogue, self.accumulator)
+            functions = applied(self.epilogue, self.accumulator)
         except SpecError as error:
             return list(error.problems)
-        return []
+        return [*_gate_problems(functions), *(self._gated_problems(functions[0]) if functions[:1] and functions[0].is_gate else ())]
+
+    def _gated_problems(self, gate: Applied) -> Iterator[str]:
+        """What a gated product can't be as well."""
+        if self.beta:
+            yield f"beta = {self.beta:g}, but {gate.short} makes C anew: fold 0, and add a matrix by residual after it"
+        if self.alpha == 0:
+            yield f"alpha = 0 leaves no sums to {gate.short}: fold another factor, or leave it out"
+        if (made := self.formula_of("b")) is not None and (named := made.names - {"b", "k"}):
+            yield (
+                f"prologue_b takes {', '.join(sorted(named))} of each column of C, of which {gate.short} has two in B: "
+                "apply it to B beforehand"
+            )
 
     def _prologue_problems(self) -> list[str]:
         problems: list[str] = []
@@ -455,6 +470,16 @@ class GemmSpec:
         return applied(self.epilogue, self.accumulator)
 
     @property
+    def gate(self) -> Applied | None:
+        """What makes an element of C of two sums, those of a column in each half of B's; None for a plain product."""
+        return next((function for function in self.functions[:1] if function.is_gate), None)
+
+    @property
+    def halves(self) -> int:
+        """Columns of B for each column of C: 2 of a gated product, else 1."""
+        return 1 if self.gate is None else 2
+
+    @property
     def operands(self) -> tuple[str, ...]:
         """What prologues and the epilogue take besides A, B and C, in the order of the kernel's arguments."""
         formulas = [*self.functions, *(made for name in "ab" if self.alpha != 0 and (made := self.formula_of(name)))]
@@ -500,6 +525,15 @@ class GemmSpec:
             return f"{self.dtype}{stored}"
         with_c = " and C" if self.result == self.accumulator else ""
         return f"{self.dtype}{stored}, sums{with_c} in {self.accumulator}"
+
+
+def _gate_problems(functions: Sequence[Applied]) -> Iterator[str]:
+    """Functions of two sums that others come before, or that take more than these."""
+    for place, function in enumerate(functions):
+        if function.is_gate and place:
+            yield f"epilogue {function.text!r} takes two sums, so it must be the first function: put it there"
+        elif function.is_gate and (others := function.names - {"acc", UP}):
+            yield f"epilogue {function.text!r} takes {', '.join(sorted(others))} beside acc and up: use another function"
 
 
 def _times(name: str, folded: complex | None) -> str | None:

@@ -152,7 +152,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     """C by TMA, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
     an instruction.
     """
-    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
+    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1] // spec.halves
     instead = "use epilogue_stages 0, by which work-items store it"
     transposed_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
     if spec.c_order == "col" and transposed_bytes and size == TRANSPOSED_BYTES:
@@ -267,7 +267,7 @@ def _tile_bytes(transposed: bool, outer: int, depth: int, size: int) -> int:
 
 def _slot(spec: GemmSpec, s: Schedule) -> tuple[int, int]:
     """Bytes of a slot for TMA tiles of C, one of each warp; and how many TMA tiles of a block a warp has."""
-    cols, by_columns = s.block_tile[1] // s.warpgroups[1], spec.c_order == "col"
+    cols, by_columns = s.block_tile[1] // s.warpgroups[1] // spec.halves, spec.c_order == "col"
     lines, length = stored_tma_tile(cols, spec.result, by_columns)
     warps, across = s.group[0] * s.group[1] // (WARPGROUP_LANES // 4), lines if by_columns else length
     return warps * lines * line_bytes(length * spec.result.size), s.tile[0] // 2 * -(-cols // across)

@@ -55,6 +55,7 @@ class Registers(Node):
         pipe: that pipe.
         opaque: the layout of each of the fragments that the tile is made of, where only `FragmentApply` reaches their
             elements; the array's coordinates are a fragment's row and column, and an element. None elsewhere.
+        first_col: the first column of the array that the fragment has, where others are another fragment's.
     """
 
     CHILDREN = ("slot",)
@@ -64,10 +65,11 @@ class Registers(Node):
     slot: Expr | None = None
     pipe: Pipe | None = None
     opaque: ThreadValueLayout | None = None
+    first_col: int = 0
 
     def at(self, row_value: Expr, col_value: Expr) -> tuple[Expr, ...]:
         """Index into the private array."""
-        place = self.fragment.place(row_value, col_value)
+        place = self.fragment.place(row_value, col_value + self.first_col if self.first_col else col_value)
         return place if self.slot is None else (self.slot, *place)
 
 

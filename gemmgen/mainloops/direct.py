@@ -99,13 +99,18 @@ class Direct:
         return Registers(buffer, ThreadValueLayout(self.threads.rows, self.threads.cols))
 
     @property
+    def combined(self) -> Registers:
+        """The sums, or what a gate makes of them."""
+        return epilogues.part_of(self.acc, 0, self.problem.spec.halves)
+
+    @property
     def results(self) -> Registers:
-        """The sums as they are stored."""
-        return self.acc
+        """The same as they are stored."""
+        return self.combined
 
     def exchanged(self) -> Body:
         """What makes them of the accumulators."""
-        return ()
+        return epilogues.gated(self.problem, self.acc)
 
     @property
     def step_sums(self) -> Registers:
@@ -313,7 +318,7 @@ class Direct:
         inside: list[Expr] = []
         problem = self.problem
         for axis, (path, origin) in enumerate(((self.a, ROW0), (self.b, COL0))):
-            size, block = (problem.m, problem.n)[axis], self.schedule.block_tile[axis]
+            size, block = (problem.m, problem.n)[axis], problem.c_tile[axis]
             known = (problem.spec.m, problem.spec.n)[axis] or problem.spec.multiple_of[axis]
             ends_within = path.transposed == (path.name == "a") and path.atom == VECTOR and path.width > 1
             if path.staged is None and ends_within and known % block:
@@ -544,10 +549,15 @@ class OperandPath:
             return (FragmentLoad(self.registers, tile, self.atom, self.width),)
         packed = self.name in self.problem.packed
         made = None if packed else self.problem.prologue(self.name, in_registers=True)
-        row = ROW if own_row and self.whole_step else ROW0
-        logical = (row, k0 + kk) if self.name == "a" else (k0 + kk, COL0)
-        tile = Tile(self.matrix, logical[::-1] if self.transposed else logical, rows, cols, self.transposed)
-        return (FragmentLoad(self.registers, tile, self.atom, self.width, prologue=made),)
+        out, parts = list[Stmt](), self.problem.parts_of(self.name)
+        cols = cols // len(parts)
+        for number, (_, begin) in enumerate(parts):
+            begin = ROW if own_row and self.whole_step and self.name == "a" else begin
+            logical = (begin, k0 + kk) if self.name == "a" else (k0 + kk, begin)
+            tile = Tile(self.matrix, logical[::-1] if self.transposed else logical, rows, cols, self.transposed)
+            own = epilogues.part_of(self.registers, number, len(parts))
+            out.append(FragmentLoad(own, tile, self.atom, self.width, prologue=made))
+        return tuple(out)
 
 
 def load_from_memory(problem: Problem, name: str) -> tuple[CopyAtom, int]:

@@ -6,6 +6,7 @@ barriers, by groups of copies or by mbarriers (`passes/pipeline.py`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +18,6 @@ from gemmgen.ir.expr import Const, Expr, as_int
 from gemmgen.ir.kernel import Limit
 from gemmgen.ir.stmt import Alloc, Body, CooperativeCopy, Tile
 from gemmgen.ir.synchronization import Pipe, PipeOp, Sync, WarpSpecialization
-from gemmgen.positions import COL0, ROW0
 from gemmgen.problem import Problem
 from gemmgen.schedulers import BEFORE
 
@@ -112,12 +112,14 @@ class SharedTiles:
         problem, tile = self.problem, self.tile(name)
         if tile is None:
             return ()
-        matrix, transposed = problem.source(name), problem.is_transposed(name)
-        logical = (ROW0, k0) if name == "a" else (k0, COL0)
-        source = Tile(matrix, logical[::-1] if transposed else logical, tile.rows, tile.cols, transposed)
         atom, width = self._cooperative_instruction(name, tile)
         made = None if name in problem.packed else problem.prologue(name)
-        return (CooperativeCopy(tile, source, atom, width, via=self._via(name, tile, width), prologue=made),)
+        vias = self._vias(name, tile, width) or (None,) * len(problem.parts_of(name))
+        parts = staged_parts(problem, name, problem.source(name), tile, k0)
+        return tuple(
+            CooperativeCopy(part, source, atom, width, via=via, prologue=made)
+            for (part, source), via in zip(parts, vias, strict=True)
+        )
 
     def _cooperative_instruction(self, name: str, tile: Tile) -> tuple[CopyAtom, int]:
         """What fills a tile, and how many neighbours it moves."""
@@ -127,22 +129,26 @@ class SharedTiles:
             return ASYNC_COPY, ASYNC_COPY.widest(operand.width, matrix.dtype.size) if along else 1
         return self.problem.vector(operand.width, max(matrix.dtype, tile.buffer.dtype, key=lambda dtype: dtype.size))
 
-    def _via(self, name: str, tile: Tile, width: int) -> Buffer | None:
-        """Registers of a tile that is loaded before the arithmetic and stored to shared memory after it."""
+    def _vias(self, name: str, tile: Tile, width: int) -> tuple[Buffer, ...]:
+        """Registers of a tile's parts, where it is loaded before the arithmetic and stored to shared memory after it."""
         s = self.problem.schedule
         if not (s.prefetch or self.problem.is_made_in_registers(name)):
-            return None
-        threads = s.all_work_items[0] * s.all_work_items[1]
-        layout = Layout.packed(-(-tile.rows * tile.cols // (width * threads)), width)
-        return Buffer(f"{name}_next", self.problem.source(name).dtype, Space.PRIVATE, layout)
+            return ()
+        threads, parts = s.all_work_items[0] * s.all_work_items[1], len(self.problem.parts_of(name))
+        layout = Layout.packed(-(-tile.rows * tile.cols // (parts * width * threads)), width)
+        dtype = self.problem.source(name).dtype
+        return tuple(
+            Buffer(f"{name}_next" if part == 0 else f"{name}_up_next", dtype, Space.PRIVATE, layout)
+            for part in range(parts)
+        )
 
     def allocations(self, name: str) -> Body:
         """An operand's tiles, and the registers that they pass through."""
         tile = self.tile(name)
         if tile is None:
             return ()
-        via = self._via(name, tile, self._cooperative_instruction(name, tile)[1])
-        return (Alloc(tile.buffer), *(() if via is None else (Alloc(via),)))
+        vias = self._vias(name, tile, self._cooperative_instruction(name, tile)[1])
+        return (Alloc(tile.buffer), *map(Alloc, vias))
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -174,3 +180,15 @@ class SharedTiles:
                 return few
             return 2 * few if rounds <= MOST_STEPS else MOST_STEPS
         return MOST_STEPS if len(staged) == 2 and not ahead else rounds
+
+
+def staged_parts(problem: Problem, name: str, matrix: Buffer, tile: Tile, k0: Expr) -> Iterator[tuple[Tile, Tile]]:
+    """The parts of an operand's tile, each with where it comes from, for the step of K at `k0`."""
+    parts, transposed = problem.parts_of(name), problem.is_transposed(name)
+    rows, cols = (tile.rows // len(parts), tile.cols) if name == "a" else (tile.rows, tile.cols // len(parts))
+    for first, begin in parts:
+        down, on = (first, 0) if (name == "a") != tile.transposed else (0, first)
+        origin = (*tile.origin[:-2], tile.origin[-2] + down, tile.origin[-1] + on)
+        logical = (begin, k0) if name == "a" else (k0, begin)
+        source = Tile(matrix, logical[::-1] if transposed else logical, rows, cols, transposed)
+        yield (tile if len(parts) == 1 else replace(tile, origin=origin, rows=rows, cols=cols)), source

@@ -106,7 +106,7 @@ class WarpMma(Direct):
     @property
     def results(self) -> Registers:
         """The sums, exchanged between the lanes of a line."""
-        return exchange.after(self.acc, self._side_by_side)
+        return exchange.after(self.combined, self._side_by_side)
 
     def store_instruction(self, update: EpilogueStore) -> CopyAtom:
         """Vectors of which a part may be inside: registers are free that fragments were in, for all that is read of C
@@ -118,8 +118,8 @@ class WarpMma(Direct):
         return PART_OF_VECTOR if whole and not update.atom.adds else update.atom
 
     def exchanged(self) -> Body:
-        """The exchange."""
-        return exchange.statements(self.acc, self._side_by_side)
+        """A gate, and the exchange."""
+        return (*super().exchanged(), *exchange.statements(self.combined, self._side_by_side))
 
     # --- sums in two steps ------------------------------------------------------------------------
 

@@ -162,6 +162,12 @@ class WarpgroupMma:
         rows, cols = self._logical(name)
         return (cols, rows) if self.problem.is_transposed(name) else (rows, cols)
 
+    def _extents_of_part(self, name: str) -> tuple[int, int]:
+        """The same of each part of a tile (`Problem.parts_of`)."""
+        slow, fast = self._extents(name)
+        parts, across_k = len(self.problem.parts_of(name)), self.problem.is_transposed(name) != (name == "b")
+        return (slow, fast // parts) if across_k else (slow // parts, fast)
+
     def _line(self, name: str) -> int:
         """Elements of a line of an operand's tile."""
         size = self._element(name).size
@@ -181,7 +187,7 @@ class WarpgroupMma:
             lines, length = matrix.shape
             step = convert(lines, I64) * length if self.problem.spec.batched else None
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length), batch_stride=step)
-        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        (slow, fast), shared = self._extents_of_part(name), self.schedule.cluster[1 if name == "a" else 0]
         line = self._line(name)
         line = min(line, fast)
         by_boxes = fast % (line * shared) == 0
@@ -204,15 +210,29 @@ class WarpgroupMma:
         zero = Const(0)
         return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.problem.is_transposed(name), self.pipe)
 
-    def _source(self, name: str) -> Tile:
-        """Where the TMA tiles of a step come from."""
+    def _source(self, name: str, begin: Expr | None = None) -> Tile:
+        """Where the TMA tiles of a step come from, from a row of A or a column of B on."""
         k0 = K0 if self.instruction.terms == 1 else K0 * self.instruction.terms
         matrix, transposed = self.matrix(name), self.problem.is_transposed(name)
-        logical = (ROW0, k0) if name == "a" else (k0, COL0)
+        begin = begin or (ROW0 if name == "a" else COL0)
+        logical = (begin, k0) if name == "a" else (k0, begin)
         slow, fast = logical[::-1] if transposed else logical
         place: tuple[Expr, ...] = (*self.problem.which_product(matrix), slow, fast)
         place = groups.place_in(self.problem, slow, fast) if self._is_shared_out(matrix) else place
-        return Tile(matrix, place, *self._logical(name), transposed)
+        rows, cols = self._logical(name)
+        return Tile(matrix, place, rows, cols // len(self.problem.parts_of(name)), transposed)
+
+    def _loads(self, name: str) -> Body:
+        """What fills an operand's tile, part by part."""
+        tile, out = self.tile(name), list[Stmt]()
+        for first, begin in self.problem.parts_of(name):
+            source, line = self._source(name, begin), self._line(name)
+            # The tile is [box][line][element]: of lines along K, some lines of each box, else some boxes.
+            box, down = (first // line, 0) if tile.transposed != (name == "b") else (0, first)
+            origin = (tile.origin[0], Const(box), Const(down), Const(0))
+            part = tile if source.cols == tile.cols else replace(tile, origin=origin, cols=source.cols)
+            out.append(CooperativeCopy(part, source, SCALAR))
+        return tuple(out)
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -315,7 +335,7 @@ class WarpgroupMma:
             fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
             PipeOp("acquire", pipe),
-            *(CooperativeCopy(self.tile(name), self._source(name), SCALAR) for name in "ab"),
+            *(load for name in "ab" for load in self._loads(name)),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
             *self._multiply(sums),

@@ -71,14 +71,16 @@ def tma_loads(stage: CooperativeCopy) -> Body:
     boxes, left = across // line, across % line
     first: Expr = ZERO
     place: Expr = ZERO
-    if src.multicast > 1 and high == as_int(dst.shape[2]):
+    _, first_box, first_line, _ = stage.dst.origin
+    lines = stage.dst.cols if stage.dst.transposed else stage.dst.rows
+    if src.multicast > 1 and high == lines:
         boxes //= src.multicast
         first = RANK * boxes
     elif src.multicast > 1:
         place = RANK * high
 
     def copy(box: Expr, matrix: Buffer) -> TmaCopy:
-        to = stage.dst.origin[0], first + box, place, ZERO
+        to = stage.dst.origin[0], first_box + (first + box), first_line + place, ZERO
         origin = *whose, slow + place, fast + (first + box) * line
         return TmaCopy(dst, to, matrix, origin, stage.mbarrier)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gemmgen.checks import CHECKS
+from gemmgen.checks.gated import gated_problems
 from gemmgen.checks.grouped import grouped_problems
 from gemmgen.checks.prologues import sum_scale_problems
 from gemmgen.checks.types import int4_problems
@@ -30,6 +31,7 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
         spec.c_order == "row"
         or spec.alpha == 0
         or spec.grouped == "rows"
+        or spec.halves > 1
         or not problems_as_asked(spec, schedule, target)
     ):
         return False
@@ -40,6 +42,7 @@ def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
 def problems_as_asked(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     """What is against a product as it is asked for, not as that of the transposes."""
     problems = [*_listed(spec, target), *sum_scale_problems(spec, schedule), *int4_problems(spec, schedule)]
+    problems += gated_problems(spec, schedule)
     problems = problems or [*CHECKS[type(schedule.mainloop)](spec, schedule, target)]
     return tuple(grouped_problems(spec, schedule, target)) or tuple(problems)
 

@@ -195,7 +195,9 @@ class Problem:
         if name == "a":
             return self.matrix("a", self.m, self.k, self.spec.a_order, "cols")
         cols = self.n if self.spec.halves == 1 else self.n * self.spec.halves
-        return self.matrix("b", self.k, cols, self.spec.b_order, "rows")
+        b = self.matrix("b", self.k, cols, self.spec.b_order, "rows")
+        within_lines = self.spec.halves > 1 and self.spec.b_order == "row"
+        return replace(b, apart=self.n) if within_lines else b
 
     def operand(self, name: str) -> Operand:
         """What the schedule says of A or B."""
@@ -243,6 +245,8 @@ class Problem:
         lines = [(self._pitch(f"{name}_packed"), self.units[self.packed_axes(name)[1]]) for name in self.packed]
         lines.append((self._pitch("workspace"), 4 if self.schedule.c_width > 1 else 1))
         promised += [(x, unit) for x, unit in (*sizes, *lines) if isinstance(x, Var)]
+        if self.given("b").apart is not None:
+            promised.append((self.n, self.spec.multiple_of[1]))
         if self.schedule.by_warpgroups:
             line, unit = (self.n, 1) if self.spec.c_order == "row" else (self.m, 0)
             promised.append((line, self.spec.multiple_of[unit]))

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, UP
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
@@ -39,17 +39,20 @@ class Bounded:
 
 
 def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapping[str, Doubles]) -> Bounded:
-    """alpha * A * B + beta * C after the spec's epilogue, before it is rounded to C's type.
+    """alpha * A * B + beta * C after the spec's epilogue, before it is rounded to C's type. Of a gated product B has both
+    halves of columns.
 
     Args:
         c: what C holds before; None where nothing reads it.
         operands: the epilogue's, by name.
     """
+    product, up = _halves(product) if spec.gate is not None else (product, None)
     rows, cols = product.value.shape[-2:]
     known = {"row": np.arange(rows, dtype=np.float64)[:, None], "col": np.arange(cols, dtype=np.float64)[None, :]}
     known |= {} if c is None else {"c": c}
     known |= {name: spread(name, array) for name, array in operands.items() if OPERANDS[name].of == "c"}
     exact = {name: Bounded(array, np.zeros_like(array)) for name, array in known.items()}
+    exact |= {} if up is None else {UP: up}
     reader = _Reader.of(spec)
     with np.errstate(all="ignore"):
         for function in spec.functions:
@@ -57,9 +60,20 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
             product = reader.expr(function.value, {**exact, "acc": before})
             if function.fast is not None and spec.rounds_result:
                 size = np.abs(before.value) + before.error
+                if up is not None and function.is_gate:
+                    size = size * (np.abs(up.value) + up.error)
                 product = replace(product, error=product.error + FAST_ERROR * np.abs(product.value) + FAST_LEAST * size)
     shape = np.broadcast_shapes(product.value.shape, (rows, cols))
     return Bounded(np.broadcast_to(product.value, shape), np.broadcast_to(product.error, shape))
+
+
+def _halves(product: Bounded) -> tuple[Bounded, Bounded]:
+    """Those of the columns of a product."""
+    cols = product.value.shape[-1] // 2
+    first, second = (
+        Bounded(product.value[..., half], product.error[..., half]) for half in (slice(cols), slice(cols, None))
+    )
+    return first, second
 
 
 def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str, Doubles]) -> Bounded:

@@ -96,6 +96,7 @@ class Buffer:
         evict_first: whether TMA loads of it carry the L2 hint evict-first.
         multicast: groups of a cluster that each TMA load writes to, at the same place of each one's local memory.
         prepacked: whether it is a copy of A or B that one kernel lays out for another.
+        apart: elements from one tile to another of the same step, where these are parts of the same lines.
         places: whether it holds places (sizes, indices), the same in all work-items of a group.
     """
 
@@ -113,6 +114,7 @@ class Buffer:
     evict_first: bool = False
     multicast: int = 1
     prepacked: bool = False
+    apart: Expr | None = None
     places: bool = False
 
     @property

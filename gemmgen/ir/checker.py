@@ -232,7 +232,7 @@ def tma_copy_problems(stmt: TmaCopy, target: Target) -> Iterator[str]:
     high, wide = matrix.tma_tile
     alone = stmt.mbarrier is not None and matrix.multicast == 1
     narrow = not 0 < wide <= (length or 0) or wide * matrix.dtype.size % PART_BYTES
-    if narrow or (lines or 0) % high or (alone and lines != high):
+    if narrow or (lines or 0) % high or (alone and lines not in (high, 2 * high)):
         yield f"a TMA tile of {high}x{wide} is not what {tile.name} is made of"
     elif (length or 0) * matrix.dtype.size != tile.layout.swizzle or tile.layout.swizzle not in LINES_BYTES:
         yield f"the lines of {tile.name} are not {', '.join(map(str, LINES_BYTES))} bytes that swizzle"

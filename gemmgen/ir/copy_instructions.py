@@ -283,15 +283,16 @@ class CopyAtom:
 
 
 def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
-    """The condition that all lines of a matrix, and of all of its batch, begin where the atom's vectors may stand; None
-    where any may.
+    """The condition that all lines of a matrix, of all of its batch, and of tiles within the same lines, begin where the
+    atom's vectors may stand; None where any may.
     """
     unit = atom.unit(width, matrix.dtype.size)
     if unit == 1:
         return None
-    steps = (matrix.layout.strides[-2], *(() if matrix.batch_stride is None else (matrix.batch_stride,)))
+    steps = [x for x in (matrix.layout.strides[-2], matrix.batch_stride) if x is not None]
     # Of pairs, strides are counted in bytes.
     parts = [(in_pairs(step), unit // PAIR) if matrix.dtype.pairs else (step, unit) for step in steps]
+    parts += [] if matrix.apart is None else [(matrix.apart, unit)]
     condition = all_of(compare("==", step % of, 0) for step, of in parts)
     return None if is_const(condition, 1) else condition
 

@@ -32,7 +32,7 @@ from gemmgen.ir.stmt import (
     TileMma,
     VectorCopy,
 )
-from gemmgen.ir.walk import map_body, walk, walk_expr
+from gemmgen.ir.walk import map_bodies, map_body, walk, walk_expr
 from gemmgen.passes.expand_epilogue import expand_epilogue
 from gemmgen.passes.expand_fragments import fill_fragments, store_fragments
 from gemmgen.passes.expand_functions import copied, staged
@@ -50,7 +50,7 @@ ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 def expand(kernel: Kernel) -> Kernel:
     """The kernel in statements on instructions."""
     expander = _Expander(kernel)
-    body = map_body(kernel.body, expander.statement)
+    body = _named_once(map_body(kernel.body, expander.statement))
     lead = end_of_names(kernel.body)
     multiples = (*kernel.multiples, *expander.multiples)  # equal numbers may have other names
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]), multiples=multiples)
@@ -237,6 +237,15 @@ class _Expander:
                 self.hoisted.append(let)
                 return let.var
         raise LoweringError(f"{name} stands for two things: {value}")
+
+
+def _named_once(body: Body) -> Body:
+    """A body without names that it has already: those of several copies of one matrix."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if not (isinstance(stmt, Let) and stmt in out):
+            out.append(map_bodies(stmt, _named_once))
+    return tuple(out)
 
 
 def _views_before(stmt: For) -> Body:

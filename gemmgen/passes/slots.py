@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import WIDTH, named
@@ -98,7 +99,9 @@ def whole_or_part(body: Body, whole: Expr) -> Body:
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
     if lines and (len(lines) > 1 or not alone) and all(isinstance(s, CooperativeCopy) for s in body):
-        return tuple(way for s in body if isinstance(s, CooperativeCopy) for way in _by_alignment(s, whole, alone))
+        copies = (s for s in body if isinstance(s, CooperativeCopy))
+        of_each = groupby(copies, key=lambda s: s.src.buffer)
+        return tuple(way for _, parts in of_each for way in _by_alignment(tuple(parts), whole, alone))
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
@@ -115,30 +118,33 @@ def whole_or_part(body: Body, whole: Expr) -> Body:
     return (If(all_of((*((whole,) if alone else ()), *lines)), body, map_body(body, narrow)),)
 
 
-def _by_alignment(stage: CooperativeCopy, whole: Expr, alone: bool) -> Body:
+def _by_alignment(parts: tuple[CooperativeCopy, ...], whole: Expr, alone: bool) -> Body:
     """An operand's copy by the widest vectors that its lines' beginnings allow, single elements last.
 
     Args:
+        parts: all that is copied of it.
         alone: whether vectors are for whole steps, of which they need not be told how many elements are inside.
     """
+    stage, *_ = parts
     matrix = stage.src.buffer
     if matrix.prepacked or stage.prologue is not None:
         # Vectors into registers are guarded one by one.
-        return (stage,)
-    singly = replace(stage, width=1)
-    if _whole_only(stage):
-        singly = replace(singly, atom=SCALAR, unroll_factor=SINGLY_AT_ONCE)
+        return parts
+    singly = tuple(
+        replace(part, width=1, atom=SCALAR, unroll_factor=SINGLY_AT_ONCE) if _whole_only(part) else replace(part, width=1)
+        for part in parts
+    )
     sizes = (2 << i for i in range(stage.width.bit_length() - 1))
     vectors = [width for width in sizes if stage.atom.moves(width, matrix.dtype.size)]
-    ways: Body = (singly,)
+    ways: Body = singly
     # Where single elements are copied asynchronously too, nothing stands between: TF32 would run out of registers.
     several = vectors[-1:] if alone else [named(WIDTH, width) for width in vectors]
     for width in several:
         may = aligned(stage.atom, width, matrix)
         given = all_of((*((whole,) if alone else ()), *(() if may is None else (may,))))
-        copied = replace(stage, width=width, unroll_factor=VECTORS_AT_ONCE) if several[1:] else stage
-        ways = (If(given, (copied,), ways),)
-    return ways if vectors or not alone else (If(whole, (stage,), ways),)
+        at_once = (replace(part, width=width, unroll_factor=VECTORS_AT_ONCE) for part in parts)
+        ways = (If(given, tuple(at_once) if several[1:] else parts, ways),)
+    return ways if vectors or not alone else (If(whole, parts, ways),)
 
 
 @dataclass(frozen=True)

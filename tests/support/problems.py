@@ -85,7 +85,8 @@ class Problem:
                 return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
             return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
 
-        a, b, c = draw(spec.element("a"), m, k), draw(spec.element("b"), k, n), draw(spec.result, m, n)
+        a, b = draw(spec.element("a"), m, k), draw(spec.element("b"), k, n * spec.halves)
+        c = draw(spec.result, m, n)
         return Problem(a, b, c, alpha, beta, spec)
 
     @staticmethod
@@ -141,7 +142,7 @@ def interpret(
     launched before those in front of them are complete, where it is not those that wait.
     """
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
-    (m, k), n = problem.a.shape, problem.b.shape[1]
+    (m, k), n = problem.a.shape, problem.c.shape[1]
     sizes = {"m": m, "n": n, "k": k, GROUPS.name: groups}
     known: dict[str, int | complex | Matrix] = {**sizes, "alpha": problem.alpha, "beta": problem.beta}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}

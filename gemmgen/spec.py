@@ -479,6 +479,10 @@ class GemmSpec:
         """Columns of B for each column of C: 2 of a gated product, else 1."""
         return 1 if self.gate is None else 2
 
+    def columns(self, of_b: int) -> int:
+        """Columns of C where B has so many."""
+        return of_b // self.halves
+
     @property
     def operands(self) -> tuple[str, ...]:
         """What prologues and the epilogue take besides A, B and C, in the order of the kernel's arguments."""

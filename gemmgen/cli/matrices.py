@@ -35,7 +35,7 @@ class Matrices:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """M, N, K."""
+        """M, N, K of the product: N is columns of B."""
         return self.a.shape[-2], self.b.shape[-1], self.a.shape[-1]
 
     @property
@@ -89,7 +89,7 @@ def load_or_random(
     b = attempt(problems, _load, "b", b_file, spec, check, typed)
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    n = _agree("N", problems, {"-N": known.n, "the columns of --b": b.shape[-1] if b is not None else None})
+    n = _agree("N", problems, {"-N": known.n, "the columns of --b": spec.columns(b.shape[-1]) if b is not None else None})
     k = _agree(
         "K",
         problems,
@@ -111,7 +111,7 @@ def load_or_random(
     given = [x.shape[0] for x in (a, b) if x is not None and x.ndim == 3]
     batch = () if count is None else (max(given, default=count),)
     a = _random(rng, spec.element("a"), (*batch, m, k)) if a is None else a
-    b = _random(rng, spec.element("b"), (*batch, k, n)) if b is None else b
+    b = _random(rng, spec.element("b"), (*batch, k, n * spec.halves)) if b is None else b
     c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
     shapes = {name: operand.extents(m, n, k) for name, operand in OPERANDS.items()}
     shapes |= {name: (*batch, *shape) for name, shape in shapes.items() if len(shape) == 2}

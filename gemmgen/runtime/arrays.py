@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, Applied
 from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import (
@@ -135,7 +135,7 @@ def request_of(
     (a, b, c), (alpha_value, beta_value) = matrices, factors
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     many = _batch_count(a, b) if spec.batched else None
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
+    view_c = views.get("c") or new_view(view_a.rows, spec.columns(view_b.cols), spec.c_order, spec.result, many)
     depth = view_b.rows if spec.element("a").pairs else view_a.cols
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
@@ -145,10 +145,11 @@ def request_of(
         if spec.k is None:  # with a constant K kernels test alpha themselves
             view_a, view_b, depth = replace(view_a, cols=0), replace(view_b, rows=0), 0
     inputs = {"a": (a, view_a), "b": (b, view_b), **others}
+    sizes = {"m": view_a.rows, "n": view_c.cols, "k": depth}
     return Request(
         inputs=inputs,
         output=("c", c, view_c),
-        sizes={"m": view_a.rows, "n": view_b.cols, "k": depth, **({} if many is None else {"batch_count": many})},
+        sizes=sizes if many is None else {**sizes, "batch_count": many},
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
@@ -320,6 +321,9 @@ def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: lis
                         f"elements each, {spec.stored_k(name, known_k)} along K, as gemmgen.prepack makes them"
                     )
                 continue
+            if name == "b" and axis == "n" and spec.gate is not None:
+                problems += gate_problems(spec.gate, shape(value), extent)
+                extent = spec.columns(extent)
             if extents.setdefault(axis, extent) != extent:
                 first = "a" if axis in "mk" else "b"
                 problems.append(
@@ -340,6 +344,13 @@ def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: lis
                 f"{axis} = {extent} is not the multiple of {unit} that the GemmSpec promises: "
                 f"pad the matrices to {-(-extent // unit) * unit}, or use multiple_of=(1, 1, 1)"
             )
+
+
+def gate_problems(gate: Applied, b: str, columns: int) -> list[str]:
+    """Problems: a B, of a shape, that has no two halves of columns."""
+    if columns % 2 == 0:
+        return []
+    return [f"b is {b}, but {gate.short} takes two halves of its columns: pass one with an even number of columns"]
 
 
 def depth_of(spec: GemmSpec, a: object, b: object) -> int | None:
@@ -451,7 +462,7 @@ def _vector(spec: GemmSpec, a: object, b: object, problems: list[str], name: str
     ):
         (wanted,) = OPERANDS[name].extents(a.shape[-2], b.shape[-1], depth)
     if is_array(holder) and len(holder.shape) > 1:
-        wanted = holder.shape[axis]
+        wanted = spec.columns(holder.shape[axis]) if axes == "n" else holder.shape[axis]
     if is_number:
         pass  # which is one element as well
     elif len(value.shape) != 1:
@@ -486,7 +497,7 @@ def _matrix(spec: GemmSpec, a: object, b: object, problems: list[str], name: str
     if view is None:
         return None
     if is_array(a) and is_array(b) and min(len(a.shape), len(b.shape)) > 1:
-        rows, cols = a.shape[-2], b.shape[-1]
+        rows, cols = a.shape[-2], spec.columns(b.shape[-1])
         if (view.rows, view.cols) != (rows, cols):
             problems.append(f"{name} is {view.rows}x{view.cols}, not {rows}x{cols}: pass one as large as c")
         products = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))

@@ -84,10 +84,10 @@ def _request(
     """The request of checked arguments. Raises: SpanError."""
     (a, b, c), (count, span), view_a, view_b = matrices, limits, views["a"], views["b"]
     many = count if spec.grouped == "k" else None
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
+    view_c = views.get("c") or new_view(view_a.rows, spec.columns(view_b.cols), spec.c_order, spec.result, many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
-    sizes = {"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, "group_count": count}
+    sizes = {"m": view_a.rows, "n": view_c.cols, "k": view_a.cols, "group_count": count}
     if factors[0] == 0 and spec.grouped == "rows" and spec.k is None:
         # As in BLAS, neither matrix is read; groups of K test alpha themselves.
         sizes["k"] = 0
@@ -199,7 +199,7 @@ def _operand(
     if a is None or b is None:
         return None
     axes, by_k = OPERANDS[name].axes, spec.grouped == "k"
-    wanted = OPERANDS[name].extents(a.rows, b.cols, a.cols)
+    wanted = OPERANDS[name].extents(a.rows, spec.columns(b.cols), a.cols)
     wanted = (count, *wanted) if by_k or axes == "n" or OPERANDS[name].of == "b" else wanted
     if tuple(value.shape) != wanted:
         problems.append(f"{name} has shape {shape(value)}, not {'x'.join(map(str, wanted))}: pass one of that shape")

@@ -8,7 +8,7 @@ that the product's types, layouts and promises allow on the target.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from gemmgen import candidates
@@ -110,6 +110,25 @@ def choose(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 
     if invariant and spec.accumulator.is_float:
         return _in_one_order(spec, _sizes(spec, shape), device)
     return by_sizes(spec, shape, device, products) or _of_menu(spec, _sizes(spec, shape), device, products)
+
+
+@lru_cache(maxsize=1024)
+def is_faster_in_two(spec: GemmSpec, shape: Shape, device: Target, products: int = 1) -> bool:
+    """Whether a gated product takes less time as two products, the second of which reads what the first has stored: by
+    the cost model, or where the schedule of these can't keep both sums in one thread.
+
+    Args:
+        shape: of the product; n is all columns of B.
+    """
+    half, (m, n, k) = replace(spec, epilogue=()), shape
+    if "async_copy" in device.features:
+        from gemmgen.choice.gpu import ranked
+
+        asked = (spec, shape), (half, (m, n // 2, k))
+        one, two = (next((us for us, _ in ranked(x, sizes, device, products)), None) for x, sizes in asked)
+        if one is not None and two is not None:
+            return one > 2 * two
+    return not is_possible(spec, choose(half, (m, n // 2, k), device, products), device)
 
 
 def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 1) -> Schedule | None:

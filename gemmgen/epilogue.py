@@ -8,6 +8,8 @@ before it have made of the element; `c`, what C held before; `row` and `col`; an
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -36,6 +38,8 @@ class Function:
             `gemmgen.derivatives` finds one that does as well. Named because it needs the result alone, or because the
             one that is found overflows.
         fast: the same by functions of `ir.functions.FAST`; None where the formula is as fast.
+        in_two: of a gate, the functions that make the same of the first half's sums where the second half's, multiplied
+            before, are the residual.
     """
 
     formula: str
@@ -43,6 +47,7 @@ class Function:
     ascending: bool = False
     derivative: str | None = None
     fast: str | None = None
+    in_two: tuple[str, ...] = ()
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -70,9 +75,17 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)", fast="fast_sigmoid(acc)"),
     "tanh": Function("tanh(acc)", derivative="1 - result * result"),
-    "swiglu": Function("acc / (1 + exp(-acc)) * up", fast="acc * fast_sigmoid(acc) * up"),
+    "swiglu": Function(
+        "acc / (1 + exp(-acc)) * up",
+        derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc)) * up",
+        fast="acc * fast_sigmoid(acc) * up",
+        in_two=("silu", "expr: acc * residual"),
+    ),
     "geglu": Function(
-        "0.5 * acc * (1 + erf(acc * 0.7071067811865476)) * up", fast="acc * fast_normal_cdf(acc) * up"
+        "0.5 * acc * (1 + erf(acc * 0.7071067811865476)) * up",
+        derivative="(0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)) * up",
+        fast="acc * fast_normal_cdf(acc) * up",
+        in_two=("gelu", "expr: acc * residual"),
     ),
     "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
 }
@@ -153,6 +166,7 @@ OPERANDS: dict[str, Operand] = {
 RESULT = "result"
 #: Of a gated product: the sum of the same column in the second half of B's columns, `acc` being that in the first half.
 UP = "up"
+_WITH_UP = re.compile(rf"\b{UP}\b")
 #: What a formula may name.
 NAMES = ("acc", UP, "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
 
@@ -194,6 +208,24 @@ class Applied:
     def is_gate(self) -> bool:
         """Whether it makes one element of two sums."""
         return UP in self.names
+
+    @property
+    def in_two(self) -> tuple[str, ...]:
+        """Of a gate, the same by two products, the first of which makes the other's residual."""
+        if self.name in FUNCTIONS:
+            return FUNCTIONS[self.name].in_two
+        return (f"{EXPRESSION} {_WITH_UP.sub('residual', self.formula)}",)
+
+
+def gate_of(texts: Sequence[str]) -> str | None:
+    """The function that begins an epilogue if it makes one element of two sums, as it is written. What is wrong with it
+    `applied` says.
+    """
+    first = texts[0].strip() if texts and isinstance(texts[0], str) else ""
+    if first.startswith(EXPRESSION):
+        return first if _WITH_UP.search(first.removeprefix(EXPRESSION)) else None
+    row = FUNCTIONS.get(first.partition("(")[0].strip())
+    return first if row is not None and _WITH_UP.search(row.formula) else None
 
 
 @lru_cache(maxsize=256)

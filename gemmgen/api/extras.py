@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmgen.api.libraries import Library
 from gemmgen.api.matmul import Operand, Product
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, Applied, gate_of
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
@@ -63,6 +63,22 @@ class Extra:
     def reads_c(self) -> bool:
         """Whether a function reads the old C. Raises: SpecError for an invalid epilogue or prologue."""
         return self._asked and self._formulas.names_c
+
+    @property
+    def gate(self) -> Applied | None:
+        """What makes an element of the result of two sums. Raises: SpecError for an invalid epilogue or prologue."""
+        return None if gate_of(self.epilogue) is None else self._formulas.gate
+
+    @property
+    def in_two(self) -> tuple[Self, Self] | None:
+        """Those of two products in place of a gated one, by b's second half and by its first, which takes the other's
+        result as residual; None where the epilogue takes a residual itself.
+        """
+        if (gate := self.gate) is None or "residual" in self.operands:
+            return None
+        of_prologues = {name: x for name, x in self.operands.items() if OPERANDS[name].of != "c"}
+        second = replace(self, epilogue=(), operands=of_prologues)
+        return second, replace(self, epilogue=(*gate.in_two, *self.epilogue[1:]))
 
     @property
     def _asked(self) -> bool:

@@ -21,11 +21,12 @@ from gemmgen.api.gemm_problems import (
     as_they_are,
     factor_problems,
     flag_problems,
+    gated,
     pair_problems,
     result_types,
     target_problems,
 )
-from gemmgen.api.kernels import Wanted, in_one_order, kernel_now, target_for
+from gemmgen.api.kernels import Wanted, in_one_order, is_faster_in_two, kernel_now, target_for
 from gemmgen.api.libraries import Dtype, Gpu, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
@@ -283,6 +284,9 @@ class _Request(Request):
         of_types = scalar_problems(a, b)
         extra = extra if of_types else extra.of_arrays(a, b, transposed)
         product = None if of_types else product_of(a, b, *transposed, problems, extra.in_pairs)
+        if product is not None and (gate := extra.gate) is not None:
+            product = gated(product, gate.short, problems)
+            problems += [f"beta = {factors[1]}, but {gate.short} makes c anew: add it by residual"] if factors[1] else []
         problems += pair_problems((a, b), transposed, extra.in_pairs)
         types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types
@@ -356,10 +360,33 @@ class _Request(Request):
         if self.invariant:
             schedule = in_one_order(backend, where, spec, schedule, shape, promise)
         wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
+        if spec.gate is not None and schedule is None and len(calls) == 1 and not is_stack and is_faster_in_two(wanted):
+            self._launch_two(into, first.c.shape, backend, device)
+            return
         kernel, pending = kernel_now(wanted, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
         self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))
+
+    def _launch_two(self, into: Operand, shape: Shape, backend: str, device: object) -> None:
+        """A gated product as two: by b's second half into an array, and by its first half, which reads that.
+
+        Args:
+            shape: of the result as kernels have it.
+        """
+        n, axis = self.product.n, -2 if self.transposed[1] else -1
+        extents = list(self.b.shape)
+        extents[axis] = n
+        first = replace(self.b, shape=tuple(extents))
+        second = replace(first, offset=first.offset + n * self.b.strides[axis])
+        assert self.extra.in_two is not None
+        of_second, of_first = self.extra.in_two
+        up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)
+        residual = self.library.finish(up)
+        # One product of a stack's rows, all in line.
+        residual = residual if up.shape == shape else cast("npt.NDArray[np.generic]", residual).reshape(shape)
+        extra = replace(of_first, operands={**of_first.operands, "residual": residual})
+        replace(self, b=first, extra=extra, kept=None)._launch(into, None, backend, device)
 
     def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:
         kind = None if call.provisional else self._plain_kind()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,6 +68,15 @@ def pair_problems(
         for name, x, is_transposed, is_pairs, order in named
         if is_pairs and x.as_stack(is_transposed, name == "b").first_order(order) is None
     ]
+
+
+def gated(product: Product, gate: str, problems: list[str]) -> Product | None:
+    """The sizes of a product whose columns a gate takes by twos; None with a problem added where they have no halves."""
+    if product.is_column or product.n % 2:
+        columns = "a vector" if product.is_column else f"{product.n} columns"
+        problems.append(f"{gate} takes two halves of b's columns, but b has {columns}: pass an even number")
+        return None
+    return replace(product, n=product.n // 2)
 
 
 def target_problems(

@@ -217,6 +217,19 @@ def target_for(backend: str, device: object, spec: GemmSpec) -> Target:
     return _place(backend, _named(device), spec).target
 
 
+def is_faster_in_two(wanted: Wanted) -> bool:
+    """Whether a gated product is computed as two, as `gemmgen.choose` says. Raises: DeviceError."""
+    backend, device, spec, _, shape, products, ld_multiple, any_address = wanted
+    target, kept = target_for(backend, device, spec), replace(spec, ld_multiple=1 if any_address else ld_multiple)
+
+    def ask() -> bool:
+        from gemmgen.choose import is_faster_in_two as asked
+
+        return asked(kept, shape, target, products)
+
+    return on_disk.remembered("in two", (kept, shape, target, products, measured_on(target)), ask)
+
+
 def choice(
     kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target
 ) -> tuple[Schedule, GemmSpec]:

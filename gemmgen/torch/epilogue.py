@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 
 from gemmgen.derivatives import derivative_of
-from gemmgen.epilogue import RESULT, Applied, applied
+from gemmgen.epilogue import RESULT, UP, Applied, applied
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import F32, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
@@ -47,7 +47,8 @@ class Chain:
 
     Args:
         functions: of `gemmgen.epilogue.applied`.
-        first: computes the sums, [..., m, n], in the type in which functions are computed.
+        first: computes the sums, [..., m, n], in the type in which functions are computed; [..., m, 2 n] where the
+            first function is a gate.
         known: what formulas name besides: operands, `c`, and `row` where it does not count from the first one. Their
             shapes broadcast to [..., m, n].
         last: the epilogue's result, if it is at hand.
@@ -84,7 +85,8 @@ class Chain:
                 if name in function.names:
                     part = self._scaled(gradient, derivative_of(function, name), index)
                     found[name] = found[name] + part if name in found else part
-            gradient = self._scaled(gradient, derivative_of(function, "acc"), index)
+            sides = [self._scaled(gradient, derivative_of(function, name), index) for name in _sums_of(function)]
+            gradient = torch.cat(sides, -1) if function.is_gate else sides[0]
         return gradient, found
 
     def _scaled(self, gradient: torch.Tensor, by: Expr, index: int) -> torch.Tensor:
@@ -131,6 +133,8 @@ class Chain:
         return torch.full((), value, dtype=like.dtype, device=like.device)
 
     def _named(self, node: Var, name: str, index: int) -> torch.Tensor:
+        if name in ("acc", UP) and self._functions[index].is_gate:
+            return self.value(index).chunk(2, -1)[name == UP]
         if name in ("acc", RESULT):
             return self.value(index + (name == RESULT))
         if name in ("row", "col"):
@@ -142,6 +146,11 @@ class Chain:
             places = torch.arange(like.shape[-2 if name == "row" else -1], device=like.device).to(dtype)
             return places.unsqueeze(-1) if name == "row" else places
         return self._known[name]
+
+
+def _sums_of(function: Applied) -> tuple[str, ...]:
+    """What a function is made of, which gradients go to."""
+    return ("acc", UP) if function.is_gate else ("acc",)
 
 
 def functions_of(texts: Sequence[str] | None, a: torch.Tensor, b: torch.Tensor) -> tuple[Applied, ...]:

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 import torch
 
 from gemmgen.api.gemm import How, gemm_tensors
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, gate_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.schedule import Schedule
 from gemmgen.torch.tf32 import fastest, is_allowed
@@ -78,7 +78,7 @@ def multiply(
     if out is not None and not out.is_inference():
         torch.autograd.graph.increment_version(out)  # what a graph has saved of it is gone
     if c is not None and out is None:
-        shape = shape_of(a, b, transpose_a, transpose_b)
+        shape = shape_of(a, b, transpose_a, transpose_b, epilogue)
         out = a.new_empty(shape, dtype=dtype_of(a, b, dtype))
     functions, invariant = tuple(epilogue) if epilogue else None, is_batch_invariant()
     how = How(transpose_a, transpose_b, conjugate_a, conjugate_b, epilogue=functions, dtype=dtype, invariant=invariant)
@@ -94,7 +94,9 @@ def multiply(
     return fastest(a, b, (transpose_a, transpose_b, c is None, out is None, *(epilogue or ())), compute)
 
 
-def shape_of(a: torch.Tensor, b: torch.Tensor, transpose_a: bool, transpose_b: bool) -> tuple[int, ...]:
+def shape_of(
+    a: torch.Tensor, b: torch.Tensor, transpose_a: bool, transpose_b: bool, epilogue: Sequence[str] | None = None
+) -> tuple[int, ...]:
     """The result's shape. Extents may be symbols. Raises: SpecError."""
     for name, x in (("a", a), ("b", b)):
         if not x.dim():
@@ -113,7 +115,12 @@ def shape_of(a: torch.Tensor, b: torch.Tensor, transpose_a: bool, transpose_b: b
             "make extents equal, or 1"
         ) from None
     rows = () if a.dim() == 1 else (left.shape[-2],)
-    return (*batch, *rows, *(() if b.dim() == 1 else (right.shape[-1],)))
+    cols = right.shape[-1]
+    if (gate := gate_of(epilogue or ())) is not None:
+        if b.dim() == 1 or cols % 2:
+            raise SpecError(f"{gate} takes two halves of b's columns, but b is {_text(b, transpose_b)}: pass an even number")
+        cols = cols // 2
+    return (*batch, *rows, *(() if b.dim() == 1 else (cols,)))
 
 
 def without_elements(given: Mapping[str, torch.Tensor], options: Options) -> torch.Tensor:
@@ -125,7 +132,8 @@ def without_elements(given: Mapping[str, torch.Tensor], options: Options) -> tor
     Raises: SpecError with every problem that needs no elements.
     """
     a, b = given["a"], given["b"]
-    shape = shape_of(a, b, options.get("transpose_a", False), options.get("transpose_b", False))
+    transposed = options.get("transpose_a", False), options.get("transpose_b", False)
+    shape = shape_of(a, b, *transposed, options.get("epilogue"))
     dtype = dtype_of(a, b, options.get("dtype"))
     problems = [
         f"{name} is on {x.device}, but a on {a.device}: pass {name}.to({str(a.device)!r})"

@@ -357,16 +357,24 @@ class _Request(Request):
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         promise = promise_of(library, spec, calls)
-        if self.invariant:
-            schedule = in_one_order(backend, where, spec, schedule, shape, promise)
         wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
-        if spec.gate is not None and schedule is None and len(calls) == 1 and not is_stack and is_faster_in_two(wanted):
+        if self._takes_two(wanted, calls):
             self._launch_two(into, first.c.shape, backend, device)
             return
+        if self.invariant:
+            wanted = wanted._replace(schedule=in_one_order(backend, where, spec, schedule, shape, promise))
         kernel, pending = kernel_now(wanted, library.must_wait())
-        choice = Choice(backend, kernel.source.name, _why(None if self.invariant else schedule, pending))
+        choice = Choice(backend, kernel.source.name, _why(schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
         self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))
+
+    def _takes_two(self, wanted: Wanted, calls: Sequence[Call]) -> bool:
+        """Whether a gated product is computed as two. Where rows must have the same bits whatever their number, always:
+        no cost of a number of rows may decide.
+        """
+        if wanted.spec.gate is None or wanted.schedule is not None or self.extra.in_two is None:
+            return False
+        return len(calls) == 1 and not wanted.spec.batched and (self.invariant or is_faster_in_two(wanted))
 
     def _launch_two(self, into: Operand, shape: Shape, backend: str, device: object) -> None:
         """A gated product as two: by b's second half into an array, and by its first half, which reads that.

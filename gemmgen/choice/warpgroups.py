@@ -45,6 +45,8 @@ BESIDE = ((1, 1), (2, 1), (2, 2))
 CLUSTERS, CLUSTERED = ((1, 2), (2, 1)), 64 * 128
 #: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
 PACKED = (64, 128)
+#: Columns of which a gated product can have half of each half of B, however B lies.
+GATED = 128
 #: Threads of a warpgroup, and columns of an instruction's rows where operands are swapped.
 THREADS, COLUMNS = 128, 64
 
@@ -140,7 +142,9 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     if "wgmma" not in target.features or spec.dtype not in (F16, BF16, I8, *FLOAT8):
         return ()
     known = [_kind_of(spec, target, way) for way in WAYS]
-    first = next((x for x in known if not problems_as_asked(spec, built(x, next(_plain(x))), target)), None)
+    least = WIDTHS[0] if spec.gate is None else GATED
+    of_each = ((x, next(block for block in _plain(x) if block.cols >= least)) for x in known)
+    first = next((x for x, block in of_each if not problems_as_asked(spec, built(x, block), target)), None)
     if first is None:
         return ()
     return (first, False), *((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)

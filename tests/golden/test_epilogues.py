@@ -20,9 +20,15 @@ LANGUAGES = {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"}
 #: Where work-items compute on vectors, which CUDA has none of.
 VECTORS = {"bias_gelu_vectors"}
 #: By matrix instructions of CUDA.
-WARPS = {"bias_residual_gelu_by_warpgroups", "int8_weights_by_warps", "scales_by_blocks"}
+WARPS = {
+    "bias_residual_gelu_by_warpgroups",
+    "int8_weights_by_warps",
+    "scales_by_blocks",
+    "swiglu_by_warpgroups",
+    "swiglu_by_warps",
+}
 #: Those of Hopper.
-WARPGROUPS = {"bias_residual_gelu_by_warpgroups", "scales_by_blocks"}
+WARPGROUPS = {"bias_residual_gelu_by_warpgroups", "scales_by_blocks", "swiglu_by_warpgroups"}
 NOT_IN = {"cuda": VECTORS, "opencl": WARPS, "sycl": WARPS}
 
 

@@ -2,7 +2,8 @@
 
 A function is a row of `FUNCTIONS`: its formula, in the language of `gemmgen.formulas`, over `acc`, what the functions
 before it have made of the element; `c`, what C held before; `row` and `col`; and the operands, which a row of
-`OPERANDS` describes. Nothing else in gemmgen knows a function by its name.
+`OPERANDS` describes. Nothing else in gemmgen knows a function by its name. A row of `GATES` takes two sums, and begins
+an epilogue.
 """
 
 from __future__ import annotations
@@ -75,6 +76,11 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "sigmoid": Function("1 / (1 + exp(-acc))", derivative="result * (1 - result)", fast="fast_sigmoid(acc)"),
     "tanh": Function("tanh(acc)", derivative="1 - result * result"),
+    "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
+}
+
+#: Functions that make one element of two sums, which begin an epilogue: `acc` and `UP`.
+GATES: dict[str, Function] = {
     "swiglu": Function(
         "acc / (1 + exp(-acc)) * up",
         derivative="(1 + acc * (1 - 1 / (1 + exp(-acc)))) / (1 + exp(-acc)) * up",
@@ -83,12 +89,14 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "geglu": Function(
         "0.5 * acc * (1 + erf(acc * 0.7071067811865476)) * up",
-        derivative="(0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)) * up",
+        derivative=(
+            "(0.5 * (1 + erf(acc * 0.7071067811865476)) + 0.3989422804014327 * acc * exp(-0.5 * acc * acc)) * up"
+        ),
         fast="acc * fast_normal_cdf(acc) * up",
         in_two=("gelu", "expr: acc * residual"),
     ),
-    "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
 }
+NAMED = {**FUNCTIONS, **GATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +174,9 @@ OPERANDS: dict[str, Operand] = {
 RESULT = "result"
 #: Of a gated product: the sum of the same column in the second half of B's columns, `acc` being that in the first half.
 UP = "up"
-_WITH_UP = re.compile(rf"\b{UP}\b")
+_NAMES_UP = re.compile(rf"\b{UP}\b")
 #: What a formula may name.
-NAMES = ("acc", UP, "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
+NAMES = ("acc", "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +220,9 @@ class Applied:
     @property
     def in_two(self) -> tuple[str, ...]:
         """Of a gate, the same by two products, the first of which makes the other's residual."""
-        if self.name in FUNCTIONS:
-            return FUNCTIONS[self.name].in_two
-        return (f"{EXPRESSION} {_WITH_UP.sub('residual', self.formula)}",)
+        if self.name in GATES:
+            return GATES[self.name].in_two
+        return (f"{EXPRESSION} {_NAMES_UP.sub('residual', self.formula)}",)
 
 
 def gate_of(texts: Sequence[str]) -> str | None:
@@ -223,9 +231,8 @@ def gate_of(texts: Sequence[str]) -> str | None:
     """
     first = texts[0].strip() if texts and isinstance(texts[0], str) else ""
     if first.startswith(EXPRESSION):
-        return first if _WITH_UP.search(first.removeprefix(EXPRESSION)) else None
-    row = FUNCTIONS.get(first.partition("(")[0].strip())
-    return first if row is not None and _WITH_UP.search(row.formula) else None
+        return first if _NAMES_UP.search(first.removeprefix(EXPRESSION)) else None
+    return first if first.partition("(")[0].strip() in GATES else None
 
 
 @lru_cache(maxsize=256)
@@ -249,11 +256,11 @@ def applied(texts: tuple[str, ...], sums: DType) -> tuple[Applied, ...]:
 def _applied(text: str, sums: DType) -> Applied:
     if text.startswith(EXPRESSION):
         tree = parse(text.removeprefix(EXPRESSION))
-        value = formula(tree, NAMES, sums)  # checked before it is printed, which others may be too deep for
+        value = formula(tree, (*NAMES, UP), sums)  # checked before it is printed, which others may be too deep for
         printed = ast.unparse(tree)
         return Applied("expr", f"{EXPRESSION} {printed}", printed, value)
     name, given, exact = _written(parse(text, "gelu or clamp(0, 6)"))
-    row = FUNCTIONS[name]
+    row = NAMED[name]
     if exact and row.fast is None:
         raise SpecError(f"{name} is always exact: leave ({EXACT}) out")
     if len(given) != len(row.parameters):
@@ -263,12 +270,12 @@ def _applied(text: str, sums: DType) -> Applied:
         raise SpecError(f"{' <= '.join(row.parameters)} does not hold: exchange the numbers")
     filled = _Filled(dict(zip(row.parameters, given, strict=True)))
     body = filled.visit(parse(row.formula))
-    value = formula(body, NAMES, sums)
-    derivative = formula(filled.visit(parse(row.derivative)), (*NAMES, RESULT), sums) if row.derivative else None
+    value = formula(body, (*NAMES, UP), sums)
+    derivative = formula(filled.visit(parse(row.derivative)), (*NAMES, UP, RESULT), sums) if row.derivative else None
     fast = None
     if row.fast is not None and not exact and sums == F32:
         of_fast = parse(row.fast)
-        fast = ast.unparse(of_fast), formula(of_fast, NAMES, sums, fast=True)
+        fast = ast.unparse(of_fast), formula(of_fast, (*NAMES, UP), sums, fast=True)
     said = (EXACT,) if exact else tuple(map(repr, given))
     return Applied(name, f"{name}({', '.join(said)})" if said else name, ast.unparse(body), value, derivative, fast)
 
@@ -284,12 +291,12 @@ def _written(tree: ast.expr) -> tuple[str, list[int | float], bool]:
         case ast.Call(ast.Name(name), args, []):
             pass
         case _:
-            raise SpecError(f"neither a function nor `{EXPRESSION} acc * 2`: give one of {', '.join(FUNCTIONS)}")
-    if name not in FUNCTIONS:
+            raise SpecError(f"neither a function nor `{EXPRESSION} acc * 2`: give one of {', '.join(NAMED)}")
+    if name not in NAMED:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, FUNCTIONS, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(FUNCTIONS)}"
+        near = get_close_matches(name, NAMED, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(NAMED)}"
         raise SpecError(f"no function {name[:40]!r}: {hint}, or write `{EXPRESSION} acc * 2`")
     return name, [_number(arg) for arg in args], exact
 

@@ -152,7 +152,8 @@ class Problem:
         """
         if name == "a":
             return ((0, ROW0),)
-        return tuple((half * self.c_tile[1], self.n * half + COL0 if half else COL0) for half in range(self.spec.halves))
+        second = ((self.c_tile[1], self.n + COL0),) if self.spec.halves > 1 else ()
+        return ((0, COL0), *second)
 
     @cached_property
     def exact_k(self) -> bool:

@@ -39,10 +39,10 @@ class Bounded:
 
 
 def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapping[str, Doubles]) -> Bounded:
-    """alpha * A * B + beta * C after the spec's epilogue, before it is rounded to C's type. Of a gated product B has both
-    halves of columns.
+    """alpha * A * B + beta * C after the spec's epilogue, before it is rounded to C's type.
 
     Args:
+        product: alpha * A * B + beta * C; of a gated product of all columns of B.
         c: what C holds before; None where nothing reads it.
         operands: the epilogue's, by name.
     """

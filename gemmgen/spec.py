@@ -251,14 +251,17 @@ class GemmSpec:
             functions = applied(self.epilogue, self.accumulator)
         except SpecError as error:
             return list(error.problems)
-        return [*_gate_problems(functions), *(self._gated_problems(functions[0]) if functions[:1] and functions[0].is_gate else ())]
+        found = [*_gate_problems(functions)]
+        if not found and functions and functions[0].is_gate:
+            found += self._gated_problems(functions[0])
+        return found
 
     def _gated_problems(self, gate: Applied) -> Iterator[str]:
         """What a gated product can't be as well."""
         if self.beta:
             yield f"beta = {self.beta:g}, but {gate.short} makes C anew: fold 0, and add a matrix by residual after it"
         if self.grouped:
-            yield f"a grouped product, but {gate.short} takes two columns of each group's B: multiply by its halves apart"
+            yield f"a grouped product, but {gate.short} takes two columns of a group's B: multiply by its halves apart"
         if self.alpha == 0:
             yield f"alpha = 0 leaves no sums to {gate.short}: fold another factor, or leave it out"
         if (made := self.formula_of("b")) is not None and (named := made.names - {"b", "k"}):
@@ -539,7 +542,8 @@ def _gate_problems(functions: Sequence[Applied]) -> Iterator[str]:
         if function.is_gate and place:
             yield f"epilogue {function.text!r} takes two sums, so it must be the first function: put it there"
         elif function.is_gate and (others := function.names - {"acc", UP}):
-            yield f"epilogue {function.text!r} takes {', '.join(sorted(others))} beside acc and up: use another function"
+            named = ", ".join(sorted(others))
+            yield f"epilogue {function.text!r} takes {named} beside acc and up: use another function after it"
 
 
 def _times(name: str, folded: complex | None) -> str | None:

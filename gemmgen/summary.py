@@ -151,7 +151,7 @@ class _Reader:
             return [f"{rows}x{cols} of C at a time, in vectors of {self.vector}"]
         own = self.fragment.rows.values, self.fragment.cols.values
         high, wide = own[::-1] if self.transposed else own
-        text = f"{rows}x{cols} of C per {words.group}, {high}x{wide} per {words.work_item}"
+        text = f"{rows}x{cols} of C per {words.group}, {high}x{wide // self.spec.halves} per {words.work_item}"
         text += f", {along_k.step} along K per step" if along_k is not None else ""
         within = self.loop("kk")
         if self._by_lanes() and along_k is not None and within is not None and within.step < along_k.step:

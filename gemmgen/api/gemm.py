@@ -286,7 +286,9 @@ class _Request(Request):
         product = None if of_types else product_of(a, b, *transposed, problems, extra.in_pairs)
         if product is not None and (gate := extra.gate) is not None:
             product = gated(product, gate.short, problems)
-            problems += [f"beta = {factors[1]}, but {gate.short} makes c anew: add it by residual"] if factors[1] else []
+            problems += (
+                [f"beta = {factors[1]}, but {gate.short} makes c anew: add it by residual"] if factors[1] else []
+            )
         problems += pair_problems((a, b), transposed, extra.in_pairs)
         types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types

@@ -71,7 +71,7 @@ def pair_problems(
 
 
 def gated(product: Product, gate: str, problems: list[str]) -> Product | None:
-    """The sizes of a product whose columns a gate takes by twos; None with a problem added where they have no halves."""
+    """The sizes of a product whose columns a gate takes by twos; None with a problem added if they have no halves."""
     if product.is_column or product.n % 2:
         columns = "a vector" if product.is_column else f"{product.n} columns"
         problems.append(f"{gate} takes two halves of b's columns, but b has {columns}: pass an even number")

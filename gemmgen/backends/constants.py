@@ -16,12 +16,12 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     (
         ("BM", "BN", "BK"),
         {
-            "BM BN BK": "block tile: BM x BN of C, BK along K per step",
-            "BM BN": "block tile of C",
-            "BM BK": "block tile: rows of C, BK along K per step",
-            "BN BK": "block tile: columns of C, BK along K per step",
-            "BM": "block tile: rows of C",
-            "BN": "block tile: columns of C",
+            "BM BN BK": "block tile: BM x BN of {tiled}, BK along K per step",
+            "BM BN": "block tile of {tiled}",
+            "BM BK": "block tile: rows of {tiled}, BK along K per step",
+            "BN BK": "block tile: columns of {tiled}, BK along K per step",
+            "BM": "block tile: rows of {tiled}",
+            "BN": "block tile: columns of {tiled}",
             "BK": "depth of a step along K",
         },
     ),
@@ -49,9 +49,9 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     (
         ("TM", "TN"),
         {
-            "TM TN": "tile of C of a {work_item}",
-            "TM": "rows of C of a {work_item}",
-            "TN": "columns of C of a {work_item}",
+            "TM TN": "tile of {tiled} of a {work_item}",
+            "TM": "rows of {tiled} of a {work_item}",
+            "TN": "columns of {tiled} of a {work_item}",
         },
     ),
     (
@@ -89,8 +89,14 @@ class Definition:
     comment: str
 
 
-def definitions(constants: Mapping[str, int], texts: Iterable[str], words: Mapping[str, str]) -> list[Definition]:
-    """Of those constants that occur in `texts`, and those that they follow from."""
+def definitions(
+    constants: Mapping[str, int], texts: Iterable[str], words: Mapping[str, str], tiled: str = "C"
+) -> list[Definition]:
+    """Of those constants that occur in `texts`, and those that they follow from.
+
+    Args:
+        tiled: the matrix that tiles are of: of a gated product A * B, which has two columns for one of C.
+    """
     used = {word for text in texts for word in re.findall(r"\b[A-Z][A-Z_]*\b", text)} & constants.keys()
     derived = {name: " / ".join(x) for name, x in DERIVED.items() if name in used and {*x} <= constants.keys()}
     # Of a single row or column of threads, the tile of each is that of all.
@@ -111,7 +117,8 @@ def definitions(constants: Mapping[str, int], texts: Iterable[str], words: Mappi
         if values:
             comment = comments[" ".join(name for name, _ in values)]
             part = "slice" if "SLICES" in constants else words["group"]
-            found.append(Definition(tuple(values), comment.format(work_item=words["work_item"], part=part)))
+            text = comment.format(work_item=words["work_item"], part=part, tiled=tiled)
+            found.append(Definition(tuple(values), text))
     return found
 
 

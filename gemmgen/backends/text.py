@@ -66,7 +66,8 @@ def render(
         postlude,
         *(x for text in own.values() for x in (text if isinstance(text, list) else [text]) if isinstance(x, str)),
     ]
-    defined = definitions(file.constants, texts, {"work_item": file.words.work_item, "group": file.words.group})
+    words = {"work_item": file.words.work_item, "group": file.words.group}
+    defined = definitions(file.constants, texts, words, "C" if file.spec.gate is None else "A * B")
     text = template.render(
         name=file.kernel.name,
         computes=computes,
@@ -122,7 +123,9 @@ def _formulas(spec: GemmSpec, program: Program) -> Notes:
         for name, operand in arrays
     ]
     taken = [
-        line for text in (*_lists(spec), *_offsets(spec), *each) for line in wrap(text, WIDTH, subsequent_indent="    ")
+        line
+        for text in (*_lists(spec), *_offsets(spec), *_halves(spec), *each)
+        for line in wrap(text, WIDTH, subsequent_indent="    ")
     ]
     before = [line for text in made for line in wrap(text, WIDTH, subsequent_indent="    ")]
     return [("Prologue", before), ("Epilogue", lines), ("Takes", taken)]
@@ -135,6 +138,11 @@ def _lists(spec: GemmSpec) -> list[str]:
     listed = ", ".join(f"{name}_list" for name in names)
     text = f"{listed}: batch_count addresses, of each product's {each}; a C is no other product's A, B or C"
     return [text] if spec.listed else []
+
+
+def _halves(spec: GemmSpec) -> list[str]:
+    """Which sums a gate takes."""
+    return [] if spec.gate is None else ["B: 2 n columns; acc is the sum of column j of them, up that of column n + j"]
 
 
 def _offsets(spec: GemmSpec) -> list[str]:

@@ -22,8 +22,8 @@ def gated_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     gate, mainloop = spec.gate.short, type(s.mainloop).__name__
     if mainloop not in MAINLOOPS or any(o.shuffle or o.block_read or o.memory == "image" for o in (s.a, s.b)):
         yield (
-            f"{gate} takes two sums that one thread must hold, but threads of {mainloop} "
-            f"{'by sub-groups ' if mainloop in MAINLOOPS else ''}hold others: use --method slm, mma or wgmma, or {INSTEAD}"
+            f"{gate} takes two sums that one thread must hold, but threads of {mainloop} hold others: use --method "
+            f"slm, mma or wgmma, or {INSTEAD}"
         )
         return
     if s.operands_swapped:
@@ -45,8 +45,8 @@ def _halves(spec: GemmSpec, s: Schedule, gate: str) -> Iterator[str]:
         unit = max(unit, s.b.width)
     if s.tile[1] % 2 or half % unit:
         yield (
-            f"{gate} makes {s.tile[1]} columns of a thread into half as many, which must be a multiple of {unit}: "
-            f"use a tile of {2 * unit} columns or a multiple"
+            f"{gate} makes half as many columns of C of a thread's {s.tile[1]}, in vectors of {unit}: use a tile of "
+            f"{2 * unit} columns or a multiple"
         )
     cols, element = s.block_tile[1] // 2, spec.element("b").size
     if s.by_warpgroups and (part := WGMMA_COLS if not rows_of_b else int(LINES_BYTES[-1] // element)) and cols % part:

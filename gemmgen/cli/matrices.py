@@ -89,7 +89,8 @@ def load_or_random(
     b = attempt(problems, _load, "b", b_file, spec, check, typed)
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    n = _agree("N", problems, {"-N": known.n, "the columns of --b": spec.columns(b.shape[-1]) if b is not None else None})
+    columns = spec.columns(b.shape[-1]) if b is not None else None
+    n = _agree("N", problems, {"-N": known.n, "the columns of --b": columns})
     k = _agree(
         "K",
         problems,

@@ -47,7 +47,7 @@ HOW, WHAT = "How to compute it", "What to compute"
 
 complete_methods = completing(lambda: import_module("gemmgen.methods").METHODS)
 complete_fields = completing(lambda: (f"{key}=" for key in import_module("gemmgen.options").FIELDS))
-complete_epilogues = completing(lambda: import_module("gemmgen.epilogue").FUNCTIONS)
+complete_epilogues = completing(lambda: import_module("gemmgen.epilogue").NAMED)
 
 # --- the options ----------------------------------------------------------------------------------
 

@@ -283,8 +283,8 @@ class CopyAtom:
 
 
 def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
-    """The condition that all lines of a matrix, of all of its batch, and of tiles within the same lines, begin where the
-    atom's vectors may stand; None where any may.
+    """The condition that all lines of a matrix, of all of its batch, and of tiles within lines, begin where the atom's
+    vectors may stand; None where any may.
     """
     unit = atom.unit(width, matrix.dtype.size)
     if unit == 1:

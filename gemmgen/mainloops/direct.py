@@ -551,11 +551,11 @@ class OperandPath:
         made = None if packed else self.problem.prologue(self.name, in_registers=True)
         out, parts = list[Stmt](), self.problem.parts_of(self.name)
         cols = cols // len(parts)
-        for number, (_, begin) in enumerate(parts):
+        for part, (_, begin) in enumerate(parts):
             begin = ROW if own_row and self.whole_step and self.name == "a" else begin
             logical = (begin, k0 + kk) if self.name == "a" else (k0 + kk, begin)
             tile = Tile(self.matrix, logical[::-1] if self.transposed else logical, rows, cols, self.transposed)
-            own = epilogues.part_of(self.registers, number, len(parts))
+            own = epilogues.part_of(self.registers, part, len(parts))
             out.append(FragmentLoad(own, tile, self.atom, self.width, prologue=made))
         return tuple(out)
 

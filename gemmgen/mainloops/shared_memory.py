@@ -130,7 +130,7 @@ class SharedTiles:
         return self.problem.vector(operand.width, max(matrix.dtype, tile.buffer.dtype, key=lambda dtype: dtype.size))
 
     def _vias(self, name: str, tile: Tile, width: int) -> tuple[Buffer, ...]:
-        """Registers of a tile's parts, where it is loaded before the arithmetic and stored to shared memory after it."""
+        """Registers of a tile's parts, if it is loaded before the arithmetic and stored to shared memory after it."""
         s = self.problem.schedule
         if not (s.prefetch or self.problem.is_made_in_registers(name)):
             return ()

@@ -131,7 +131,9 @@ def _by_alignment(parts: tuple[CooperativeCopy, ...], whole: Expr, alone: bool) 
         # Vectors into registers are guarded one by one.
         return parts
     singly = tuple(
-        replace(part, width=1, atom=SCALAR, unroll_factor=SINGLY_AT_ONCE) if _whole_only(part) else replace(part, width=1)
+        replace(part, width=1, atom=SCALAR, unroll_factor=SINGLY_AT_ONCE)
+        if _whole_only(part)
+        else replace(part, width=1)
         for part in parts
     )
     sizes = (2 << i for i in range(stage.width.bit_length() - 1))

@@ -118,7 +118,8 @@ def shape_of(
     cols = right.shape[-1]
     if (gate := gate_of(epilogue or ())) is not None:
         if b.dim() == 1 or cols % 2:
-            raise SpecError(f"{gate} takes two halves of b's columns, but b is {_text(b, transpose_b)}: pass an even number")
+            said = _text(b, transpose_b)
+            raise SpecError(f"{gate} takes two halves of b's columns, but b is {said}: pass an even number")
         cols = cols // 2
     return (*batch, *rows, *(() if b.dim() == 1 else (cols,)))
 

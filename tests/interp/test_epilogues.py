@@ -117,3 +117,87 @@ def test_what_is_not_converted() -> None:
 def test_matrix_instructions(rng: np.random.Generator) -> None:
     preset = candidates.load("dpas_32x2_1x8")
     check(replace(preset.spec, epilogue=LONG), preset.schedule, rng, (35, 20, 17))
+
+
+# --- gates ----------------------------------------------------------------------------------------
+
+GATED: dict[str, tuple[str, DType, int, tuple[tuple[int, int, int], ...]]] = {
+    "tile_8x8": ("opencl", F32, 1, ((37, 22, 11), (3, 1, 5))),
+    "lds_8x8_16x16_k8": ("opencl", F32, 1, ((37, 22, 11), (3, 1, 5))),
+    "smem_8x8": ("opencl", F32, 1, ((70, 67, 19),)),
+    "smem_8x8_double": ("cuda", F32, 1, ((130, 66, 19),)),
+    "async_8x8_16x16": ("cuda", F32, 1, ((130, 66, 19), (5, 7, 9))),
+    "mma_8x16_16x8": ("cuda", BF16, 1, ((37, 22, 11), (130, 72, 40))),
+    "wgmma_128x256_s4": ("cuda", BF16, 8, ((37, 23, 41),)),
+    "wgmma_128x256_s4_turns": ("cuda", BF16, 8, ((150, 136, 70),)),
+}
+
+
+@pytest.mark.parametrize("name", GATED)
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_each_mainloop_with_a_gate(name: str, order: Order, rng: np.random.Generator) -> None:
+    """A block has the same columns of both halves of B; where nothing reads C, it holds NaN."""
+    backend, dtype, unit, sizes = GATED[name]
+    schedule = candidates.load(name).schedule.but(name=None)
+    for epilogue in (("swiglu", "bias", "residual"), ("expr: acc - 2 * up",)):
+        spec = GemmSpec(dtype=dtype, b_order=order, ld_multiple=unit, epilogue=epilogue)
+        program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, backend))
+        for size in sizes:
+            problem = Finished.random(rng, spec, *size, -2.0)
+            problem.check(problem.interpret(program))
+
+
+def test_gates_by_clusters(rng: np.random.Generator) -> None:
+    """Blocks of a cluster share parts of both halves."""
+    base = candidates.load("wgmma_128x256_s4").schedule
+    for cluster in ((1, 2), (2, 1)):
+        schedule = base.but(cluster=cluster, persistent=False, epilogue_stages=1, name=None)
+        for order in ("row", "col"):
+            spec = GemmSpec(dtype=BF16, b_order=order, ld_multiple=8, epilogue=("geglu",))
+            program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, "cuda"))
+            problem = Finished.random(rng, spec, 150, 136, 70)
+            problem.check(problem.interpret(program))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_gates_by_columns_of_c(order: Order, rng: np.random.Generator) -> None:
+    schedule = candidates.load("smem_8x8").schedule.but(name=None)
+    spec = GemmSpec(b_order=order, c_order="col", epilogue=("swiglu",), m=37, n=21, k=9)
+    program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, "opencl"))
+    problem = Finished.random(rng, spec, 37, 21, 9)
+    problem.check(problem.interpret(program))
+
+
+def test_small_whole_numbers_come_out_exactly(rng: np.random.Generator) -> None:
+    """Of either half the right column: in whole numbers each differs from its neighbours."""
+    spec = GemmSpec(epilogue=("expr: acc * 1024 + up",), alpha=1)
+    schedule = candidates.load("smem_8x8").schedule.but(name=None)
+    program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, "opencl"))
+    drawn = Finished.random(rng, spec, 33, 35, 8)
+    a, b = (np.rint(3 * x).astype(np.float32) for x in (drawn.problem.a, drawn.problem.b))
+    whole = Finished(replace(drawn.problem, a=a, b=b), {})
+    both = a.astype(np.float64) @ b
+    assert np.array_equal(whole.interpret(program), both[:, :35] * 1024 + both[:, 35:])
+
+
+def test_what_keeps_sums_apart_is_refused() -> None:
+    for name, words in (
+        ("cpu_6x64", "threads of CpuPanel hold others: use --method slm, mma or wgmma, or multiply by the second half"),
+        ("L3_SIMD_16x2_1x8", "threads of SubGroup hold others"),
+        ("dpas_32x2_1x8", "threads of Dpas hold others"),
+        ("mbarrier_8x16_16x16_boxes_packed", "threads of TmaRing hold others"),
+        ("naive", "makes half as many columns of C of a thread's 1, in vectors of 1: use a tile of 2 columns"),
+        ("smem_8x8_double_packed", "leave out b.prepacked"),
+        ("sg16_block_16x1_split4", "hold others"),
+    ):
+        preset = candidates.load(name)
+        with pytest.raises(ScheduleError, match=words):
+            driver.emit(replace(preset.spec, epilogue=("swiglu",)), preset.schedule)
+    split = candidates.load("smem_8x8").schedule.but(split_k=2, name=None)
+    with pytest.raises(ScheduleError, match="takes whole sums, but this schedule adds parts of K up"):
+        driver.emit(GemmSpec(epilogue=("swiglu",)), split)
+    swapped = candidates.load("wgmma_128x256_s4").schedule.but(
+        tile=(64, 2), group=(4, 64), epilogue_stages=0, name=None
+    )
+    with pytest.raises(ScheduleError, match="leave out operands_swapped"):
+        driver.emit(GemmSpec(dtype=BF16, ld_multiple=8, epilogue=("swiglu",)), swapped, "cuda")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from gemmgen.derivatives import derivative, derivative_of
-from gemmgen.epilogue import FUNCTIONS, NAMES, RESULT, applied
+from gemmgen.epilogue import NAMED, NAMES, RESULT, UP, applied
 from gemmgen.formulas import formula, parse
 from gemmgen.ir.dtypes import F64, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var, is_const
@@ -60,7 +60,7 @@ def evaluated(node: Expr, known: dict[str, Doubles]) -> Doubles:
 
 def values(rng: np.random.Generator) -> dict[str, Doubles]:
     """Numbers for all names, none of which is near a corner of a formula."""
-    known = {name: rng.uniform(-1.5, 1.5, 200) for name in NAMES}
+    known = {name: rng.uniform(-1.5, 1.5, 200) for name in (*NAMES, UP)}
     corners = np.abs(known["acc"]) < 0.01
     known["acc"][corners] = 0.5
     return known | {name: rng.integers(0, 9, 200).astype(np.float64) for name in ("row", "col")}
@@ -80,7 +80,7 @@ def test_formulas(text: str, name: str, rng: np.random.Generator) -> None:
     assert np.mean(np.abs(found - right) > 1e-4 * (1 + np.abs(right))) <= 0.01
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", NAMED)
 def test_functions(name: str, rng: np.random.Generator) -> None:
     text = name + {"clamp": "(-0.75, 1)", "leaky_relu": "(0.1)"}.get(name, "")
     (function,) = applied((text,), F64)

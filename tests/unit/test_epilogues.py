@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gemmgen import candidates, driver
 from gemmgen.backends import BACKENDS
-from gemmgen.epilogue import FUNCTIONS, NAMES, OPERANDS
+from gemmgen.epilogue import FUNCTIONS, GATES, NAMED, NAMES, OPERANDS, UP
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.formulas import DEEPEST, MOST_CHARACTERS, formula, parse
 from gemmgen.ir.dtypes import BF16, F32, F64, I8, I32, DType
@@ -175,7 +175,7 @@ def test_functions_of_numbers_have_meanings() -> None:
 # --- fast functions -------------------------------------------------------------------------------
 
 #: What is fast on a GPU of NVIDIA.
-FASTER = [name for name, function in FUNCTIONS.items() if function.fast is not None]
+FASTER = [name for name, function in NAMED.items() if function.fast is not None]
 
 
 @pytest.mark.parametrize("name", FASTER)
@@ -184,7 +184,7 @@ def test_fast_functions_keep_within_their_bound(name: str) -> None:
     x = np.concatenate([np.linspace(-40, 40, 80_001), [1e-30, -1e-30, 1e4, -1e4, np.nan, np.inf]]).astype(np.float32)
     (row,) = GemmSpec(epilogue=(name,)).functions
     assert row.fast is not None
-    functions = {**MEANINGS, "acc": x}
+    functions = {**MEANINGS, "acc": x, UP: np.float32(1)}
     with np.errstate(all="ignore"):
         fast = eval(row.fast[0], dict(functions))
         exact = eval(row.formula, {**functions, "acc": x.astype(np.float64)})
@@ -204,7 +204,7 @@ def test_functions_are_fast_where_c_has_16_bits(name: str) -> None:
         return driver.emit(GemmSpec(dtype=dtype, epilogue=(epilogue,)), candidates.load(preset).schedule, backend).text
 
     assert "fast_exp2(" in text(name)
-    exact = [text(name, F32), text(f"{name}(exact)"), text(f"expr: {FUNCTIONS[name].formula}"), text(name, BF16, "hip")]
+    exact = [text(name, F32), text(f"{name}(exact)"), text(f"expr: {NAMED[name].formula}"), text(name, BF16, "hip")]
     assert not any("fast_" in x for x in exact)
     assert f"then {name}(exact)" in exact[1]
 
@@ -338,3 +338,43 @@ def test_each_function_of_numbers_has_a_name_in_each_language(sums: object) -> N
         )
         for backend in BACKENDS:
             assert f"{name}" in driver.emit(spec, candidates.load("naive").schedule, backend).text
+
+
+# --- gates ----------------------------------------------------------------------------------------
+
+
+def test_a_gate_makes_one_column_of_two() -> None:
+    spec = GemmSpec(epilogue=("swiglu", "bias"))
+    assert (spec.halves, spec.columns(90), spec.beta) == (2, 45, 0)
+    assert GemmSpec(epilogue=("bias",)).halves == 1
+    assert GemmSpec(epilogue=("expr: acc * max(up, 0)",)).halves == 2
+    text = driver.emit(spec, candidates.load("smem_8x8").schedule).text
+    assert "B: 2 n columns; acc is the sum of column j of them, up that of column n + j" in text
+
+
+def test_what_a_gate_does_not_go_with() -> None:
+    for epilogue, fields, words in (
+        (("bias", "swiglu"), {}, "'swiglu' takes two sums, so it must be the first function: put it there"),
+        (("swiglu", "expr: acc + up"), {}, "'expr: acc + up' takes two sums, so it must be the first function"),
+        (("expr: acc * up + row + bias",), {}, "takes bias, row beside acc and up: use another function after it"),
+        (("swiglu",), {"beta": 1}, "beta = 1, but swiglu makes C anew: fold 0, and add a matrix by residual after it"),
+        (("swiglu",), {"alpha": 0}, "alpha = 0 leaves no sums to swiglu"),
+        (("swiglu",), {"grouped": "rows"}, "a grouped product, but swiglu takes two columns of each group's B"),
+        (("swiglu",), {"b_dtype": I8, "prologue_b": "b * b_scale"}, "prologue_b takes b_scale of each column of C"),
+    ):
+        assert any(words in problem for problem in problems(*epilogue, **fields)), (epilogue, fields)
+
+
+def test_every_gate_is_the_same_in_two() -> None:
+    """By two products, the first of which makes the other's residual."""
+    one = np.full((1, 1), 0.0)
+    for name in (*GATES, "expr: acc * tanh(up)"):
+        gated = GemmSpec(dtype=F64, epilogue=(name,))
+        assert gated.gate is not None
+        apart = GemmSpec(dtype=F64, epilogue=gated.gate.in_two)
+        both = Bounded(np.array([[0.75, -1.5]]), np.zeros((1, 2)))
+        (x,), (y,) = (
+            finished(gated, both, None, {}).value,
+            finished(apart, Bounded(one + 0.75, one), None, {"residual": one - 1.5}).value,
+        )
+        np.testing.assert_allclose(x, y, rtol=1e-15)

@@ -1,6 +1,6 @@
 // swiglu_8x8: C = alpha * A * B, then swiglu, residual; float32
 //
-// Tile       64x64 of C per group, 8x8 per work-item, 8 along K per step
+// Tile       64x64 of C per group, 8x4 per work-item, 8 along K per step
 // Work-items 8x16 per group
 // A          buffer, loads of 4 elements, to local memory, transposed
 // B          buffer, loads of 4 elements, to local memory
@@ -9,20 +9,21 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   swiglu: acc / (1 + exp(-acc)) * up
 //            residual: acc + residual
-// Takes      residual: an element for each element of C, stored as C is
+// Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
+//            residual: an element for each element of C, stored as C is
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     local size {16, 8}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 8}
 // Needs      6,144 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// Block tile: BM x BN of C, BK along K per step.
+// Block tile: BM x BN of A * B, BK along K per step.
 #define BM 64
 #define BN 128
 #define BK 8
 // Work-items along M and N.
 #define THREADS_M 8
 #define THREADS_N 16
-// Tile of C of a work-item.
+// Tile of A * B of a work-item.
 #define TM (BM / THREADS_M)
 #define TN (BN / THREADS_N)
 // Work-items of a group.

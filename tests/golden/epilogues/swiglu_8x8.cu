@@ -1,6 +1,6 @@
 // swiglu_8x8: C = alpha * A * B, then swiglu, residual; float32
 //
-// Tile       64x64 of C per block, 8x8 per thread, 8 along K per step
+// Tile       64x64 of C per block, 8x4 per thread, 8 along K per step
 // Threads    8x16 per block
 // A          global memory, loads of 4 elements, to shared memory, transposed
 // B          global memory, loads of 4 elements, to shared memory
@@ -9,7 +9,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   swiglu: acc / (1 + exp(-acc)) * up
 //            residual: acc + residual
-// Takes      residual: an element for each element of C, stored as C is
+// Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
+//            residual: an element for each element of C, stored as C is
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64)
 // Needs      6,144 bytes of shared memory
@@ -22,9 +23,9 @@
 
 namespace swiglu_8x8_detail {
 
-constexpr int BM = 64, BN = 128, BK = 8; // block tile: BM x BN of C, BK along K per step
+constexpr int BM = 64, BN = 128, BK = 8; // block tile: BM x BN of A * B, BK along K per step
 constexpr int THREADS_M = 8, THREADS_N = 16; // threads along M and N
-constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of A * B of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 8 && THREADS_N == 16,
               "THREADS_M and THREADS_N cannot change here: emit it again with --set group=4x16");

@@ -3,7 +3,7 @@
 //
 // Schedule   --method wgmma --tile 2x64 --group 64x4 --set threadblock_swizzle=12 --set
 //            epilogue_stages=2 --set ordered_epilogue=true --set persistent=true
-// Tile       128x128 of C per block, 2x64 per thread, 64 along K per step
+// Tile       128x128 of C per block, 2x32 per thread, 64 along K per step
 // Threads    2 consumer warpgroups, 232 registers per thread: multiply, then store C, one warpgroup
 //                while another multiplies (ordered epilogue)
 //            1 producer warpgroup, 40 registers per thread: one thread loads A and B
@@ -17,6 +17,7 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Epilogue   swiglu: acc * fast_sigmoid(acc) * up
+// Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     block (4, 96), grid (min((m + 127) / 128 * ((n + 127) / 128), as many as run at once))
 // Needs      230,400 bytes of shared memory
@@ -42,7 +43,7 @@ struct alignas(64) CUtensorMap {
 
 namespace gemm_bf16_wgmma_128x256_persistent_sczz_detail {
 
-constexpr int BM = 128, BN = 256, BK = 64; // block tile: BM x BN of C, BK along K per step
+constexpr int BM = 128, BN = 256, BK = 64; // block tile: BM x BN of A * B, BK along K per step
 constexpr int STAGES = 4; // stages of the pipeline
 constexpr int GROUP_M = 12; // threadblock swizzle: rows of blocks that run together
 constexpr int CONSUMERS = 256, PRODUCERS = 128; // threads that multiply, and threads that load

@@ -1,7 +1,7 @@
 // gemm_bf16_mma_128x128_s3: C = alpha * A * B, then swiglu; bfloat16, sums in float32; B col-major
 //
 // Schedule   --method mma --tile 8x16 --group 16x8 --set stages=3
-// Tile       128x64 of C per block, 8x16 per thread, 32 along K per step
+// Tile       128x64 of C per block, 8x8 per thread, 32 along K per step
 // Threads    16x8 per block, warps of 8x4 threads
 //            lanes of a warp as mma.sync has its accumulators
 // A          global memory, cp.async of 8 elements, 3 stages in shared memory, rows padded by 8,
@@ -14,6 +14,7 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Epilogue   swiglu: acc * fast_sigmoid(acc) * up
+// Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     block (8, 16), grid ((n + 63) / 64, (m + 127) / 128)
 // Needs      61,440 bytes of shared memory
@@ -32,10 +33,10 @@
 
 namespace gemm_bf16_mma_128x128_s3_detail {
 
-constexpr int BM = 128, BN = 128, BK = 32; // block tile: BM x BN of C, BK along K per step
+constexpr int BM = 128, BN = 128, BK = 32; // block tile: BM x BN of A * B, BK along K per step
 constexpr int STAGES = 3; // stages of the pipeline
 constexpr int THREADS_M = 16, THREADS_N = 8; // threads along M and N
-constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
+constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of A * B of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a block
 static_assert(THREADS_M == 16 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: emit it again with --set group=8x8");

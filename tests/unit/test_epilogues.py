@@ -359,7 +359,7 @@ def test_what_a_gate_does_not_go_with() -> None:
         (("expr: acc * up + row + bias",), {}, "takes bias, row beside acc and up: use another function after it"),
         (("swiglu",), {"beta": 1}, "beta = 1, but swiglu makes C anew: fold 0, and add a matrix by residual after it"),
         (("swiglu",), {"alpha": 0}, "alpha = 0 leaves no sums to swiglu"),
-        (("swiglu",), {"grouped": "rows"}, "a grouped product, but swiglu takes two columns of each group's B"),
+        (("swiglu",), {"grouped": "rows"}, "a grouped product, but swiglu takes two columns of a group's B"),
         (("swiglu",), {"b_dtype": I8, "prologue_b": "b * b_scale"}, "prologue_b takes b_scale of each column of C"),
     ):
         assert any(words in problem for problem in problems(*epilogue, **fields)), (epilogue, fields)

@@ -36,6 +36,7 @@ from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import HostCall, PreparedCall, replay
+from gemmgen.runtime.views import overlap
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
@@ -332,10 +333,28 @@ class _Request(Request):
         into = self.target if held else library.empty(product.shape, self.sums, self.a)
         assert into is not None
         if 0 not in product.shape:
-            if self.addend is not None and self.addend is not into:
-                library.assign(into, self.addend)
-            self._launch(into, schedule, backend, device)
+            request = self._with_residual(into)
+            if request.addend is not None and request.addend is not into:
+                library.assign(into, request.addend)
+            request._launch(into, schedule, backend, device)
         return self.finished(into)
+
+    def _with_residual(self, into: Operand) -> Self:
+        """The same with another C than the result as the epilogue's residual, where it is alike and beta is 1: so it is
+        read in place, not copied before.
+        """
+        addend, library, extra = self.addend, self.library, self.extra
+        if addend is None or addend is into or self.factors[1] != 1 or self.types.kernel.real is not None:
+            return self
+        if len(into.shape) != 2 or (addend.shape, addend.dtype) != (into.shape, into.dtype):
+            return self
+        is_read = library.is_aligned(addend) and library.order(addend) == library.order(into) == "row"
+        taken = "residual" in extra.operands or extra.reads_c
+        if taken or not is_read or overlap(*(library.view(x, x.dtype) for x in (addend, into))):
+            return self
+        operands = {**extra.operands, "residual": library.finish(addend)}
+        extra = replace(extra, epilogue=("residual", *extra.epilogue), operands=operands)
+        return replace(self, addend=None, factors=(self.factors[0], 0), extra=extra)
 
     def _launch(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> None:
         library, types, product = self.library, self.types, self.product

@@ -15,7 +15,7 @@ from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import CPUS, DEVICES
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
@@ -95,6 +95,33 @@ def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
         kernel(floats, floats, scale=floats[0])
 
 
+#: A gate, with what may follow one; as a schedule by registers, and one by tiles in shared memory.
+GATED, GATES = ("swiglu", "bias", "residual"), ("tile_8x8", "smem_8x8")
+
+
+def check_gated(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
+    """C holds NaN, which nothing reads; in whole numbers each half's column differs from its neighbours."""
+    assert callable(kernel)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size, -2.0)
+        b = np.asarray(data.problem.b, order="C" if spec.b_order == "row" else "F")
+        data.check(kernel(data.problem.a, b, data.problem.c, alpha=-2.0, **data.operands))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("name", GATES)
+def test_gates(device: DeviceInfo, name: str, order: Order, rng: np.random.Generator) -> None:
+    spec, schedule = GemmSpec(b_order=order, epilogue=GATED), candidates.load(name).schedule
+    check_gated(compiled(spec, schedule, device), spec, rng)
+    exact = compiled(GemmSpec(b_order=order, epilogue=("expr: acc * 1024 + up",)), schedule, device)
+    a = rng.integers(-3, 4, (37, 8)).astype(np.float32)
+    b = np.asarray(rng.integers(-3, 4, (8, 42)).astype(np.float32), order="C" if order == "row" else "F")
+    assert np.array_equal(exact(a, b), (a @ b)[:, :21] * 1024 + (a @ b)[:, 21:])
+    with pytest.raises(gemmgen.SpecError, match="takes two halves of its columns: pass one with an even number"):
+        exact(a, np.asarray(b[:, :41], order="C" if order == "row" else "F"))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
     """A residual is one for each product, or one for all."""
@@ -143,5 +170,7 @@ def test_sycl(rng: np.random.Generator) -> None:
     check(gemmgen.compile(spec, SMALL.but(split_k=3), backend="sycl"), spec, rng)
     weights = GemmSpec(b_dtype=I8, epilogue=("scale",))
     data = Finished.random(rng, weights, *SIZES[-1])
+    gated = GemmSpec(epilogue=GATED)
+    check_gated(gemmgen.compile(gated, "smem_8x8", backend="sycl"), gated, rng)
     kernel = gemmgen.compile(weights, SMALL, backend="sycl")
     data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))

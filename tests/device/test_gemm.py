@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gemmgen
+from gemmgen.api.libraries import NumPy
 from gemmgen.api.matmul import Call, Operand
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
@@ -518,3 +519,75 @@ def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None
     mirror = call.mirrored()
     assert not mirror.prefers_mirror
     assert [x.shape for x in (mirror.a, mirror.b, mirror.c)] == [(60, 70), (70, 40), (60, 40)]
+
+
+# --- gates, and another C than the result ---------------------------------------------------------
+
+
+def swiglu(product: Numbers) -> Numbers:
+    gate, up = np.split(product, 2, -1)
+    return gate / (1 + np.exp(-gate)) * up
+
+
+@pytest.mark.parametrize("schedule", [None, "smem_8x8"])
+def test_gates(schedule: str | None, rng: np.random.Generator) -> None:
+    """By one kernel where it is named; else as two products where that is faster, as on CPUs."""
+    a, b, bias = rng.standard_normal((37, 20)), rng.standard_normal((20, 26)), rng.standard_normal(13)
+    close = {"rtol": 1e-10, "atol": 1e-10}
+    right = swiglu(a @ b)
+    np.testing.assert_allclose(gemmgen.gemm(a, b, epilogue="swiglu", schedule=schedule), right, **close)
+    out = np.full((37, 13), np.nan)
+    given = {"transpose_b": True, "epilogue": ["swiglu", "bias"], "bias": bias, "out": out, "schedule": schedule}
+    assert gemmgen.gemm(a, np.ascontiguousarray(b.T), **given) is out
+    np.testing.assert_allclose(out, right + bias, **close)
+    stack = rng.standard_normal((3, 5, 20))
+    for weights in (b, rng.standard_normal((3, 20, 26))):
+        result = gemmgen.gemm(stack, weights, epilogue="swiglu", schedule=schedule)
+        np.testing.assert_allclose(result, swiglu(stack @ weights), **close)
+    gate, up = np.split(0.5 * (a @ b), 2, -1)
+    result = gemmgen.gemm(a, b, alpha=0.5, epilogue="expr: acc * tanh(up)", schedule=schedule)
+    np.testing.assert_allclose(result, gate * np.tanh(up), **close)
+
+
+def test_a_gate_of_rows_is_invariant(rng: np.random.Generator) -> None:
+    a, b = rng.standard_normal((40, 20)).astype(np.float32), rng.standard_normal((20, 26)).astype(np.float32)
+    whole_ = gemmgen.gemm(a, b, epilogue="swiglu", invariant=True)
+    assert np.array_equal(gemmgen.gemm(a[7:8], b, epilogue="swiglu", invariant=True), whole_[7:8])
+
+
+def test_what_a_gate_is_refused_for(rng: np.random.Generator) -> None:
+    a, b, c = np.ones((4, 5)), np.ones((5, 6)), np.ones((4, 3))
+    for call, words in (
+        (lambda: gemmgen.gemm(a, b[:, :5], epilogue="swiglu"), "swiglu takes two halves of b's columns, but b has 5"),
+        (lambda: gemmgen.gemm(a, b[:, 0], epilogue="swiglu"), "but b has a vector: pass an even number"),
+        (lambda: gemmgen.gemm(a, b, c, beta=1, epilogue="swiglu"), "swiglu makes c anew: add it by residual"),
+        (lambda: gemmgen.gemm(a, b, out=np.ones((4, 6)), epilogue="swiglu"), "non-broadcastable shape 4x6, not 4x3"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
+def test_another_c_is_read_in_place(dtype: type, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With beta 1, where it lies as the result does; elsewhere it is copied. It stays as it was."""
+    copied, assign = list[object](), NumPy.assign
+    monkeypatch.setattr(NumPy, "assign", lambda self, to, x: (copied.append(x), assign(self, to, x))[1])
+    a, b = whole(rng, (37, 20), dtype), whole(rng, (20, 29), dtype)
+    held = np.dtype(np.int32 if dtype is np.int8 else dtype)
+    c, exact = whole(rng, (37, 29), held), {"backend": "opencl", "dtype": held}
+    product, before = a.astype(np.int64) @ b.astype(np.int64), c.copy()
+    out = np.empty_like(c)
+    for beta, copies in ((1, 0), (2, 1), (0, 0)):
+        copied.clear()
+        assert gemmgen.gemm(a, b, c, beta=beta, out=out, **exact) is out
+        assert np.array_equal(out, product + beta * c.astype(np.int64))
+        assert len(copied) == copies
+    assert np.array_equal(c, before)
+    room = np.zeros((38, 29), held)
+    room[:37] = c
+    assert np.array_equal(gemmgen.gemm(a, b, room[:37], beta=1, out=room[1:], **exact), product + before)
+    assert np.array_equal(gemmgen.gemm(a, b, c[:1], beta=1, out=out, **exact), product + c[:1])
+    copied.clear()
+    result = gemmgen.gemm(a, b, c, beta=1, out=np.empty_like(c), epilogue="expr: max(acc, 9)", **exact)
+    assert np.array_equal(result, np.maximum(product + c, 9))
+    assert not copied

@@ -123,7 +123,7 @@ def test_activations_and_their_gradients(text: str, dtype: object) -> None:
         (("bias", "bias", "expr: exp(-acc * acc) + fma(acc, c, scale)"), ("bias", "scale")),
     ],
 )
-@pytest.mark.parametrize("beta", [0, 0.75])
+@pytest.mark.parametrize("beta", [0, 0.75, 1])
 def test_derivatives_of_epilogues(epilogue: tuple[str, ...], names: tuple[str, ...], beta: float) -> None:
     """Of first and second order, by every tensor, against differences."""
     shapes = {"bias": (4,), "scale": (4,), "row_bias": (3,), "row_scale": (3,), "residual": (3, 4)}
@@ -138,6 +138,27 @@ def test_derivatives_of_epilogues(epilogue: tuple[str, ...], names: tuple[str, .
         tensor.requires_grad_()
     assert torch.autograd.gradcheck(function, tensors)
     assert torch.autograd.gradgradcheck(function, tensors)
+
+
+@pytest.mark.parametrize("epilogue", [("swiglu", "bias"), ("geglu", "bias", "relu"), ("expr: acc * exp(up)", "bias")])
+def test_derivatives_of_gates(epilogue: tuple[str, ...]) -> None:
+    """By both halves of b, and beside torch's own."""
+    tensors = [draw(3, 5), draw(5, 8), draw(4)]
+    for tensor in tensors:
+        tensor.requires_grad_()
+
+    def function(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
+        return ours.gemm(a, b, alpha=0.3, epilogue=epilogue, bias=bias)
+
+    assert torch.autograd.gradcheck(function, tensors)
+    assert torch.autograd.gradgradcheck(function, tensors)
+    a, b, _ = tensors
+    gate, up = (a @ b).chunk(2, -1)
+    torch.testing.assert_close(ours.gemm(a, b, epilogue="swiglu"), functional.silu(gate) * up)
+    made = torch.ops.gemmgen.gemm(a.to("meta"), b.to("meta"), epilogue=["swiglu"])
+    assert made.shape == (3, 4)
+    with pytest.raises(SpecError, match="swiglu takes two halves of b's columns, but b has 7 columns"):
+        ours.gemm(a, b[:, :7], epilogue="swiglu")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import exprs, map_expr, walk_expr
+from gemmgen.records import dataclass
 
 #: Run-time sizes and leading dimensions, where a kernel has not folded them.
 SIZE = 4096

@@ -8,7 +8,7 @@ that the product's types, layouts and promises allow on the target.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from gemmgen import candidates
@@ -20,6 +20,7 @@ from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import sum_order

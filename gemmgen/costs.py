@@ -6,7 +6,6 @@ All of it is counted on the kernel as `build` makes it, so that it can't drift f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
@@ -27,6 +26,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.walk import walk
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 _ATOMS = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
@@ -21,6 +21,7 @@ from gemmgen.formulas import formula, parse
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.walk import walk_expr
+from gemmgen.records import dataclass
 
 #: More functions in a row are no epilogue that somebody wrote.
 MOST = 16

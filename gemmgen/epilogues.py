@@ -10,7 +10,7 @@ The functions of an epilogue, with what they take, are applied wherever C is sto
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import groups
@@ -58,6 +58,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 
 # --- functions on elements of C -------------------------------------------------------------------
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import I32, I64, SMALLEST, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
 from gemmgen.ir.functions import FAST, MATH
+from gemmgen.records import dataclass
 
 #: Longer or deeper ones are no formulas that somebody wrote.
 MOST_CHARACTERS, DEEPEST = 1000, 32

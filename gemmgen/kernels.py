@@ -14,7 +14,7 @@ lane l holds row l; every write is contiguous too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gemmgen.checks.types import lacking
 from gemmgen.errors import ScheduleError
@@ -32,6 +32,7 @@ from gemmgen.passes.expand_functions import prologue_applied
 from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
 from gemmgen.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 # --- packing --------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.backends.files import environment
@@ -12,6 +11,7 @@ from gemmgen.backends.opencl_launcher import REQUIRED_SIZE
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
+from gemmgen.records import dataclass
 from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order

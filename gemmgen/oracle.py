@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, DType
 from gemmgen.ir.numeric import convert
+from gemmgen.records import dataclass
 from gemmgen.reference import Bounded, Doubles, finished, product
 from gemmgen.spec import GemmSpec
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
 from gemmgen.ir.instructions import WARPGROUP_LANES
 from gemmgen.ir.stmt import Body, Comment, Let, Stmt
 from gemmgen.ir.walk import walk_expr
+from gemmgen.records import dataclass
 from gemmgen.schedule import Pair, Schedule
 
 LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")

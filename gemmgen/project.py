@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from textwrap import wrap
 
 from gemmgen import driver
@@ -29,6 +28,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.walk import in_numbers, map_expr, substitute, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.oracle import MORE_ROUNDINGS, least
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import LARGEST_SIZE, GemmSpec, Order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from gemmgen.epilogue import OPERANDS, UP
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
+from gemmgen.records import dataclass
 from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule, text_of
 from gemmgen.spec import GemmSpec
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from gemmgen import epilogues, groups
@@ -72,6 +71,7 @@ from gemmgen.positions import (
     depending,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 
 #: Batches of K of each block.

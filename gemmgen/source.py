@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.dtypes import DType
@@ -11,6 +10,7 @@ from gemmgen.ir.expr import Expr
 from gemmgen.ir.sizes import EXTENTS, GROUPS
 from gemmgen.ir.walk import evaluate, walk_expr
 from gemmgen.ir.workspace import Workspace
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]

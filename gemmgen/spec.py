@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from gemmgen.epilogue import OPERANDS, UP, Applied, applied
@@ -26,7 +26,7 @@ from gemmgen.ir.dtypes import (
 )
 from gemmgen.ir.expr import Bin, Var
 from gemmgen.prologue import of_transpose, prologue
-from gemmgen.records import Kind, field_problems, is_whole
+from gemmgen.records import Kind, dataclass, field_problems, is_whole
 
 Order = Literal["row", "col"]
 #: What the groups of a grouped product share out: rows of A and C, or K.

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from zlib import crc32
 
@@ -81,38 +81,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--no-skips") and not hasattr(config, "workerinput"):
+    if config.getoption("--no-skips"):
         config.pluginmanager.register(NoSkips())
 
 
 class NoSkips:
-    """Makes a run fail in which a test was skipped that could have been run."""
+    """Makes a test, or a file of tests, fail that was skipped though it could have been run."""
 
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if not hasattr(report, "wasxfail"):
+            self._forbid(report)
+        return report
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and not hasattr(report, "wasxfail"):
-            self._add(report.nodeid, report.longrepr)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        self._forbid(report)
+        return report
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped:
-            self._add(report.nodeid, report.longrepr)
-
-    def _add(self, name: str, longrepr: object) -> None:
-        reason = str(longrepr[2] if isinstance(longrepr, tuple) else longrepr).removeprefix("Skipped: ")
+    def _forbid(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped:
+            return
+        why = report.longrepr
+        reason = str(why[2] if isinstance(why, tuple) else why).removeprefix("Skipped: ")
         if not reason.startswith(skips.ALLOWED):
-            self.reasons.append(f"{name}: {reason}")
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.reasons and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.reasons:
-            terminalreporter.section("skipped, though --no-skips forbids it", red=True)
-            for reason in sorted(self.reasons):
-                terminalreporter.line(reason)
+            report.outcome = "failed"
+            report.longrepr = f"skipped, though --no-skips forbids it: {reason}"
 
 
 def pytest_collection_finish() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import gemmgen
+from gemmgen.records import dataclass
 from gemmgen.runtime import limits
 from gemmgen.runtime.cache import DiskCache, digest, once
 from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, Places

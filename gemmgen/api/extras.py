@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -15,6 +15,7 @@ from gemmgen.epilogue import OPERANDS, Applied, gate_of
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import asking
 from gemmgen.spec import GemmSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
@@ -34,6 +34,7 @@ from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import HostCall, PreparedCall, replay
 from gemmgen.runtime.views import overlap

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,6 +19,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import MATRIX_DTYPES, RESULTS
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 from gemmgen.runtime.lists import MOST_TOLD, collisions, labelled
 from gemmgen.spec import GemmSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -20,6 +19,7 @@ from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import expect_operands
 from gemmgen.runtime.calls import replay
 from gemmgen.runtime.grouped import offset_problems

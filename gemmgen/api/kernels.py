@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -12,6 +12,7 @@ from gemmgen.api.compile import emitted, promised_specs, wider
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import BLOCK_FEATURES, Measured, Target, calibrate, measured_on
+from gemmgen.records import dataclass
 from gemmgen.runtime.cache import Kept, once
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
 from gemmgen.runtime.selection import FORMS, Chosen, chosen, loaded

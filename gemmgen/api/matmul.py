@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product as every
 
 import numpy as np
 
+from gemmgen.records import dataclass
 from gemmgen.runtime.views import leading_dimension
 from gemmgen.spec import Order
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gemmgen.ir.dtypes import F32, FLOAT8, I8, I32, I64, MATRIX_DTYPES, RESULTS, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 
 Dtype = np.dtype[np.generic]
 #: NumPy's type characters that NumPy multiplies itself if no kernel does: complex, long double, objects.

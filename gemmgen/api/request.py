@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +22,7 @@ from gemmgen.api.promotion import Types
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.records import dataclass
 from gemmgen.runtime.calls import Outcome, PreparedCall, Table, keep
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix

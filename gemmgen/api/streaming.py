@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,6 +22,7 @@ from gemmgen.api.tile_memory import Place, Room, place_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.progress import Tick, progress
+from gemmgen.records import dataclass
 
 Host = npt.NDArray[Any]
 #: `gemm` on arrays of the device.

@@ -12,7 +12,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -23,6 +23,7 @@ from gemmgen.api.libraries import kind_of
 from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import in_pairs, of_pairs
+from gemmgen.records import dataclass
 
 Numbers = npt.NDArray[Any]
 #: What a file begins with, and then the version of what follows: the length and the checksum of a header in JSON, the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from gemmgen.backends.printer import Printer
@@ -16,6 +16,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import BlockPayload, Multiply, PayloadAdvance, PlaceStmt, Prefetch, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.walk import walk
+from gemmgen.records import dataclass
 
 #: The extension.
 BLOCK_2D = "cl_intel_subgroup_2d_block_io"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from gemmgen.backends.syntax import (
     Unreadable,
     parsed,
 )
+from gemmgen.records import dataclass
 
 #: What a line is indented by that continues another.
 HANG = 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.files import rendered
@@ -67,6 +67,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.walk import places, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from gemmgen.backends.clike import CLike
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import THREADS, evenly, said
+from gemmgen.records import dataclass
 
 #: Constants that are defined in one line, and what the line says of those that a file has: the first that fits.
 LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (

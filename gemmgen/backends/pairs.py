@@ -7,13 +7,13 @@ that no library stands behind them (that of C++'s `std::complex` looks for NaN a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from gemmgen.backends.files import rendered
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr
 from gemmgen.ir.kernel import Kernel, expressions
+from gemmgen.records import dataclass
 
 #: How tightly text binds that needs no parentheses, and the conditions below.
 _POSTFIX, _AND, _OR = 10, 2, 1

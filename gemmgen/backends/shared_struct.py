@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from gemmgen.records import dataclass
 
 #: What an mbarrier is held in.
 MBARRIER, MBARRIER_BYTES = "unsigned long long", 8

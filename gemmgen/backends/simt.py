@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, Words, way
@@ -25,6 +25,7 @@ from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
 from gemmgen.launch import given_shape, map_name, passed, span
+from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
 #: A preset for any type, whose blocks fill warps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Self
 
 from gemmgen.backends.block_io import (
@@ -45,6 +45,7 @@ from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
+from gemmgen.records import dataclass
 
 #: Built-in ids that have a dimension.
 IDS = ("group_id", "local_id")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from gemmgen.records import dataclass
 
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "|=", "^=", "&=", "%=")
 #: Binary operators, those that bind loosest first.

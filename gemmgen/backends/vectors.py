@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gemmgen.backends.printer import Printer
 from gemmgen.errors import LoweringError
@@ -14,6 +13,7 @@ from gemmgen.ir.functions import MATH
 from gemmgen.ir.stmt import For, Store, VectorCopy
 from gemmgen.ir.vectors import place_in
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.records import dataclass
 
 #: How tightly operators bind, from C's grammar; higher binds tighter.
 PRECEDENCE: dict[str, int] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from gemmgen.bench.records import Row, Size, Timing
 from gemmgen.errors import UserError
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,12 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, FLOAT8, I8
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from gemmgen import candidates as named
@@ -19,6 +19,7 @@ from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import is_possible
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, LdMultiple
 

@@ -7,7 +7,7 @@ K in parts is weighed by columns of numbers alone. Only what comes out fastest i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import merge
 
@@ -23,6 +23,7 @@ from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, ro
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec

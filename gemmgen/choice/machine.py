@@ -8,11 +8,12 @@ other constants are cycles that a block, a copy or a store takes on any of these
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.target import Measured, Target, measured_on
+from gemmgen.records import dataclass
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")

@@ -12,13 +12,13 @@ in shared memory (`Direct`, `Gemv`) have a formula of their own, `_account_of_lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, log2
 
 import numpy as np
 
 from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, designs
 from gemmgen.choice.machine import Machine
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.spec import GemmSpec

@@ -7,7 +7,7 @@ A block is a few numbers, from which the model's columns follow. Only what is ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
+from gemmgen.records import dataclass
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Registers, Staged
 from gemmgen.schedule.fields import Pair, WarpgroupAtom

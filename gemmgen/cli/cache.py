@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from platformdirs import user_cache_path
 
 from gemmgen.cli.output import document, examples, say
 from gemmgen.errors import UserError, suggest
+from gemmgen.records import dataclass
 
 EXAMPLES = examples(
     "gemmgen cache",

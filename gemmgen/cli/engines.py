@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.cli.matrices import Matrices, Matrix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,7 @@ from gemmgen.cli.output import document, examples, say
 from gemmgen.cli.request import Request, attempt
 from gemmgen.cli.targets import backend_problems, complete_backends, complete_targets, speaking
 from gemmgen.errors import DeviceError
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import I8, MATRIX_DTYPES, STORED, DType
 from gemmgen.ir.numeric import in_pairs, numpy_dtype
 from gemmgen.options import build_spec
 from gemmgen.oracle import answer
+from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 
 Sizes = tuple[str | None, str | None, str | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -14,6 +14,7 @@ import typer
 
 from gemmgen.cli.targets import complete_presets, complete_targets, completing, no_target
 from gemmgen.errors import UserError
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from gemmgen.cli.output import document, examples, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
 from gemmgen.cli.targets import complete_presets, completing
 from gemmgen.errors import UserError
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.cli.engines import Engine, Once

@@ -7,10 +7,11 @@ with the device's records. The other constants hold for all CPUs. They were sear
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from gemmgen.ir.target import Measured, Target, measured_on
+from gemmgen.records import dataclass
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("threads", "third_line", "memory_line", "several_line")

@@ -7,7 +7,7 @@ number of them. What does not depend on the sizes is listed once for a type, its
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from gemmgen.cpu.machine import Machine, derived, machine_of
 from gemmgen.cpu.prior import Panels, Shape
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
+from gemmgen.records import dataclass
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 

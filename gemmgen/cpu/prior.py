@@ -10,7 +10,7 @@ before it is read again. The constants stand in `gemmgen.cpu.machine`. NumPy com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import gcd
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.cpu.machine import Machine
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from gemmgen.drawing.svg import MARGIN, Drawing, framed, hue, path, rect, text
+from gemmgen.records import dataclass
 
 #: Room at the left for the axis' numbers, above for the title, below for the axis' title, at the right for labels.
 _LEFT, _TOP, _BOTTOM, _RIGHT = 78, 48, 52, 20

@@ -7,7 +7,7 @@ light or dark mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from gemmgen.costs import Hop, buffers, costs_of
@@ -21,6 +21,7 @@ from gemmgen.ir.stmt import EpilogueStore, Let
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import walk
 from gemmgen.passes.swap import swap
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

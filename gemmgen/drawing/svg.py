@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
+
+from gemmgen.records import dataclass
 
 #: Where a picture begins, how wide it is, and the distance of two lines of text.
 MARGIN, WIDTH, LINE = 20, 900, 22

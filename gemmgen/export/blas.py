@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ from gemmgen.backends.files import environment
 from gemmgen.backends.layout import LIMIT, lay_out
 from gemmgen.errors import LoweringError, ScheduleError, UserError
 from gemmgen.ir.dtypes import C64, C128, F32, F64, DType
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order

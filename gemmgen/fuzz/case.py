@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Literal, cast, get_args
 from zlib import crc32
@@ -14,6 +14,7 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.kernel_names import kernel_name
 from gemmgen.options import read_document, read_text, schedule_to_toml
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 

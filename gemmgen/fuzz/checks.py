@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.sizes import EXTENTS, GROUPS
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.walk import evaluate
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import letter
 from gemmgen.simulator.execute import run_program
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal, Protocol, Self, TypeVar, cast
 
@@ -16,6 +16,7 @@ from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.oracle import Answer, answer, wide
+from gemmgen.records import dataclass
 
 Matrix = npt.NDArray[np.generic]
 Form = Literal["vector", "matrix", "batch", "list"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
@@ -14,6 +14,7 @@ from hypothesis.errors import HypothesisWarning
 from gemmgen.fuzz import strategies
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.checks import Place, check
+from gemmgen.records import dataclass
 
 #: Cases of a round: each begins anew with a seed of its own, and is left when a case fails.
 ROUND = 50

@@ -8,12 +8,13 @@ facts known to be >= 0, until only non-negative terms remain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import gcd
 
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int
 from gemmgen.ir.walk import walk_expr
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
 from gemmgen.ir.dtypes import I64, DType
 from gemmgen.ir.expr import Const, Expr, as_int
+from gemmgen.records import dataclass
 
 
 class Space(Enum):

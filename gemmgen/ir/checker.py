@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NoReturn
 
 from gemmgen.errors import LoweringError
@@ -19,6 +19,7 @@ from gemmgen.ir.swizzle import LINES_BYTES
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, StoreGroup, SyncStmt
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import walk_expr
+from gemmgen.records import dataclass
 
 #: Calls whose value differs between the work-items of a group.
 _VARYING = frozenset({"local_id", "lane_id", "shuffle", "shuffle_xor", "broadcast"})

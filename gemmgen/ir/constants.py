@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, TypeAlias
+
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from fractions import Fraction

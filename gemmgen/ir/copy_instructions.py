@@ -7,13 +7,14 @@ operands of matrix instructions (there the lane number is split in two, `lane / 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
+from gemmgen.records import dataclass
 
 #: Elements of a byte, of types that have several.
 PAIR = 2

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Expr, Var, convert
+from gemmgen.records import dataclass
 
 #: Where the element is in C.
 ELEMENT_ROW, ELEMENT_COL = Var("element_row"), Var("element_col")

@@ -8,12 +8,12 @@ not negative, so that C, Python and NumPy agree on them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gemmgen.ir.constants import divides, is_free
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.ir.buffer import Buffer

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ backend adds the text of a call. A new instruction is a row of `INSTRUCTIONS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, I16, I32, DType, accumulator
 from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.records import dataclass
 
 #: Who runs an instruction as one: a work-item, a sub-group, a warp of 32 lanes (AMD: a wavefront of 64), or four warps
 #: that follow each other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import is_free
@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
 from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, places, substitute, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
+from gemmgen.records import dataclass
 
 #: Bytes of a private array from which on it lies in memory.
 LARGEST_IN_REGISTERS = 8192

@@ -6,7 +6,6 @@ first built; `passes.expand` turns them into the others, which speak of single i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
@@ -15,6 +14,7 @@ from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Load, Node, Var
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Node, Var
+from gemmgen.records import dataclass
 
 MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 #: Of a meeting: those who arrive go on, and wait for the others later.

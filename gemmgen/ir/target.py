@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gemmgen.ir.dtypes import DType
+from gemmgen.records import dataclass
 
 #: How much of a register file tiles can fill: addresses, counters and loads under way take the rest.
 FILLED = 0.75

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr
+from gemmgen.records import dataclass
 
 #: Elements that 32-bit indices reach.
 REACHED = 2**31

@@ -8,7 +8,7 @@ has no edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues, groups
@@ -36,6 +36,7 @@ from gemmgen.positions import (
     call,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
 

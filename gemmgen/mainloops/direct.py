@@ -6,7 +6,7 @@ same with other fragments and instructions (`sub_group.py`, `warp_mma.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues, groups, kernels
@@ -62,6 +62,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler, store_whole_or_share
 

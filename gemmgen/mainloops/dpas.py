@@ -8,7 +8,6 @@ multiplies has no guards but C's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -42,6 +41,7 @@ from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
 from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
 

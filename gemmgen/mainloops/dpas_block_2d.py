@@ -7,7 +7,6 @@ for what is left of K, each lane loads its elements itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -59,6 +58,7 @@ from gemmgen.positions import (
     K_MAIN,
     LOCAL_ROW,
 )
+from gemmgen.records import dataclass
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
 
 #: Which of the sub-groups above one another it is.

@@ -9,7 +9,7 @@ about as many shuffles as sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -20,6 +20,7 @@ from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Mma, Registers, Store
 from gemmgen.mainloops.direct import Direct
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 
 ROW, COL = Var("i"), Var("j")

@@ -6,7 +6,7 @@ Where a matrix does not lie so, and for what is left of K, fragments are filled 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -38,6 +38,7 @@ from gemmgen.positions import (
     K0,
     K_MAIN,
 )
+from gemmgen.records import dataclass
 
 #: How far the words go that hold B's lines, if these are rows.
 N_WORDS = Var("n_words")

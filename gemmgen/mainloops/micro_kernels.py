@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -34,6 +33,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.passes.expand_vectors import COL, ELEMENT, ROW, at_once, unrolled
 from gemmgen.positions import COL0, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 
 #: The first column that is a tile's own: the last tile of a line begins earlier.

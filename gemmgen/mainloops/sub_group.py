@@ -4,7 +4,7 @@ lanes, or both by block reads from buffers or images.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout, aligned
@@ -14,6 +14,7 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Mma
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.mainloops.direct import Direct
 from gemmgen.positions import COL0, K0, LANE, ROW0
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ not, and for what is left of K, elements are loaded one by one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -35,6 +34,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
 from gemmgen.schedulers import Scheduler

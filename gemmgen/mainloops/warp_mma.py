@@ -9,7 +9,7 @@ over a long K; additions of float32 are rounded. What is not finite has no low p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen.errors import LoweringError
@@ -25,6 +25,7 @@ from gemmgen.mainloops import exchange
 from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.shared_memory import SharedTiles
 from gemmgen.positions import K0, KK, WARP_COL, WARP_ROW, ThreadLayout
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from registers. The kernel is specialised by warps: one producer thread loads, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues, groups, kernels
@@ -59,6 +59,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
+from gemmgen.records import dataclass
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedulers import Scheduler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +13,7 @@ from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import SpecTexts, build_spec
+from gemmgen.records import dataclass
 from gemmgen.schedule import PLAIN, Schedule, Value
 from gemmgen.spec import GemmSpec
 

@@ -13,7 +13,7 @@ with them, as they would wait for being moved on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
@@ -22,6 +22,7 @@ from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, Store, VectorCopy, in_bytes
 from gemmgen.ir.walk import map_bodies, map_expr, substitute, walk_expr
 from gemmgen.positions import K_BEGIN
+from gemmgen.records import dataclass
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.
 MOVED = 2

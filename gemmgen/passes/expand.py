@@ -5,7 +5,7 @@ Coordinates stay logical (row and column of a matrix), so that `predicate` can g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -40,6 +40,7 @@ from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_b
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
 from gemmgen.positions import LOCAL_INDEX
+from gemmgen.records import dataclass
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.

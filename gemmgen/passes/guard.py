@@ -12,7 +12,7 @@ What a single thread loads is guarded by a predicate instead and stays where it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from gemmgen.ir.affine import Knowledge
@@ -49,6 +49,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
 from gemmgen.passes.expand import ELEMENT
+from gemmgen.records import dataclass
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
 

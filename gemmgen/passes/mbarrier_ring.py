@@ -16,7 +16,7 @@ one tile: its lines are steps of K, as long as a block is high or wide. One prod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -43,6 +43,7 @@ from gemmgen.ir.walk import map_body, map_body_exprs, map_expr, substitute, walk
 from gemmgen.passes.slots import Across, Parts, across_in, in_slot, pipe_of, split, whole_or_part
 from gemmgen.passes.warp_specialization import behind_names, by_roles
 from gemmgen.positions import K_LOAD, LOAD_STAGE, LOCAL_INDEX, SLICE
+from gemmgen.records import dataclass
 
 BATCH, TILE = Var("k_batch"), Var("t")
 #: Where the batch begins that is loaded meanwhile, and the one that is read next.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -14,6 +14,7 @@ from gemmgen.ir.expr import Const, Expr, all_of, as_int
 from gemmgen.ir.stmt import Body, CooperativeCopy, For, FragmentLoad, If, Mma, Registers, Stmt, Tile, TileMma
 from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
+from gemmgen.records import dataclass
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4

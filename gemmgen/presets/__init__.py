@@ -9,13 +9,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 
 from gemmgen.errors import ScheduleError, UserError, suggest
 from gemmgen.methods import flatten
 from gemmgen.options import build_schedule, document_of, read_document
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule, text_of
 from gemmgen.spec import GemmSpec
 

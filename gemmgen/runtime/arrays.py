@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import cast
@@ -15,6 +15,7 @@ import numpy as np
 from gemmgen.epilogue import OPERANDS, Applied
 from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.dtypes import DType
+from gemmgen.records import dataclass
 from gemmgen.runtime.views import (
     LIMIT,
     ArrayLike,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES, Target
+from gemmgen.records import dataclass
 from gemmgen.source import EntryPoint, Source
 
 #: Lines of a compiler's log that are quoted.

@@ -12,11 +12,11 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.views import Numbers, stored_shape
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.records import dataclass
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.build import Words, build_failure, check_device
 from gemmgen.runtime.cache import DiskCache, digest

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never, Self, TypeAlias, cast
 
+from gemmgen.records import dataclass
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.call import Place

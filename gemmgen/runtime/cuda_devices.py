@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import TARGETS, Target
+from gemmgen.records import dataclass
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.device import matching
 

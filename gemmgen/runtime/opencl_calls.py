@@ -14,7 +14,7 @@ import math
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Never, TypeAlias, cast
 
@@ -22,6 +22,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import ScheduleError
+from gemmgen.records import dataclass
 from gemmgen.runtime import opencl_arrays, opencl_driver
 from gemmgen.runtime.arrays import Request, value_of
 from gemmgen.runtime.call import Place

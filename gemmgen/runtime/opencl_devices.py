@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, Target, with_intel_registers
+from gemmgen.records import dataclass
 from gemmgen.runtime import icd, is_named, limits, require_pyopencl
 from gemmgen.runtime.cache import DiskCache, digest, once
 

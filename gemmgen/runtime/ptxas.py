@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from gemmgen.errors import DeviceError, ScheduleError, ToolError
+from gemmgen.records import dataclass
 from gemmgen.runtime.nvrtc import Nvrtc, header_folders, nvrtc
 from gemmgen.source import Source
 from gemmgen.tools import find

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from gemmgen.errors import DeviceError, UserError
 from gemmgen.ir.target import Target
+from gemmgen.records import dataclass
 from gemmgen.runtime import require_pyopencl
 from gemmgen.runtime.device import Device
 from gemmgen.source import Source

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, cast
 from weakref import finalize
 
 import numpy as np
 
 from gemmgen.errors import SpecError
+from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import check_kinds
 from gemmgen.runtime.cache import once
 from gemmgen.runtime.calls import Factors, Key, kind_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.instructions import JOINT_MATRIX_LANES
 from gemmgen.ir.target import CPU_FEATURES, TARGETS, Target, with_intel_registers
+from gemmgen.records import dataclass
 from gemmgen.runtime import limits
 from gemmgen.runtime.device import matching
 from gemmgen.runtime.icd import intel_cpu_library

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, TypeGuard, cast
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import FLOAT8, DType
 from gemmgen.ir.numeric import numpy_dtype, numpy_name
+from gemmgen.records import dataclass
 from gemmgen.spec import Order
 
 #: NumPy's arrays of any type.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import Memory, Pair, flag, number, pair
 from gemmgen.schedule.mainloop import Mainloop, Method, OperandKeys
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK

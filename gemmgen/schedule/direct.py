@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import ThreadAtom, number
 from gemmgen.schedule.mainloop import (
     LOADED,

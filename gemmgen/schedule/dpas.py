@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import WORDS, AddressPayloads, Chosen, Flat, flag, number, word
 from gemmgen.schedule.mainloop import Mainloop, Method, barrier_field, large_grf_field
 from gemmgen.schedule.schedulers import OneTile, Scheduler, SplitK

@@ -7,12 +7,12 @@ what `gemmgen fuzz` tries are read off it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from functools import partial
 from typing import Literal, TypeVar, cast, get_args
 
 from gemmgen.errors import ScheduleError, suggest
-from gemmgen.records import KINDS, Kind, field_problems
+from gemmgen.records import KINDS, Kind, dataclass, field_problems
 
 Pair = tuple[int, int]
 Value = int | bool | str | Pair | None

@@ -7,12 +7,13 @@ Which member of each axis is meant follows from the keys. A key that means nothi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar, cast
 
 from gemmgen.errors import ScheduleError
+from gemmgen.records import dataclass
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct, Gemv, SubGroup
 from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.epilogues import Epilogue, Registers
 from gemmgen.schedule.fields import (
     Chosen,

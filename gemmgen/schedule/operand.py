@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import WORDS, Memory, Record, flag, number, word
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Generic, Literal, TypeVar, cast
 
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.names import name_problem
+from gemmgen.records import dataclass
 from gemmgen.schedule.direct import Direct
 from gemmgen.schedule.epilogues import Epilogue, Registers
 from gemmgen.schedule.fields import AddressPayloads, Atom, Flat, Pair, Value, meanings

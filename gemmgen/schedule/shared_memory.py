@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import ThreadAtom, flag, number
 from gemmgen.schedule.mainloop import (
     IN_LOCAL_MEMORY,

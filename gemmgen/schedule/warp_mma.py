@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.fields import Flat, WarpAtom, word
 from gemmgen.schedule.mainloop import (
     ELEMENT_BYTES,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gemmgen.records import dataclass
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.fields import Flat, Memory, Pair, WarpgroupAtom, pair, word
 from gemmgen.schedule.mainloop import Mainloop, Method, late_field, producers_field, registers_field, stages_field

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn, TypeVar, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL
 from gemmgen.ir.numeric import OF_TF32, convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import VectorCopy, in_bytes
+from gemmgen.records import dataclass
 from gemmgen.simulator.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
 from gemmgen.simulator.memory import Memory
 

@@ -7,13 +7,13 @@ What their end means is the operation's own matter: a copy lands, a store or a p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from gemmgen.errors import KernelFault
 from gemmgen.ir.synchronization import GroupStep
+from gemmgen.records import dataclass
 from gemmgen.simulator.lanes import Active, Floats, Ints, Site
 from gemmgen.simulator.memory import LocalMemory
 from gemmgen.simulator.tiles import TileMemory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline
 from gemmgen.ir.stmt import For, FragmentApply, Let, Stmt
 from gemmgen.ir.walk import map_expr, substitute
+from gemmgen.records import dataclass
 
 Ints = npt.NDArray[np.int64]
 #: Of any of the types that matrices and sums have.

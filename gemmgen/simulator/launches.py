@@ -17,13 +17,14 @@ Source: CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchroniz
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from gemmgen.errors import KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.synchronization import DependentLaunch
+from gemmgen.records import dataclass
 from gemmgen.simulator.lanes import Active, Bools, Floats, Ints, Lanes, Site
 
 #: The number of whatever ran on the stream before its first kernel.

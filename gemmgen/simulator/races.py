@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from gemmgen.records import dataclass
 from gemmgen.simulator.lanes import Bools, Ints
 
 _NOBODY = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 import numpy as np
@@ -15,6 +15,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.walk import map_expr, walk
+from gemmgen.records import dataclass
 from gemmgen.simulator.evaluate import IndexCode, require_whole
 from gemmgen.simulator.in_flight import CopyInFlight, Queue
 from gemmgen.simulator.lanes import Active, Index, Lanes, Site, agreed, place_of

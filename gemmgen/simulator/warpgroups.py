@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import cast
 
@@ -16,6 +16,7 @@ from gemmgen.ir.instructions import LINES, TILE_LINE_BYTES, WARPGROUP_LANES, WAR
 from gemmgen.ir.numeric import poison
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.synchronization import MultiplyGroup
+from gemmgen.records import dataclass
 from gemmgen.simulator.evaluate import IndexCode
 from gemmgen.simulator.in_flight import ProductInFlight, Queue, group_step
 from gemmgen.simulator.lanes import Active, Ints, Lanes, Site, Value, agreed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 
 import gemmgen
 from gemmgen.ir.target import Target
+from gemmgen.records import dataclass
 from gemmgen.runtime.cache import digest
 from gemmgen.runtime.device import Device
 

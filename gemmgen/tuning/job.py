@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import gcd, sqrt
 from typing import cast
 
 from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.records import Line, Measurement, kind_of

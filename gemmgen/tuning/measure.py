@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from statistics import median, quantiles
 from typing import Protocol, cast
@@ -30,6 +30,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.numeric import in_pairs, numpy_dtype, poison
 from gemmgen.oracle import Answer, answer, wide
+from gemmgen.records import dataclass
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.selection import pick
 from gemmgen.spec import GemmSpec

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Protocol, cast
@@ -21,6 +21,7 @@ from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, FLOAT8, DType
 from gemmgen.passes.validate import is_possible, is_transposed
+from gemmgen.records import dataclass
 from gemmgen.runtime.cuda_build import binary
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, info_of
 from gemmgen.runtime.variants import variants_of

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
@@ -20,6 +20,7 @@ from gemmgen.choice import gpu
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.target import Target, calibrate
+from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import order

@@ -17,7 +17,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import TypeGuard
 
@@ -26,6 +26,7 @@ from gemmgen.choice import machine as gpu
 from gemmgen.cpu import machine as cpu
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.options import schedule_of, schedule_to_toml, spec_of
+from gemmgen.records import dataclass
 from gemmgen.runtime.cache import own_folder, read_own, write_own
 from gemmgen.schedule import Schedule
 from gemmgen.spec import LARGEST_SIZE, GemmSpec

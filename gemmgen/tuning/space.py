@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
@@ -17,6 +17,7 @@ from gemmgen.ir.instructions import product_error
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
 from gemmgen.passes.validate import is_possible
+from gemmgen.records import dataclass
 from gemmgen.schedule import Flat, Schedule, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct, Gemv, SubGroup

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from gemmgen.errors import DeviceError, ScheduleError, UserError
 from gemmgen.ir.target import Target
 from gemmgen.kernel_names import kernel_name
+from gemmgen.records import dataclass
 from gemmgen.runtime.cache import digest, own_folder
 from gemmgen.schedule import Schedule, Value, text_of
 from gemmgen.schedule.cpu_panel import CpuPanel

@@ -22,6 +22,7 @@ from tests.device.naive import DEVICES
 from tests.support import cuda, sycl
 from tests.support.grouped import ENDS, OTHERS, Groups
 from tests.support.problems import Matrix
+from tests.support.tensors import need_torch
 
 KINDS: tuple[Grouped, ...] = ("rows", "k")
 
@@ -146,7 +147,7 @@ def test_calls_with_tensors_on_the_cpu_are_prepared(
     kind: Grouped, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     """As those of NumPy's arrays over the same memory."""
-    torch = pytest.importorskip("torch")
+    torch = need_torch()
     groups = Groups.of(rng, GemmSpec(grouped=kind), (5, 5, 40), factors=(1.0, 0.0))
     a, b = torch.from_numpy(groups.a), torch.from_numpy(groups.b)
     offsets = torch.tensor(groups.ends, dtype=torch.int32)

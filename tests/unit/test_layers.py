@@ -120,6 +120,12 @@ def test_asks_features_instead_of_a_backend(module: Path) -> None:
     assert not compared
 
 
+def test_every_dataclass_is_quick_to_define() -> None:
+    """Except where nothing starts: figures of `benchmarks/static` are bound to the files of `inspect`."""
+    others = [module for module in MODULES if part_of(module) != "inspect"]
+    assert [name_of(x) for x in others if "dataclasses.dataclass" in imported(parse(x))] == ["records.py"]
+
+
 def test_templates_never_look_into_the_schedule() -> None:
     templates = [path for path in (ROOT / "templates").rglob("*") if path.is_file()]
     assert templates

@@ -1,13 +1,16 @@
-"""Records are dataclasses in all that the rest of gemmgen relies on."""
+"""Records are dataclasses in all that the rest of gemmgen relies on, but for when their methods are compiled."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pytest
+
+from gemmgen.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Pair:
             raise ValueError(self.first)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Known:
     first: int
     second: str = "two"
@@ -88,3 +91,33 @@ def test_of_another() -> None:
     assert count == Count(1)
     with pytest.raises(TypeError, match="unhashable"):
         hash(count)
+
+
+def test_a_method_is_compiled_when_it_is_called() -> None:
+    @dataclass(frozen=True)
+    class Late:
+        n: int = 3
+
+    defined = Late.__init__, Late.__eq__, Late.__hash__
+    one, other = Late(), Late(4)
+    assert Late.__init__ is not defined[0] and (Late.__eq__, Late.__hash__) == defined[1:]
+    assert one != other and Late.__eq__ is not defined[1] and Late.__hash__ is defined[2]
+    assert hash(one) == hash((3,)) and Late.__hash__ is not defined[2]
+
+
+def test_what_is_frozen_stays() -> None:
+    pair = Pair(1)
+    for change in (lambda: setattr(pair, "first", 2), lambda: delattr(pair, "first"), lambda: setattr(pair, "new", 2)):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="of Pair: use `replace`"):
+            change()
+    assert pair == Pair(1) and not hasattr(pair, "__dict__")
+
+
+def test_signatures_are_those_of_a_dataclass() -> None:
+    assert str(inspect.signature(Known)).startswith("(first: 'int', second: 'str' = 'two', rest: 'list[int]' = <")
+    first, second, rest = inspect.signature(Pair).parameters.values()
+    assert [first, second] == list(inspect.signature(Known).parameters.values())[:2]
+    assert rest.name == "rest" and rest.default is not inspect.Parameter.empty
+    assert str(inspect.signature(Doubled)) == "(n: 'int') -> None"
+    with pytest.raises(TypeError, match=r"Pair.__init__\(\) missing 1 required positional argument: 'first'"):
+        Pair()  # type: ignore[call-arg]

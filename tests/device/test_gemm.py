@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -526,68 +527,74 @@ def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None
 
 def swiglu(product: Numbers) -> Numbers:
     gate, up = np.split(product, 2, -1)
-    return gate / (1 + np.exp(-gate)) * up
+    return cast("Numbers", gate / (1 + np.exp(-gate)) * up)
+
+
+def near(result: Numbers, right: Numbers) -> bool:
+    return np.allclose(result, right, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("schedule", [None, "smem_8x8"])
 def test_gates(schedule: str | None, rng: np.random.Generator) -> None:
     """By one kernel where it is named; else as two products where that is faster, as on CPUs."""
     a, b, bias = rng.standard_normal((37, 20)), rng.standard_normal((20, 26)), rng.standard_normal(13)
-    close = {"rtol": 1e-10, "atol": 1e-10}
-    right = swiglu(a @ b)
-    np.testing.assert_allclose(gemmgen.gemm(a, b, epilogue="swiglu", schedule=schedule), right, **close)
-    out = np.full((37, 13), np.nan)
-    given = {"transpose_b": True, "epilogue": ["swiglu", "bias"], "bias": bias, "out": out, "schedule": schedule}
-    assert gemmgen.gemm(a, np.ascontiguousarray(b.T), **given) is out
-    np.testing.assert_allclose(out, right + bias, **close)
+    right, by = swiglu(a @ b), partial(gemmgen.gemm, schedule=schedule)
+    assert near(by(a, b, epilogue="swiglu"), right)
+    out, turned = np.full((37, 13), np.nan), np.ascontiguousarray(b.T)
+    assert by(a, turned, transpose_b=True, epilogue=["swiglu", "bias"], bias=bias, out=out) is out
+    assert near(out, right + bias)
     stack = rng.standard_normal((3, 5, 20))
     for weights in (b, rng.standard_normal((3, 20, 26))):
-        result = gemmgen.gemm(stack, weights, epilogue="swiglu", schedule=schedule)
-        np.testing.assert_allclose(result, swiglu(stack @ weights), **close)
+        assert near(by(stack, weights, epilogue="swiglu"), swiglu(stack @ weights))
     gate, up = np.split(0.5 * (a @ b), 2, -1)
-    result = gemmgen.gemm(a, b, alpha=0.5, epilogue="expr: acc * tanh(up)", schedule=schedule)
-    np.testing.assert_allclose(result, gate * np.tanh(up), **close)
+    assert near(by(a, b, alpha=0.5, epilogue="expr: acc * tanh(up)"), gate * np.tanh(up))
 
 
 def test_a_gate_of_rows_is_invariant(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((40, 20)).astype(np.float32), rng.standard_normal((20, 26)).astype(np.float32)
-    whole_ = gemmgen.gemm(a, b, epilogue="swiglu", invariant=True)
-    assert np.array_equal(gemmgen.gemm(a[7:8], b, epilogue="swiglu", invariant=True), whole_[7:8])
+    of_all = gemmgen.gemm(a, b, epilogue="swiglu", invariant=True)
+    assert np.array_equal(gemmgen.gemm(a[7:8], b, epilogue="swiglu", invariant=True), of_all[7:8])
 
 
-def test_what_a_gate_is_refused_for(rng: np.random.Generator) -> None:
+def test_what_a_gate_is_refused_for() -> None:
     a, b, c = np.ones((4, 5)), np.ones((5, 6)), np.ones((4, 3))
-    for call, words in (
-        (lambda: gemmgen.gemm(a, b[:, :5], epilogue="swiglu"), "swiglu takes two halves of b's columns, but b has 5"),
-        (lambda: gemmgen.gemm(a, b[:, 0], epilogue="swiglu"), "but b has a vector: pass an even number"),
-        (lambda: gemmgen.gemm(a, b, c, beta=1, epilogue="swiglu"), "swiglu makes c anew: add it by residual"),
-        (lambda: gemmgen.gemm(a, b, out=np.ones((4, 6)), epilogue="swiglu"), "non-broadcastable shape 4x6, not 4x3"),
-    ):
-        with pytest.raises(SpecError, match=words):
-            call()
+    gated = partial(gemmgen.gemm, a, epilogue="swiglu")
+    with pytest.raises(SpecError, match="swiglu takes two halves of b's columns, but b has 5"):
+        gated(b[:, :5])
+    with pytest.raises(SpecError, match="but b has a vector: pass an even number"):
+        gated(b[:, 0])
+    with pytest.raises(SpecError, match="swiglu makes c anew: add it by residual"):
+        gated(b, c, beta=1)
+    with pytest.raises(SpecError, match="non-broadcastable shape 4x6, not 4x3"):
+        gated(b, out=np.ones((4, 6)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
 def test_another_c_is_read_in_place(dtype: type, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With beta 1, where it lies as the result does; elsewhere it is copied. It stays as it was."""
-    copied, assign = list[object](), NumPy.assign
-    monkeypatch.setattr(NumPy, "assign", lambda self, to, x: (copied.append(x), assign(self, to, x))[1])
+    copied, assign = list[Operand](), NumPy.assign
+
+    def noted(self: NumPy, to: Operand, x: Operand) -> None:
+        copied.append(x)
+        assign(self, to, x)
+
+    monkeypatch.setattr(NumPy, "assign", noted)
     a, b = whole(rng, (37, 20), dtype), whole(rng, (20, 29), dtype)
     held = np.dtype(np.int32 if dtype is np.int8 else dtype)
-    c, exact = whole(rng, (37, 29), held), {"backend": "opencl", "dtype": held}
+    c, by = whole(rng, (37, 29), held), partial(gemmgen.gemm, a, b, backend="opencl", dtype=held)
     product, before = a.astype(np.int64) @ b.astype(np.int64), c.copy()
     out = np.empty_like(c)
     for beta, copies in ((1, 0), (2, 1), (0, 0)):
         copied.clear()
-        assert gemmgen.gemm(a, b, c, beta=beta, out=out, **exact) is out
+        assert by(c, beta=beta, out=out) is out
         assert np.array_equal(out, product + beta * c.astype(np.int64))
         assert len(copied) == copies
     assert np.array_equal(c, before)
     room = np.zeros((38, 29), held)
     room[:37] = c
-    assert np.array_equal(gemmgen.gemm(a, b, room[:37], beta=1, out=room[1:], **exact), product + before)
-    assert np.array_equal(gemmgen.gemm(a, b, c[:1], beta=1, out=out, **exact), product + c[:1])
+    assert np.array_equal(by(room[:37], beta=1, out=room[1:]), product + before)
+    assert np.array_equal(by(c[:1], beta=1, out=out), product + c[:1])
     copied.clear()
-    result = gemmgen.gemm(a, b, c, beta=1, out=np.empty_like(c), epilogue="expr: max(acc, 9)", **exact)
+    result = by(c, beta=1, out=np.empty_like(c), epilogue="expr: max(acc, 9)")
     assert np.array_equal(result, np.maximum(product + c, 9))
     assert not copied

@@ -30,6 +30,7 @@ WAYS = {
     "mma_4x8_16x8": "cuda",
     "mbarrier_8x8_4x8_slices8": "cuda",
     "wgmma_64x128_s4": "cuda",
+    "wgmma_64x128_s2": "cuda",
     "mbarrier_8x8_2x16_split8": "cuda",
     "mbarrier_8x8_2x16_atomic8": "cuda",
     "mbarrier_8x16_16x16_packed_a": "cuda",

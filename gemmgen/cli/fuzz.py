@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from platformdirs import user_cache_path
 
 from gemmgen.cli.output import examples, say, write
 from gemmgen.cli.request import attempt, number
@@ -71,8 +70,10 @@ def fuzz(
     problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
+    from gemmgen.runtime.cache import user_cache
+
     # Otherwise hypothesis would keep its database in the current folder.
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache_path("gemmgen") / "hypothesis"))
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache("gemmgen") / "hypothesis"))
     from gemmgen.fuzz.search import Search
 
     failures = _look(Search(found, start, seconds, most))

@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import platformdirs
-
 import gemmgen
 
 #: Processes of a figure.
@@ -140,8 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    for package in (gemmgen, platformdirs):  # as pip does, unless it is told not to
-        compileall.compile_dir(str(Path(package.__file__).parent), quiet=1)
+    compileall.compile_dir(str(Path(gemmgen.__file__).parent), quiet=1)  # as pip does, unless it is told not to
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         for row in figures(cache):

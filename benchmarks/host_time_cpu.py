@@ -58,6 +58,7 @@ def calls_of(size: int) -> dict[str, Callable[[], object]]:
         "gemm, out=": lambda: gemmgen.gemm(a, b, out=c),
         "kernel(a, b, c)": lambda: kernel(a, b, c),
         "gemm of pyopencl's, out=": on_device,
+        **copied(rng, size),
     }
     for info in devices():
         if info.name != pick().name:
@@ -83,6 +84,18 @@ def calls_of(size: int) -> dict[str, Callable[[], object]]:
         parts, ends = torch.from_numpy(np.stack([b, b])), torch.tensor([size // 2, size], dtype=torch.int32)
         found["grouped of torch's"] = lambda: gemmgen.grouped(left, parts, ends)
     return found
+
+
+def copied(rng: np.random.Generator, size: int) -> dict[str, Callable[[], object]]:
+    """Calls whose arrays are copied or converted, or which are several products."""
+    gaps, b = rng.random((size, 2 * size), np.float32)[:, ::2], rng.random((size, size), np.float32)
+    heads, keys = rng.random((2, size, 4, size), np.float32).transpose(0, 2, 1, 3), rng.random((2, 4, size, size))
+    keys, left, right = keys.astype(np.float32), gaps.astype(np.int8), b.astype(np.int8)
+    return {
+        "gemm, every other column": lambda: gemmgen.gemm(gaps, b),
+        "gemm, 2 x 4 permuted heads": lambda: gemmgen.gemm(heads, keys),
+        "gemm, int8": lambda: gemmgen.gemm(left, right),
+    }
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ir", "passes", "backends")
 STAGES = (
     "tests/golden/test_presets.py -k emitted",
-    "tests/golden/test_sycl.py tests/golden/test_epilogues.py tests/golden/test_stores.py -k emitted",
+    "tests/golden/test_sycl.py tests/golden/test_documents.py -k emitted",
     "tests/interp tests/unit tests/golden tests/known_bugs",
 )
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -8,17 +8,16 @@ The mainloop, which the schedule names, makes the main kernel; the scheduler say
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.kernel import Program
 from gemmgen.ir.target import Target
-from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.cpu_panel import CpuPanel
 from gemmgen.mainloops.direct import Direct
 from gemmgen.mainloops.dpas import Dpas
 from gemmgen.mainloops.dpas_block_2d import DpasBlock2D
 from gemmgen.mainloops.gemv import Gemv
 from gemmgen.mainloops.joint_matrix import JointMatrix
+from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.sub_group import SubGroup
 from gemmgen.mainloops.warp_mma import WarpMma
 from gemmgen.mainloops.warpgroup_mma import WarpgroupMma
@@ -29,20 +28,6 @@ from gemmgen.problem import Problem
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import beta_kernel, finishing_kernels, scale_kernel
 from gemmgen.spec import GemmSpec
-
-
-class Mainloop(Protocol):
-    """What every mainloop offers."""
-
-    def kernels_before(self) -> tuple[Kernel, ...]:
-        """Kernels that prepack operands."""
-
-    def kernel(self) -> Kernel:
-        """The main kernel."""
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """The memory between kernels."""
-
 
 #: What builds each member of `gemmgen.schedule.flat.MAINLOOPS`, by its name.
 MAINLOOPS: dict[str, Callable[[Problem], Mainloop]] = {

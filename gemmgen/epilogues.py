@@ -31,7 +31,7 @@ from gemmgen.ir.elementwise import (
 )
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, convert, is_const, minimum, number
 from gemmgen.ir.instructions import WGMMA_COLS, Instruction
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import arguments, loop
 from gemmgen.ir.operands import stored_tma_tile
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Reduction, Registers, Stmt, Store, Tile
@@ -91,7 +91,7 @@ def parameters(problem: Problem) -> tuple[Buffer | Var, ...]:
     listed: list[Buffer | Expr | None] = []
     for buffer in operands(problem):
         listed += [buffer, *((buffer.layout.strides[0], buffer.batch_stride) if len(buffer.shape) == 2 else ())]
-    return tuple(p for p in listed if isinstance(p, Buffer | Var))
+    return arguments(*listed)
 
 
 def steps(problem: Problem, mirrored: bool = False) -> tuple[Step, ...]:

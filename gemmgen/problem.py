@@ -22,6 +22,7 @@ from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
+from gemmgen.ir.kernel import arguments
 from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUPS
 from gemmgen.ir.stmt import Body, Comment, If, Let, PointerIncrement
 from gemmgen.ir.synchronization import DependentLaunch
@@ -531,7 +532,7 @@ class Problem:
             steps = (matrix.layout.strides[-2], matrix.batch_stride)
             counted = [in_pairs(x) if matrix.dtype.pairs and x is not None else x for x in steps]
             out += [matrix] if alone else [matrix, *lists, *counted]
-        return tuple(p for p in out if isinstance(p, Buffer | Var))
+        return arguments(*out)
 
     # --- dependent launches -----------------------------------------------------------------------
 

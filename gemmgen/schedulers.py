@@ -36,7 +36,7 @@ from gemmgen.ir.expr import (
     number,
     select,
 )
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, arguments
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Let, Reduction, Registers, Store, Tile
 from gemmgen.ir.synchronization import RANK
@@ -455,12 +455,11 @@ def fix_up_kernel(problem: Problem, origin: Body) -> Kernel:
         *problem.awaited(shares),
         If(all_of((FIRST_GROUP < LAST_GROUP, problem.m > ROW, problem.n > COL)), work),
     )
-    listed = (problem.m, problem.n, problem.k, GROUPS, shares, problem.beta, *problem.parameters_of(c))
-    listed = (*listed, *epilogues.parameters(problem))
+    sums = (GROUPS, shares, problem.beta, *problem.parameters_of(c))
     left = _left_blocks(down * across)
     return Kernel(
         name=f"{problem.name}_total",
-        params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
+        params=arguments(problem.m, problem.n, problem.k, *sums, *epilogues.parameters(problem)),
         body=body,
         group=(1, cols),
         grid=(Const(1), left * rows),
@@ -540,11 +539,10 @@ def _elementwise(
         *(problem.awaited(parts) if parts is not None else problem.released() if suffix else ()),
         If(both(problem.m > ROW, problem.n > COL), inside),
     )
-    listed = (problem.m, problem.n, parts, problem.beta, *problem.parameters_of(problem.c))
-    listed = (*listed, *epilogues.parameters(problem))
+    c = (*problem.parameters_of(problem.c), *epilogues.parameters(problem))
     return Kernel(
         name=f"{problem.name}_{suffix}" if suffix else problem.name,
-        params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
+        params=arguments(problem.m, problem.n, parts, problem.beta, *c),
         body=body,
         group=(1, width),
         grid=(Const(1), problem.m * across),

@@ -259,10 +259,10 @@ class _Request(Request):
             self.launch(Work(kernel, spec, [Call(a, b, into)], operands, into, (a, b), choice))
         return self.finished(into)
 
-    def _may_be_kept(self, work: Work) -> bool:
+    def _takes_given(self, work: Work) -> bool:
         # Prepared calls make copies by rows, and groups may need them by columns.
         is_own = work.read[0].array is self.a.array and work.read[1].array is self.b.array
-        return is_own and Request._may_be_kept(self, work)
+        return is_own and Request._takes_given(self, work)
 
     @property
     def _ends(self) -> Operand:

@@ -23,9 +23,9 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
-from gemmgen.runtime.calls import Outcome, PreparedCall, Table, keep
+from gemmgen.runtime.calls import LOW, HostCall, HostSteps, Outcome, PreparedCall, Table, address_of, keep
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers
 from gemmgen.spec import GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
@@ -158,14 +158,33 @@ class Request(ABC):
             (alpha, beta), views = self.factors, [self._views(work.spec, call) for call in work.calls]
             for matrices in views:
                 work.kernel(*matrices, alpha=alpha, beta=beta, **work.operands)
-            is_in_place = work.read[0].array is self.a.array and work.read[1].array is self.b.array
-            if len(views) == 1 and is_in_place and self.shape and self._may_be_kept(work):
-                found = work.kernel.prepared({**dict(zip("abc", views[0], strict=True)), **work.operands}, self.factors)
-                if found is not None:
-                    call = found.of_product(self.outcome(work.into, [*work.operands.values()], work.is_mirrored))
-                    call.about, call.provisional = work.choice, work.pending is not None
-                    self.keep(self._as_kept(call, work))
+            call = self._prepared(work, views)
+            if call is not None:
+                call.about, call.provisional = work.choice, work.pending is not None
+                self.keep(self._as_kept(call, work))
         _expect_pending(work.pending)
+
+    def _prepared(self, work: Work, views: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -> PreparedCall | None:
+        """The call for others like this one, whose arrays are on the host; None if there is none."""
+        if not self.shape or len(views) > MOST_STEPS or not self._takes_given(work):
+            return None
+        found = [
+            work.kernel.prepared({**dict(zip("abc", each, strict=True)), **work.operands}, self.factors)
+            for each in views
+        ]
+        a, b, into = *work.read, work.into
+        outcome = self.outcome(self.target or into, [*work.operands.values()], work.is_mirrored)
+        copies = None if a.array is self.a.array else a.dtype, None if b.array is self.b.array else b.dtype
+        if len(found) == 1 and copies == (None, None) and self._is_result(into):
+            return None if found[0] is None else found[0].of_product(outcome)
+        kernels = [call for call in found if isinstance(call, HostCall) and call.is_by_address and call.guard is None]
+        if len(kernels) < len(views):
+            return None
+        begins = ((call.a.offset, call.b.offset, call.c.offset) for call in work.calls)
+        low_a, low_b, low_c = (address_of(cast("Numbers", x.array)) & LOW for x in (a, b, into))
+        sums, loads = None if self._is_result(into) else into.dtype, self.addend is not None
+        steps = [*zip(kernels, begins, strict=True)]
+        return HostSteps(outcome, steps, copies, sums, loads, (low_a, low_b, low_c))
 
     def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:  # noqa: ARG002
         """A prepared call as it is kept: itself, or beside what else may compute it."""
@@ -185,11 +204,17 @@ class Request(ABC):
 
     def _may_be_kept(self, work: Work) -> bool:
         """Whether the kernel writes the result itself, and takes the caller's own arrays beside A and B."""
-        if self.kept is None or work.into.dtype != self.types.result:
+        return self._is_result(work.into) and self._takes_given(work)
+
+    def _is_result(self, into: Operand) -> bool:
+        return into.dtype == self.types.result and (self.target is None or into is self.target)
+
+    def _takes_given(self, work: Work) -> bool:
+        """Whether the kernel takes the caller's own arrays beside A and B."""
+        if self.kept is None:
             return False
         given, own = self.kept.operands, {name: _owner(x) for name, x in work.operands.items()}
-        is_given = own.keys() == given.keys() and all(x is given[name] for name, x in own.items())
-        return is_given and (self.target is None or work.into is self.target)
+        return own.keys() == given.keys() and all(x is given[name] for name, x in own.items())
 
     def _views(self, spec: GemmSpec, call: Call) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
         """The arrays of a call, in the types of its kernel."""

@@ -55,6 +55,8 @@ MOST_LAUNCHES = 2000
 WIDE = 0.1
 #: More rounds than these are no remedy that is offered: the machine is too busy.
 MOST_ROUNDS = 101
+#: More are not measured: they take hours, and their interval is no narrower than their clocks' drift.
+LIMIT_OF_ROUNDS = 100_000
 #: Rounds that differ by more than this part of their median were disturbed.
 DISTURBED = 1.0
 #: Products shorter than this, in seconds, take about as long as the call that starts them.

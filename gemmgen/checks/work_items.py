@@ -76,16 +76,14 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
         return
     if "sub_groups" not in target.features:
         yield f"sub_group = {s.sub_group}, but target {target.name!r} has no sub-groups: use method slm or naive"
-    elif target.sub_group_sizes and s.sub_group not in target.sub_group_sizes:
-        sizes = ", ".join(map(str, target.sub_group_sizes))
-        yield f"sub_group = {s.sub_group} is not a size of target {target.name!r}: use one of {sizes}"
-    if s.group[1] != s.sub_group:
-        known = target.sub_group_sizes or _SUB_GROUPS
-        other = f", or sub_group {s.group[1]}" if s.group[1] in known else ""
-        yield (
-            f"a group's row of {s.group[1]} work-items is not one sub-group of {s.sub_group}: "
-            f"use group {s.group[0]}x{s.sub_group}{other}"
-        )
+    known = target.sub_group_sizes or _SUB_GROUPS
+    (rows, row), lanes = s.group, s.sub_group
+    if target.sub_group_sizes and lanes not in known:
+        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {', '.join(map(str, known))}"
+        lanes = row if row in known else known[0]
+    if row != lanes:
+        other = f", or sub_group {row}" if row in known else ""
+        yield f"a group's row of {row} work-items is not one sub-group of {lanes}: use group {rows}x{lanes}{other}"
 
 
 def _by_sub_groups(s: Schedule) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -139,6 +140,9 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             # Drawings and device names are not ASCII, but a terminal's encoding may be.
             stream.reconfigure(errors="replace")
+    if not os.environ.get("COLUMNS", "1").strip("0"):
+        # A terminal that does not know its width says 0, in which nothing would be printed.
+        del os.environ["COLUMNS"]
     words = sys.argv[1:]
     # All commands are for the help, for completion and for a name that is none.
     named = [] if words == ["--version"] else words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS

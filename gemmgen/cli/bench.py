@@ -160,13 +160,13 @@ def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
 
 
 def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
-    from gemmgen.bench.records import FEWEST_ROUNDS
+    from gemmgen.bench.records import FEWEST_ROUNDS, LIMIT_OF_ROUNDS
 
     problems = []
     if backend not in ("cuda", "opencl"):
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
-    if rounds < 1:
-        problems.append(f"--rounds {rounds} < 1: give {FEWEST_ROUNDS} or more")
+    if not 1 <= rounds <= LIMIT_OF_ROUNDS:
+        problems.append(f"--rounds {rounds}: give 1 to {LIMIT_OF_ROUNDS}; {FEWEST_ROUNDS} or more give an interval")
     if not 0 <= pause <= 600:
         problems.append(f"--pause {pause:g}: give seconds from 0 to 600")
     if seed < 0:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from platformdirs import user_cache_path
 
 from gemmgen.cli.output import document, examples, say
 from gemmgen.errors import UserError, suggest
@@ -83,12 +82,14 @@ class Cache:
 
 def caches() -> list[Cache]:
     """Every cache that gemmgen fills, its own first."""
-    home = user_cache_path("gemmgen")
+    from gemmgen.runtime.cache import user_cache
+
+    home = user_cache("gemmgen")
     found = {folder.name for folder in home.iterdir() if folder.is_dir()} if home.is_dir() else set()
     own = [Cache(name, home / name, _OWN.get(name, "")) for name in (*_OWN, *sorted(found.difference(_OWN)))]
-    blas = Path(os.environ.get("GEMMGEN_BLAS_CACHE") or user_cache_path("gemmgen_blas"))
+    blas = Path(os.environ.get("GEMMGEN_BLAS_CACHE") or user_cache("gemmgen_blas"))
     cupy = Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
-    pyopencl = user_cache_path("pyopencl", "pyopencl")
+    pyopencl = user_cache("pyopencl")
     return [
         *own,
         Cache("blas", blas, "kernels that exported libraries have built", ("*-????????????????.bin",)),

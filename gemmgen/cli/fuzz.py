@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from platformdirs import user_cache_path
 
 from gemmgen.cli.output import examples, say, write
 from gemmgen.cli.request import attempt, number
+from gemmgen.cli.targets import Device, DeviceType, Platform, where
 from gemmgen.errors import LoweringError, UserError
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ EXAMPLES = examples(
     "gemmgen fuzz --backend opencl -d xeon --minutes 5",
     "gemmgen fuzz --replay failures/fuzz-1234abcd.toml",
 )
-WHERE = "Where"
 _LONGEST = 7 * 24 * 60
-
-
-def _where(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHERE)
 
 
 def fuzz(
@@ -46,11 +41,11 @@ def fuzz(
     ] = None,
     backend: Annotated[
         str | None,
-        _where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
+        where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
     ] = None,
-    platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
-    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
-    device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
+    platform: Platform = None,
+    type_: DeviceType = None,
+    device: Device = None,
 ) -> None:
     """Look for a product that is wrong: any spec, schedule, target, size and numbers that are not refused.
 
@@ -75,8 +70,10 @@ def fuzz(
     problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
+    from gemmgen.runtime.cache import user_cache
+
     # Otherwise hypothesis would keep its database in the current folder.
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache_path("gemmgen") / "hypothesis"))
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache("gemmgen") / "hypothesis"))
     from gemmgen.fuzz.search import Search
 
     failures = _look(Search(found, start, seconds, most))

@@ -12,7 +12,7 @@ import typer
 
 from gemmgen.cli.output import document, examples, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
-from gemmgen.cli.targets import complete_presets, completing
+from gemmgen.cli.targets import Device, DeviceType, Platform, complete_presets, completing, where
 from gemmgen.errors import UserError
 from gemmgen.records import dataclass
 
@@ -34,7 +34,7 @@ EXAMPLES = examples(
     "gemmgen run -k smem_8x8 --epilogue bias --epilogue gelu -v",
     "gemmgen run -k naive -M 256 -K 256 -N 256 -v --json",
 )
-WHERE, DATA = "Where", "Matrices"
+DATA = "Matrices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,6 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _where(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHERE)
-
-
 def _data(*names: str, metavar: str, text: str) -> object:
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
 
@@ -138,10 +134,10 @@ Kernels = Annotated[
 @takes_request
 def run(
     request: Request,
-    backend: Annotated[str, _where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
-    platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
-    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
-    device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
+    backend: Annotated[str, where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
+    platform: Platform = None,
+    type_: DeviceType = None,
+    device: Device = None,
     kernel: Kernels = None,
     iterations: Annotated[
         str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")

@@ -1,4 +1,4 @@
-"""Names of backends and targets in options: checks, completion and suggestions."""
+"""Backends, targets and devices in options: declarations, checks, completion and suggestions."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ complete_backends = completing(lambda: import_module("gemmgen.backends").BACKEND
 complete_presets = completing(lambda: import_module("gemmgen.presets").names())
 complete_targets = completing(lambda: import_module("gemmgen.ir.target").TARGETS)
 
+
+def where(*names: str, metavar: str, text: str) -> object:
+    """An option that says where something runs."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel="Where")
+
+
+#: The options that select a device, beside its backend.
+Platform = Annotated[str | None, where("-p", "--platform", metavar="P", text="Number or part of its name.")]
+DeviceType = Annotated[str | None, where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")]
+Device = Annotated[str | None, where("-d", "--device", metavar="D", text="Number or part of its name.")]
 #: The device whose records --tuned takes.
 TunedDevice = Annotated[
     str | None,

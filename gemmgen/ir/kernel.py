@@ -312,6 +312,11 @@ def _bytes(buffers: Sequence[Buffer]) -> int:
     return sum(buffer.bytes for buffer in buffers)
 
 
+def arguments(*values: Buffer | Expr | None) -> tuple[Buffer | Var, ...]:
+    """What a kernel takes of these: what is folded into its text is no argument."""
+    return tuple(x for x in values if isinstance(x, Buffer | Var))
+
+
 def fragments_of(body: Body) -> dict[Buffer, str]:
     """The arrays of fragments, and what instructions use them for."""
     found: dict[Buffer, str] = {}

@@ -34,6 +34,16 @@ if TYPE_CHECKING:  # a start from the cache walks expressions alone
     from gemmgen.ir.stmt import Body, Stmt
 
 Rewrite = Callable[[Expr], Expr]
+#: The constructors of operators that are folded.
+_FOLDED: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": div,
+    "%": mod,
+    "min": minimum,
+    "&&": both,
+}
 _Part = TypeVar("_Part", bound=Node)
 _Held = TypeVar("_Held")
 
@@ -77,27 +87,13 @@ def walk_expr(node: Expr) -> Iterator[Expr]:
 
 def rebuild(op: str, a: Expr, b: Expr) -> Expr:
     """A binary node through the folding constructors."""
+    if (folded := _FOLDED.get(op)) is not None:
+        return folded(a, b)
     match op:
-        case "+":
-            return add(a, b)
-        case "-":
-            return sub(a, b)
-        case "*":
-            return mul(a, b)
-        case "/":
-            return div(a, b)
-        case "%":
-            return mod(a, b)
-        case "min":
-            return minimum(a, b)
-        case "&&":
-            return both(a, b)
         case "<" | "<=" | "==" | "!=":
             return compare(op, a, b)
-        case "&":
-            return Bin("&", a, b)
-        case "^":
-            return Bin("^", a, b)
+        case "&" | "^":
+            return Bin(op, a, b)
     raise LoweringError(f"unknown operator {op!r}")
 
 

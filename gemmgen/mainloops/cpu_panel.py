@@ -16,11 +16,11 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
-from gemmgen.ir.kernel import Kernel, loop
+from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
-from gemmgen.ir.workspace import Workspace
-from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, OuterProduct, Panel
+from gemmgen.mainloops.mainloop import Mainloop
+from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, MicroKernel, OuterProduct, Panel
 from gemmgen.passes.expand import COL as J
 from gemmgen.positions import (
     ACROSS,
@@ -35,10 +35,7 @@ from gemmgen.positions import (
     ROW0,
     call,
 )
-from gemmgen.problem import Problem
 from gemmgen.records import dataclass
-from gemmgen.schedule import Schedule
-from gemmgen.schedulers import Scheduler
 
 #: A thread's block of C, and how many rows and columns each has.
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
@@ -50,46 +47,28 @@ M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
 
 
 @dataclass(frozen=True)
-class CpuPanel:
+class CpuPanel(Mainloop):
     """The macro-kernel: block of C, block of K, and tile, from the outside in. A micro-kernel sums a tile."""
-
-    problem: Problem
-
-    @property
-    def _schedule(self) -> Schedule:
-        return self.problem.schedule
-
-    @cached_property
-    def _scheduler(self) -> Scheduler:
-        return Scheduler(self.problem)
 
     @cached_property
     def _panel(self) -> Panel:
         return Panel(self.problem, self._k_end)
 
     @cached_property
-    def _micro_kernel(self) -> OuterProduct | DotProduct:
-        return (DotProduct if self._schedule.dot_product else OuterProduct)(self._panel)
-
-    def kernels_before(self) -> tuple[Kernel, ...]:
-        """None: B is copied by each thread for itself."""
-        return ()
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """The memory between kernels."""
-        return self.problem.workspaces()
+    def _micro_kernel(self) -> MicroKernel:
+        return (DotProduct if self.schedule.dot_product else OuterProduct)(self._panel)
 
     # --- where a thread is -----------------------------------------------------------------------
 
     def _grid(self) -> tuple[Expr, Expr]:
         """Groups, of one thread each, along rows and columns."""
         down, across = self._groups
-        return (Const(1), down * across * self._schedule.split_k) if self._schedule.split_k > 1 else (down, across)
+        return (Const(1), down * across * self.schedule.split_k) if self.schedule.split_k > 1 else (down, across)
 
     @property
     def _groups(self) -> tuple[Expr, Expr]:
         """So many that none has too many tiles, then up to the next multiple."""
-        s = self._schedule
+        s = self.schedule
         units = (tile * sweep * even for tile, sweep, even in zip(s.tile, s.macro_kernel, s.grid_multiple, strict=True))
         down, across = (
             ceil_div(size, unit) * even
@@ -100,12 +79,12 @@ class CpuPanel:
     @property
     def _most_rows(self) -> int:
         """Rows of C that a thread has at most."""
-        return self._schedule.tile[0] * self._schedule.macro_kernel[0]
+        return self.schedule.tile[0] * self.schedule.macro_kernel[0]
 
     @property
     def _k_end(self) -> Expr:
         """Where the sum ends."""
-        return K_END if self.problem.asks_alpha else self._scheduler.k_end
+        return K_END if self.problem.asks_alpha else self.scheduler.k_end
 
     def _where(self) -> Body:
         """This thread's block of C: an even share of all tiles."""
@@ -113,11 +92,11 @@ class CpuPanel:
         number = call("group_id", 0)
         row: Expr = call("group_id", 1)
         col: Expr = number
-        lets: list[Stmt] = [*self._scheduler.product(), Let(DOWN, down), Let(ACROSS, across)]
-        if self._schedule.split_k > 1:
+        lets: list[Stmt] = [*self.scheduler.product(), Let(DOWN, down), Let(ACROSS, across)]
+        if self.schedule.split_k > 1:
             lets += [Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))]
             row, col = BLOCK // ACROSS, BLOCK % ACROSS
-        rows, cols = self._schedule.tile
+        rows, cols = self.schedule.tile
         by_rows: tuple[_Share, ...] = ((ROWS_EACH, ROW_BEGIN, ROW_END, row, self.problem.m, rows, DOWN),)
         if self.problem.spec.grouped == "rows":
             most = self._most_rows
@@ -132,10 +111,10 @@ class CpuPanel:
                 Let(begin, minimum(size, place * each)),
                 Let(end, minimum(size, begin + each)),
             ]
-        if self._schedule.split_k > 1:
-            whole = self._schedule.vector if self._schedule.dot_product else 1
+        if self.schedule.split_k > 1:
+            whole = self.schedule.vector if self.schedule.dot_product else 1
             lets += [
-                Let(K_PART, ceil_div(self.problem.k, self._schedule.split_k * whole) * whole),
+                Let(K_PART, ceil_div(self.problem.k, self.schedule.split_k * whole) * whole),
                 Let(K_BEGIN, minimum(self.problem.k, PART * K_PART)),
                 Let(K_END, self.problem.end_unless_zero(K_BEGIN, minimum(self.problem.k, K_BEGIN + K_PART))),
             ]
@@ -147,12 +126,12 @@ class CpuPanel:
 
     def _in_blocks(self) -> Body:
         """K in blocks, where it has them; one at least, so that C is written even where K is zero."""
-        depth = self._schedule.kc
+        depth = self.schedule.kc
         if not depth:
-            return self._tiles(self._scheduler.k_start, self._k_end, self.problem.beta)
-        stop = select(compare("<", self._scheduler.k_start, self._k_end), self._k_end, self._scheduler.k_start + 1)
+            return self._tiles(self.scheduler.k_start, self._k_end, self.problem.beta)
+        stop = select(compare("<", self.scheduler.k_start, self._k_end), self._k_end, self.scheduler.k_start + 1)
         beta = Var("beta_now", self.problem.sums)
-        first = select(compare("==", K_BLOCK, self._scheduler.k_start), self.problem.beta, number(1, self.problem.sums))
+        first = select(compare("==", K_BLOCK, self.scheduler.k_start), self.problem.beta, number(1, self.problem.sums))
         body = (
             *self._bounds(depth),
             *self._fill_copy(),
@@ -160,7 +139,7 @@ class CpuPanel:
             Let(beta, self._beta_of(first)),
             *(self._tiles(K_BLOCK, K_STOP, beta) if self._panel.copy is None else self._tiles(Const(0), K_DEPTH, beta)),
         )
-        return (For(K_BLOCK, self._scheduler.k_start, stop, depth, body),)
+        return (For(K_BLOCK, self.scheduler.k_start, stop, depth, body),)
 
     def _bounds(self, depth: int) -> Body:
         """Of a block of K: where it ends, or of a copy, whose steps are counted from its first, how deep it is."""
@@ -169,14 +148,14 @@ class CpuPanel:
         return (Let(K_DEPTH, minimum(Const(depth), self._k_end - K_BLOCK)),)
 
     def _beta_of(self, first: Expr) -> Expr:
-        if self._schedule.split_k > 1:
+        if self.schedule.split_k > 1:
             one, zero = number(1, self.problem.sums), number(0, self.problem.sums)
-            return select(compare("==", K_BLOCK, self._scheduler.k_start), zero, one)
+            return select(compare("==", K_BLOCK, self.scheduler.k_start), zero, one)
         return first
 
     def _fill_copy(self) -> Body:
         """B's block to private memory; past the last column whatever the edge holds."""
-        block, s = self._panel.copy, self._schedule
+        block, s = self._panel.copy, self.schedule
         if block is None:
             return ()
         say = Comment(
@@ -198,13 +177,13 @@ class CpuPanel:
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
-        rows, cols = self._schedule.tile
+        rows, cols = self.schedule.tile
         tile = self._micro_kernel.tile(start, stop, beta)
         down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=self._panel.whole_rows)
-        if self._schedule.mc == 1:
+        if self.schedule.mc == 1:
             a, b = map(self.problem.title, "ab")
             return Comment(f"Some rows of {a} pass all panels of {b}."), replace(down, body=self._panels(tile))
-        if many := self._schedule.mc * rows:
+        if many := self.schedule.mc * rows:
             some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
             end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
             a, b = map(self.problem.title, "ab")
@@ -221,7 +200,7 @@ class CpuPanel:
 
     def _panels(self, body: Body) -> Body:
         """The copy's panels, each the columns of a tile."""
-        cols = self._schedule.tile[1]
+        cols = self.schedule.tile[1]
         inner = (Let(PANEL, (COL0 - COL_BEGIN) // cols), *body)
         return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self._panel.whole_columns),)
 
@@ -229,7 +208,7 @@ class CpuPanel:
 
     def kernel(self) -> Kernel:
         """All of it."""
-        problem, split, block = self.problem, self._schedule.split_k > 1, self._panel.copy
+        problem, split, block = self.problem, self.schedule.split_k > 1, self._panel.copy
         a, b = problem.given("a"), problem.given("b")
         finishing = () if split else epilogues.matrices(problem)
         order: list[Expr | Buffer] = [*groups.sizes(problem), problem.alpha, *problem.parameters_of(a, b)]
@@ -237,7 +216,7 @@ class CpuPanel:
         order += () if split else epilogues.parameters(problem)
         return Kernel(
             name=self.problem.name,
-            params=tuple(p for p in order if isinstance(p, Buffer | Var)),
+            params=arguments(*order),
             body=(
                 *self._where(),
                 *(self.problem.named_pitches("workspace") if split else ()),
@@ -254,5 +233,5 @@ class CpuPanel:
 
     def _assumptions(self) -> tuple[Expr, ...]:
         """That a part is one of those that there are, and none ends past K."""
-        in_parts = (Const(self._schedule.split_k - 1) - PART,) if self._schedule.split_k > 1 else ()
+        in_parts = (Const(self.schedule.split_k - 1) - PART,) if self.schedule.split_k > 1 else ()
         return (*in_parts, *((self.problem.k - K_END,) if self.problem.asks_alpha else ()))

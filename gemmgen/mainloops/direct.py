@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from gemmgen import epilogues, groups, kernels
+from gemmgen import epilogues, groups
 from gemmgen.checks.capacity import blocks_at_once
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free, said
@@ -24,7 +24,7 @@ from gemmgen.ir.copy_instructions import (
 )
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, arguments
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -41,7 +41,7 @@ from gemmgen.ir.stmt import (
     Tile,
 )
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp
-from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.shared_memory import SharedTiles
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
@@ -58,13 +58,11 @@ from gemmgen.positions import (
     ROW,
     ROW0,
     SLICE,
-    ThreadLayout,
     position_in_c,
 )
 from gemmgen.problem import Problem
 from gemmgen.records import dataclass
-from gemmgen.schedule import Schedule
-from gemmgen.schedulers import Scheduler, store_whole_or_share
+from gemmgen.schedulers import store_whole_or_share
 
 #: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).
 FED = 25
@@ -73,31 +71,13 @@ MOST_UNROLLED = 16
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(Mainloop):
     """The mainloop and its kernel."""
-
-    problem: Problem
-
-    @property
-    def schedule(self) -> Schedule:
-        """The problem's."""
-        return self.problem.schedule
-
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        """What deals blocks of C to groups."""
-        return Scheduler(self.problem)
-
-    @cached_property
-    def threads(self) -> ThreadLayout:
-        """Which elements of C each thread holds."""
-        return ThreadLayout.of(self.schedule)
 
     @cached_property
     def acc(self) -> Registers:
         """A thread's sums."""
-        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(*self.schedule.tile))
-        return Registers(buffer, ThreadValueLayout(self.threads.rows, self.threads.cols))
+        return self.accumulators()
 
     @property
     def combined(self) -> Registers:
@@ -394,14 +374,6 @@ class Direct:
         """What reads and writes C."""
         return update.atom
 
-    def kernels_before(self) -> tuple[Kernel, ...]:
-        """What packs operands."""
-        return kernels.packing(self.problem)
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """The memory between kernels."""
-        return self.problem.workspaces()
-
     def kernel(self) -> Kernel:
         """All of it."""
         s, problem, result = self.schedule, self.problem, epilogues.destination(self.problem)
@@ -481,7 +453,7 @@ class Direct:
         order += problem.parameters_of(problem.c) if stores_c else [result]
         order += problem.prologue_parameters({"a", "b"} - {*problem.packed})
         order += epilogues.parameters(problem) if stores_c else ()
-        return tuple(p for p in order if isinstance(p, Buffer | Var))
+        return arguments(*order)
 
 
 # --- the way of an operand ------------------------------------------------------------------------

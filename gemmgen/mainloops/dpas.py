@@ -13,11 +13,11 @@ from functools import cached_property
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
-from gemmgen.ir.copy_instructions import SCALAR, ThreadValueLayout
+from gemmgen.ir.copy_instructions import SCALAR
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, number
 from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas
-from gemmgen.ir.kernel import Kernel, loop
+from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.operands import packed_read
 from gemmgen.ir.stmt import (
     Alloc,
@@ -35,15 +35,13 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
-from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, ThreadLayout, call
-from gemmgen.problem import Problem
+from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, call
 from gemmgen.records import dataclass
-from gemmgen.schedule import Schedule
-from gemmgen.schedulers import Scheduler
 
 CHUNKS, CHUNK, BEGIN = Var("chunks"), Var("chunk"), Var("begin")
 
@@ -54,29 +52,15 @@ def _block_of(name: str) -> Var:
 
 
 @dataclass(frozen=True)
-class Dpas:
+class Dpas(Mainloop):
     """The mainloop, its kernels and the memory between them."""
-
-    problem: Problem
-
-    @property
-    def _schedule(self) -> Schedule:
-        return self.problem.schedule
-
-    @cached_property
-    def _scheduler(self) -> Scheduler:
-        return Scheduler(self.problem)
-
-    @cached_property
-    def _threads(self) -> ThreadLayout:
-        return ThreadLayout.of(self._schedule)
 
     @property
     def _lanes(self) -> int:
-        return self._schedule.sub_group or 1
+        return self.schedule.sub_group or 1
 
     @cached_property
-    def _atom(self) -> Instruction:
+    def instruction(self) -> Instruction:
         return dpas(self.problem.spec.dtype, self._lanes)
 
     def kernels_before(self) -> tuple[Kernel, ...]:
@@ -90,19 +74,19 @@ class Dpas:
     @property
     def chunks(self) -> Expr:
         """Steps of K, the last one filled up with zeros."""
-        return ceil_div(self.problem.k, self._schedule.block_k)
+        return ceil_div(self.problem.k, self.schedule.block_k)
 
     @property
     def parts(self) -> int:
         """Instructions along K in a step."""
-        return self._schedule.block_k // self._atom.depth
+        return self.schedule.block_k // self.instruction.depth
 
     def _operands(self, name: str) -> int:
         """Of one instruction along K, in a tile."""
-        return self._schedule.tile[0] // DPAS_ROWS if name == "a" else self._schedule.tile[1]
+        return self.schedule.tile[0] // DPAS_ROWS if name == "a" else self.schedule.tile[1]
 
     def _operand_elements(self, name: str) -> int:
-        return (DPAS_ROWS if name == "a" else self._lanes) * self._atom.depth
+        return (DPAS_ROWS if name == "a" else self._lanes) * self.instruction.depth
 
     def _tile_elements(self, name: str) -> int:
         return self.parts * self._operands(name) * self._operand_elements(name)
@@ -110,7 +94,7 @@ class Dpas:
     def _blocks(self, name: str) -> Expr:
         """Tiles of a step of K."""
         size, block = (
-            (self.problem.m, self._schedule.tile[0]) if name == "a" else (self.problem.n, self._schedule.block_tile[1])
+            (self.problem.m, self.schedule.tile[0]) if name == "a" else (self.problem.n, self.schedule.block_tile[1])
         )
         return ceil_div(size, block)
 
@@ -140,13 +124,11 @@ class Dpas:
             If(_block_of("a") < of_a, self._packed("a"), self._packed("b")),
         )
         targets = {name: self.tiles_of(name, writable=True) for name in names}
-        listed: list[Expr | Buffer] = [problem.m, problem.n, problem.k]
-        for name in names:
-            listed += [self._given(name), problem.pitch(name)]
-        listed += [*targets.values(), *problem.prologue_parameters(names)]
+        given = (x for name in names for x in (problem.given(name), problem.pitch(name)))
+        kept = (*targets.values(), *problem.prologue_parameters(names))
         return Kernel(
             name=f"{problem.name}_pack",
-            params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
+            params=arguments(problem.m, problem.n, problem.k, *given, *kept),
             body=body,
             group=(DPAS_ROWS, self._lanes),
             grid=(self._blocks("a") + self._blocks("b"), self.chunks),
@@ -155,14 +137,6 @@ class Dpas:
             ),
             assumptions=problem.assumptions(),
         )
-
-    def _given(self, name: str) -> Buffer:
-        """A matrix as it is before."""
-        problem = self.problem
-        contracted = "cols" if name == "a" else "rows"
-        order = problem.spec.a_order if name == "a" else problem.spec.b_order
-        extents = (problem.m, problem.k) if name == "a" else (problem.k, problem.n)
-        return problem.matrix(name, *extents, order, contracted)
 
     def _tile_begin(self, name: str) -> Expr:
         """Where a tile begins."""
@@ -175,7 +149,7 @@ class Dpas:
         place = (ROW, COL) if order == "row" else (COL, ROW)
         where, inside = self._packed_place(name)
         value = Buffer("value", problem.spec.dtype, Space.PRIVATE, Layout.packed())
-        load = VectorCopy(value, (), self._given(name), place, SCALAR, 1)
+        load = VectorCopy(value, (), problem.given(name), place, SCALAR, 1)
         step = problem.prologue(name)
         element: Body = (
             *(Let(at, expr) for at, expr in zip((ROW, COL), where, strict=True)),
@@ -188,7 +162,7 @@ class Dpas:
 
     def _own(self, name: str) -> int:
         """Neighbours along K of an operand that a lane holds, of one of its words."""
-        atom = self._atom
+        atom = self.instruction
         return atom.b_register.size // atom.dtype.size if name == "b" else atom.depth // self._lanes
 
     def _packed_place(self, name: str) -> tuple[tuple[Expr, Expr], Expr]:
@@ -196,7 +170,7 @@ class Dpas:
         `local_row` of lane `local_col` holds, of operand `i`, `p` instructions into the step.
         """
         count, own, word, lane = self._operands(name), self._own(name), LOCAL_ROW, LOCAL_COL
-        along = CHUNK * self._schedule.block_k + P * self._atom.depth
+        along = CHUNK * self.schedule.block_k + P * self.instruction.depth
         across = _block_of(name) * count + I
         # A lane's eight words, then the next lane's; or a word of each lane, then the next words.
         inside = lane * DPAS_ROWS + word if self._words(name) == I32 else word * self._lanes + lane
@@ -210,16 +184,14 @@ class Dpas:
     @cached_property
     def acc(self) -> Registers:
         """Columns of rows: eight rows of a column are one register of the instruction."""
-        rows, cols = self._schedule.tile
-        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(cols, rows))
-        return Registers(buffer, ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True))
+        return self.accumulators(by_columns=True)
 
     def kernel(self) -> Kernel:
         """What multiplies."""
-        problem, s = self.problem, self._schedule
+        problem, s = self.problem, self.schedule
         tile = epilogues.tile_of_c(problem, *s.block_tile)
         body: Body = (
-            *self._scheduler.positions(self._threads),
+            *self.scheduler.positions(self.threads),
             Let(CHUNKS, self.chunks),
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, problem.sums)),
@@ -230,16 +202,15 @@ class Dpas:
             EpilogueStore(tile, self.acc, problem.alpha, problem.beta, SCALAR, steps=epilogues.steps(problem)),
         )
         words_of = (self.tiles_of("a", self._words("a")), self.tiles_of("b", self._words("b")))
-        params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha, *words_of]
-        params += [problem.beta, problem.c, problem.pitch("c"), *epilogues.parameters(problem)]
+        stored = (problem.beta, problem.c, problem.pitch("c"), *epilogues.parameters(problem))
         return Kernel(
             name=problem.name,
-            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
+            params=arguments(problem.m, problem.n, problem.k, problem.alpha, *words_of, *stored),
             body=body,
             group=s.group,
-            grid=self._scheduler.grid(),
+            grid=self.scheduler.grid(),
             sub_group=self._lanes,
-            nonnegative=self._scheduler.assumptions(),
+            nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             large_registers=s.large_grf,
         )
@@ -265,7 +236,7 @@ class Dpas:
             read = VectorCopy(fragment, (var, zero), tiles, place, packed_read(self._lanes, words), DPAS_ROWS)
             reads += [Alloc(fragment), *loop(var, count, (read,))]
         a, b = self._fragment("a"), self._fragment("b")
-        multiply = Multiply(self.acc.buffer, (J, I * DPAS_ROWS), a, (I, zero), b, (J, zero), self._atom)
+        multiply = Multiply(self.acc.buffer, (J, I * DPAS_ROWS), a, (I, zero), b, (J, zero), self.instruction)
         products = loop(J, self._operands("b"), loop(I, self._operands("a"), (multiply,)))
         on = (Store(self._at(name), (), Load(self._at(name), ()) + self._tile_words(name)) for name in "ba")
         return *loop(P, self.parts, (*reads, *products)), *on
@@ -283,4 +254,4 @@ class Dpas:
 
     def _words(self, name: str) -> DType:
         """What a lane holds of an operand, eight of them."""
-        return self._atom.a_register if name == "a" else I32
+        return self.instruction.a_register if name == "a" else I32

@@ -18,7 +18,6 @@ from gemmgen.ir.copy_instructions import (
     BLOCK_2D_WRITTEN_ROWS,
     PAIR,
     CopyAtom,
-    ThreadValueLayout,
     block_2d_by_elements,
     block_2d_conditions,
     block_2d_read,
@@ -149,13 +148,13 @@ class DpasBlock2D(SubGroupTiles):
     """The mainloop of one kernel."""
 
     @cached_property
-    def _atom(self) -> Instruction:
+    def instruction(self) -> Instruction:
         spec = self.problem.spec
         return of_elements(dpas(spec.dtype, BLOCK_2D_LANES, spec.element("b").pairs))
 
     @property
     def _size(self) -> int:
-        return self._atom.dtype.size
+        return self.instruction.dtype.size
 
     @cached_property
     def _b(self) -> Buffer:
@@ -166,28 +165,26 @@ class DpasBlock2D(SubGroupTiles):
     @property
     def _per_byte(self) -> int:
         """Elements of B in one of its matrix' elements."""
-        return PAIR if self._atom.b_pairs else 1
+        return PAIR if self.instruction.b_pairs else 1
 
     @cached_property
-    def _acc(self) -> Registers:
+    def acc(self) -> Registers:
         """Columns of rows: eight rows of a column are one register of the instruction."""
-        rows, cols = self._schedule.tile
-        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(cols, rows))
-        return Registers(buffer, ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True))
+        return self.accumulators(by_columns=True)
 
     @property
     def _parts(self) -> int:
         """Instructions along K that a read of A serves."""
-        return min(2, self._schedule.block_k // self._atom.depth)
+        return min(2, self.schedule.block_k // self.instruction.depth)
 
     @property
     def _sub_step(self) -> int:
         """How deep in K a read of A goes."""
-        return self._parts * self._atom.depth
+        return self._parts * self.instruction.depth
 
     @property
     def _sub_steps_of_step(self) -> int:
-        return self._schedule.block_k // self._sub_step
+        return self.schedule.block_k // self._sub_step
 
     @property
     def _b_rows(self) -> int:
@@ -196,21 +193,21 @@ class DpasBlock2D(SubGroupTiles):
 
     def _fragment(self, name: str) -> Buffer:
         """A lane's elements of A, for each part along K; of B, for each read along K and each column."""
-        rows, cols = self._schedule.tile
-        own = self._atom.a.cols.values
-        rows //= self._atom.a.rows.lanes
+        rows, cols = self.schedule.tile
+        own = self.instruction.a.cols.values
+        rows //= self.instruction.a.rows.lanes
         shape: tuple[int, ...] = (self._parts, rows) if own == 1 else (self._parts, rows, own)
         if name == "b":
             shape = (self._sub_step // self._b_rows, cols, self._b_rows // self._per_byte)
-        return Buffer(f"{name}_frag", self._atom.dtype, Space.PRIVATE, Layout.packed(*shape))
+        return Buffer(f"{name}_frag", self.instruction.dtype, Space.PRIVATE, Layout.packed(*shape))
 
     def _store(self) -> Body:
         """C by 2D block writes, where beta is 0 and C lies as they ask; else element by element."""
-        problem, s, c = self.problem, self._schedule, self.problem.c
-        plain = epilogues.store_from_registers(problem, self._acc)
+        problem, s, c = self.problem, self.schedule, self.problem.c
+        plain = epilogues.store_from_registers(problem, self.acc)
         if not s.block_writes or (is_const(problem.beta) and not is_const(problem.beta, 0)):
             return plain
-        (rows, cols), (row, col), acc = s.tile, self._place, self._acc.buffer
+        (rows, cols), (row, col), acc = s.tile, self._place, self.acc.buffer
         atom = block_2d_write(c.dtype.size, BLOCK_2D_WRITTEN_ROWS)
         own = J, I * BLOCK_2D_WRITTEN_ROWS + R
         scale = Store(acc, own, problem.alpha * Load(acc, own))
@@ -227,13 +224,13 @@ class DpasBlock2D(SubGroupTiles):
     def _positions(self) -> Body:
         """Which of the sub-groups above one another it is, too, where they share prefetches."""
         names = super()._positions()
-        if self._schedule.group[0] > 1 and self._schedule.prefetch_distance:
+        if self.schedule.group[0] > 1 and self.schedule.prefetch_distance:
             return (*names, Let(SUB_GROUP_ROW, of_sub_group(LOCAL_ROW)))
         return names
 
     def _along_k(self) -> Body:
         """The main loop by 2D block reads, then what they leave."""
-        s, sub_step, end = self._schedule, self._sub_step, self._scheduler.k_end
+        s, sub_step, end = self.schedule, self._sub_step, self.scheduler.k_end
         come, meet = (Barrier("none", part=part) for part in ("arrive", "wait"))
         in_order = Barrier("none", of_sub_group=True)
         first, last = self._spread()
@@ -245,7 +242,7 @@ class DpasBlock2D(SubGroupTiles):
             *self._payloads_first(),
             *self._prefetched_first(),
             Comment(f"Steps of {said(s.block_k)} along K by 2D block reads, with zeros past the matrices' ends."),
-            For(K0, self._scheduler.k_start, K_MAIN, s.block_k, body),
+            For(K0, self.scheduler.k_start, K_MAIN, s.block_k, body),
             *self._rest(sub_step, self._sub_steps(K0, end, True)),
         )
 
@@ -255,12 +252,12 @@ class DpasBlock2D(SubGroupTiles):
         """What brings a sub-step of A or of B."""
         (row, col), size, parts, zero = self._place, self._size, self._parts, Const(0)
         if name == "a":
-            atom = block_2d_read(size, self._schedule.tile[0], parts, lines=self._atom.a.rows.lanes)
+            atom = block_2d_read(size, self.schedule.tile[0], parts, lines=self.instruction.a.rows.lanes)
             to = (zero,) * len(self._fragment("a").shape)
             return Reads(self._a, atom, (1, 1), lambda k0, _q, _j: (row, k0), lambda _q, _j: to, 1)
         if self._by_columns:
             # Of 4 bits a message brings twice as many.
-            depth = self._atom.depth * self._per_byte
+            depth = self.instruction.depth * self._per_byte
             bytes_, shape = depth // self._per_byte, (self._sub_step // depth, self._reads_across)
             atom = block_2d_transposed_read(size, bytes_)
             unit = self._per_byte * (1 if atom.block is None else atom.block.col_unit)
@@ -284,7 +281,7 @@ class DpasBlock2D(SubGroupTiles):
 
     def _sub_steps(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as one read of A: all reads before the products, of which a column's follow each other."""
-        kept = self._schedule.address_payloads == "all" and not by_elements
+        kept = self.schedule.address_payloads == "all" and not by_elements
         moved = tuple(s for name in "ab" for s in self._each(name, self._advanced(name))) if kept else ()
         reads: list[Stmt] = []
         for name in "ab":
@@ -323,7 +320,7 @@ class DpasBlock2D(SubGroupTiles):
 
     def _payloads_first(self) -> Body:
         """Payloads of all messages of the main loop, each a step before what it brings first."""
-        s, begin = self._schedule, self._scheduler.k_start
+        s, begin = self.schedule, self.scheduler.k_start
         body: list[Stmt] = []
         for name in "ab" if s.address_payloads == "all" else "":
             of = self._reads(name)
@@ -341,13 +338,13 @@ class DpasBlock2D(SubGroupTiles):
 
     @property
     def _keeps_prefetches(self) -> bool:
-        return self._schedule.prefetch_distance > 0 and self._schedule.address_payloads != "none"
+        return self.schedule.prefetch_distance > 0 and self.schedule.address_payloads != "none"
 
     def _prefetches_on(self) -> Body:
         """The payloads of prefetches a step further: all at once, since the compiler waits before."""
         if not self._keeps_prefetches:
             return ()
-        by = self._schedule.block_k
+        by = self.schedule.block_k
         return tuple(s for ask in self._prefetches(K0) for s in loop(J, ask.count, (ask.advance(J, by),)))
 
     def _products(self, a: Buffer, b: Buffer) -> Body:
@@ -355,15 +352,15 @@ class DpasBlock2D(SubGroupTiles):
         part has reads of B of its own, one half of the products, on half of the rows of each part, needs all reads, and
         the other half nothing new, so that the compiler waits for all reads at once.
         """
-        rows, cols = self._schedule.tile
-        depth, zero = self._atom.depth, Const(0)
+        rows, cols = self.schedule.tile
+        depth, zero = self.instruction.depth, Const(0)
         of_a = (PART, I, zero)[: len(a.shape)]
         of_b = (zero, J, PART * (depth // self._per_byte)) if self._b_rows == self._sub_step else (PART, J, zero)
         blocks = rows // DPAS_ROWS
 
         def products(block: Expr, count: int) -> Body:
-            at_a = tuple(block * self._atom.a.rows.values if x is I else x for x in of_a)
-            multiply = Multiply(self._acc.buffer, (J, block * DPAS_ROWS), a, at_a, b, of_b, self._atom)
+            at_a = tuple(block * self.instruction.a.rows.values if x is I else x for x in of_a)
+            multiply = Multiply(self.acc.buffer, (J, block * DPAS_ROWS), a, at_a, b, of_b, self.instruction)
             return loop(J, cols, loop(I, count, (multiply,)))
 
         if self._reads("b").shape[0] == 1 or blocks % 2:
@@ -375,19 +372,19 @@ class DpasBlock2D(SubGroupTiles):
     def _b_count(self) -> int:
         """Blocks of B side by side that one read brings."""
         most = BLOCK_2D_BYTES // (BLOCK_2D_LANES * self._size)
-        return next(x for x in COUNTS if x <= most and self._schedule.tile[1] % x == 0)
+        return next(x for x in COUNTS if x <= most and self.schedule.tile[1] % x == 0)
 
     @property
     def _reads_across(self) -> int:
         """Reads of B side by side."""
-        cols = self._schedule.tile[1]
+        cols = self.schedule.tile[1]
         return cols if self._by_columns else cols // self._b_count
 
     # --- prefetches -------------------------------------------------------------------------------
 
     def _prefetched_first(self) -> Body:
         """The tiles of the first steps, where there are any."""
-        s, begin = self._schedule, self._scheduler.k_start
+        s, begin = self.schedule, self.scheduler.k_start
         if not s.prefetch_distance:
             return ()
         asked = self._prefetches(begin + AHEAD * s.block_k)
@@ -401,7 +398,7 @@ class DpasBlock2D(SubGroupTiles):
 
         Returns: what comes at the beginning of a sub-step, and at its end.
         """
-        s, begin, end = self._schedule, list[Stmt](), list[Stmt]()
+        s, begin, end = self.schedule, list[Stmt](), list[Stmt]()
         asked = self._prefetches(K0 + s.prefetch_distance * s.block_k) if s.prefetch_distance else ()
         for turn, ask in enumerate(asked):
             every, uneven = divmod(self._sub_steps_of_step, ask.count)
@@ -418,7 +415,7 @@ class DpasBlock2D(SubGroupTiles):
         """The tiles of A and B of a step: a part of a sub-group's rows of A, and of its columns of B, by each of the
         sub-groups that read those.
         """
-        s, (row, col) = self._schedule, self._place
+        s, (row, col) = self.schedule, self._place
         line = BLOCK_2D_BYTES // self._size
         beside: Expr = SUB_GROUP_COL if self._sub_groups_across > 1 else Const(0)
         above: Expr = SUB_GROUP_ROW if s.group[0] > 1 else Const(0)

@@ -49,37 +49,37 @@ class JointMatrix(SubGroupTiles):
     """The mainloop of one kernel."""
 
     @cached_property
-    def _atom(self) -> Instruction:
+    def instruction(self) -> Instruction:
         return joint_matrix(self.problem.spec.dtype)
 
     @property
     def _down(self) -> int:
         """Fragments of a sub-group's rows."""
-        return self._schedule.tile[0] // self._atom.rows
+        return self.schedule.tile[0] // self.instruction.rows
 
     @property
     def _across(self) -> int:
         """Fragments of its columns."""
-        return self._schedule.tile[1]
+        return self.schedule.tile[1]
 
     @cached_property
-    def _acc(self) -> Registers:
+    def acc(self) -> Registers:
         """The sums, a fragment after the other."""
         buffer = Buffer(
-            "acc", self.problem.sums, Space.PRIVATE, Layout.packed(self._down, self._across, self._atom.rows)
+            "acc", self.problem.sums, Space.PRIVATE, Layout.packed(self._down, self._across, self.instruction.rows)
         )
-        whole = ThreadValueLayout(self._threads.rows, self._threads.cols, transposed=True)
-        return Registers(buffer, whole, opaque=self._atom.c)
+        whole = ThreadValueLayout(self.threads.rows, self.threads.cols, transposed=True)
+        return Registers(buffer, whole, opaque=self.instruction.c)
 
     def _fragments(self, name: str) -> Buffer:
         """Those of A or B for one instruction along K."""
-        layout, count = (self._atom.a, self._down) if name == "a" else (self._atom.b, self._across)
+        layout, count = (self.instruction.a, self._down) if name == "a" else (self.instruction.b, self._across)
         values = layout.rows.values * layout.cols.values
-        return Buffer(f"{name}_frag", self._atom.dtype, Space.PRIVATE, Layout.packed(count, values))
+        return Buffer(f"{name}_frag", self.instruction.dtype, Space.PRIVATE, Layout.packed(count, values))
 
     def _store(self) -> Body:
         """C, or a part's share of it, element by element."""
-        comment, update = epilogues.store_from_registers(self.problem, self._acc)
+        comment, update = epilogues.store_from_registers(self.problem, self.acc)
         place = (*update.dst.origin[:-2], *self._place)
         return comment, replace(update, dst=replace(update.dst, origin=place))
 
@@ -96,17 +96,17 @@ class JointMatrix(SubGroupTiles):
 
     def _along_k(self) -> Body:
         """The main loop by checked loads, then what they leave."""
-        s, end, depth = self._schedule, self._scheduler.k_end, self._atom.depth
+        s, end, depth = self.schedule, self.scheduler.k_end, self.instruction.depth
         steps = loop(P, s.block_k // depth, self._sub_step(K0 + P * depth, self._k_words, False))
         return (
             Comment(f"Steps of {said(s.block_k)} along K, with zeros past the matrices' ends."),
-            For(K0, self._scheduler.k_start, K_MAIN, s.block_k, (Barrier("none"), *steps) if s.barrier else steps),
+            For(K0, self.scheduler.k_start, K_MAIN, s.block_k, (Barrier("none"), *steps) if s.barrier else steps),
             *self._rest(depth, self._sub_step(K0, end, True)),
         )
 
     def _sub_step(self, k0: Expr, end: Expr, by_elements: bool) -> Body:
         """As deep in K as a fragment: all loads before the products."""
-        (row, col), atom, problem, zero = self._place, self._atom, self.problem, Const(0)
+        (row, col), atom, problem, zero = self._place, self.instruction, self.problem, Const(0)
         a, b = self._fragments("a"), self._fragments("b")
         of_a, of_b = fragment_load(atom.a, by_elements), fragment_load(atom.b, by_elements)
         at, extent = (k0, col + J * atom.cols), (end, problem.n if by_elements or self._by_columns else N_WORDS)
@@ -116,7 +116,7 @@ class JointMatrix(SubGroupTiles):
         place = row + I * atom.rows, k0
         load_a = VectorCopy(a, (I, zero), self._a, place, of_a, of_a.widths[0], extent=(problem.m, end))
         load_b = VectorCopy(b, (J, zero), self._b, at, of_b, of_b.widths[0], extent=extent)
-        multiply = Multiply(self._acc.buffer, (I, J, zero), a, (I, zero), b, (J, zero), atom)
+        multiply = Multiply(self.acc.buffer, (I, J, zero), a, (I, zero), b, (J, zero), atom)
         return (
             *(Alloc(a), *loop(I, self._down, (load_a,))),
             *(Alloc(b), *loop(J, self._across, (load_b,))),

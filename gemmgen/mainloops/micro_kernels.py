@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -9,7 +10,7 @@ from gemmgen.checks.cpu_panel import PREFETCH_STEPS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, compare, minimum, number, select
-from gemmgen.ir.instructions import FMA, VECTOR_FMA, VECTOR_FMA_ALONG_K
+from gemmgen.ir.instructions import FMA, VECTOR_FMA, VECTOR_FMA_ALONG_K, Instruction
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
@@ -120,8 +121,8 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class OuterProduct:
-    """A step of K is a line of B, times an element of each row of A: vectors are of neighbouring columns."""
+class MicroKernel(ABC):
+    """The sum of a tile of C, and its store."""
 
     panel: Panel
 
@@ -133,25 +134,25 @@ class OuterProduct:
     def _schedule(self) -> Schedule:
         return self.panel.problem.schedule
 
+    def registers(self, name: str, rows: int, cols: int, vector: int = 1, transposed: bool = False) -> Registers:
+        """Elements of a tile, in vectors of so many neighbours or one by one."""
+        layout = Layout.packed(*((cols, rows) if transposed else (rows, cols)))
+        buffer = Buffer(name, self._problem.sums, Space.PRIVATE, layout, vector=vector)
+        return Registers(buffer, ThreadValueLayout(AxisLayout(rows), AxisLayout(cols), transposed))
+
+    @abstractmethod
+    def tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+        """One tile: its sum from `start` to `stop`, and C."""
+
+
+@dataclass(frozen=True)
+class OuterProduct(MicroKernel):
+    """A step of K is a line of B, times an element of each row of A: vectors are of neighbouring columns."""
+
     @cached_property
     def acc(self) -> Registers:
         """C's tile."""
-        return self.vectors("acc", self._schedule.tile[0])
-
-    def vectors(self, name: str, rows: int) -> Registers:
-        """Lines of a tile."""
-        cols = self._schedule.tile[1]
-        buffer = Buffer(
-            name, self._problem.sums, Space.PRIVATE, Layout.packed(rows, cols), vector=self._schedule.vector
-        )
-        return Registers(buffer, ThreadValueLayout(AxisLayout(rows), AxisLayout(cols)))
-
-    @property
-    def _column(self) -> Registers:
-        """A's column of a step."""
-        rows = self._schedule.tile[0]
-        buffer = Buffer("a_frag", self._problem.sums, Space.PRIVATE, Layout.packed(rows, 1))
-        return Registers(buffer, ThreadValueLayout(AxisLayout(rows), AxisLayout(1)))
+        return self.registers("acc", *self._schedule.tile, self._schedule.vector)
 
     @property
     def _a_rows(self) -> Buffer | None:
@@ -243,7 +244,7 @@ class OuterProduct:
     @property
     def _b(self) -> Registers:
         """A line of B."""
-        return self.vectors("b_frag", 1)
+        return self.registers("b_frag", 1, self._schedule.tile[1], self._schedule.vector)
 
     def _line(self, step: Expr) -> Stmt:
         """It is loaded by vectors."""
@@ -255,7 +256,7 @@ class OuterProduct:
 
     def _step(self, step: Expr, load: Stmt) -> Body:
         """One step of K: a line of B, times every row's element of A."""
-        rows, a = self._schedule.tile[0], self._column
+        rows, a = self._schedule.tile[0], self.registers("a_frag", self._schedule.tile[0], 1)
         transposed, deep = self._problem.is_transposed("a"), step if self.panel.copy is None else K_BLOCK + step
         column = Tile(self._problem.given("a"), (deep, ROW0) if transposed else (ROW0, deep), rows, 1, transposed)
         if self._a_rows is not None:
@@ -270,45 +271,23 @@ class OuterProduct:
 
 
 @dataclass(frozen=True)
-class DotProduct:
+class DotProduct(MicroKernel):
     """Vectors lie along K: each element of a vector sums a part of one element of C.
 
     They serve C of few columns, where vectors of columns would be mostly empty, and B that has its columns in lines.
     The elements of a vector are added up at the end of a tile, before what is left of K by single elements.
     """
 
-    panel: Panel
-
-    @property
-    def _problem(self) -> Problem:
-        return self.panel.problem
-
-    @property
-    def _schedule(self) -> Schedule:
-        return self.panel.problem.schedule
-
     @cached_property
     def acc(self) -> Registers:
         """A vector for each element of C's tile."""
-        rows, cols = self._schedule.tile
-        return self._in_vectors("acc", AxisLayout(rows), AxisLayout(cols * self._schedule.vector))
-
-    def _in_vectors(self, name: str, rows: AxisLayout, cols: AxisLayout, transposed: bool = False) -> Registers:
-        fragment = ThreadValueLayout(rows, cols, transposed)
-        slow, fast = (cols, rows) if transposed else (rows, cols)
-        layout = Layout.packed(slow.values, fast.values)
-        return Registers(
-            Buffer(name, self._problem.sums, Space.PRIVATE, layout, vector=self._schedule.vector), fragment
-        )
-
-    def _singles(self, name: str, rows: int, cols: int) -> Registers:
-        buffer = Buffer(name, self._problem.sums, Space.PRIVATE, Layout.packed(rows, cols))
-        return Registers(buffer, ThreadValueLayout(AxisLayout(rows), AxisLayout(cols)))
+        (rows, cols), width = self._schedule.tile, self._schedule.vector
+        return self.registers("acc", rows, cols * width, width)
 
     def tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """One tile: sums in vectors, their elements added up, the rest of K, and C."""
         width = self._schedule.vector
-        total = self._singles("total", *self._schedule.tile)
+        total = self.registers("total", *self._schedule.tile)
         return (
             Let(K_MAIN, stop - (stop - start) % width),
             Alloc(self.acc.buffer),
@@ -334,15 +313,20 @@ class DotProduct:
 
     def _vectors_step(self) -> Body:
         (rows, cols), width = self._schedule.tile, self._schedule.vector
-        b = self._in_vectors("b_frag", AxisLayout(width), AxisLayout(cols), transposed=True)
-        a = self._in_vectors("a_frag", AxisLayout(rows), AxisLayout(width))
-        from_a, from_b = self._operands(width)
+        b = self.registers("b_frag", width, cols, width, transposed=True)
+        a = self.registers("a_frag", rows, width, width)
+        return self._multiply(self.acc, a, b, VECTOR, VECTOR_FMA_ALONG_K)
+
+    def _multiply(self, sums: Registers, a: Registers, b: Registers, atom: CopyAtom, instruction: Instruction) -> Body:
+        """A step of as many elements of K as A's registers hold of a row."""
+        depth = a.fragment.cols.values
+        from_a, from_b = self._operands(depth)
         return (
             Alloc(b.buffer),
-            FragmentLoad(b, from_b, VECTOR, width),
+            FragmentLoad(b, from_b, atom, depth),
             Alloc(a.buffer),
-            FragmentLoad(a, from_a, VECTOR, width),
-            Mma(self.acc, a, b, Const(0), Const(0), 1, VECTOR_FMA_ALONG_K),
+            FragmentLoad(a, from_a, atom, depth),
+            Mma(sums, a, b, Const(0), Const(0), 1, instruction),
         )
 
     def _add_up(self, total: Registers) -> Body:
@@ -365,12 +349,5 @@ class DotProduct:
 
     def _single_step(self, total: Registers) -> Body:
         rows, cols = self._schedule.tile
-        b, a = self._singles("b_rest", 1, cols), self._singles("a_rest", rows, 1)
-        from_a, from_b = self._operands(1)
-        return (
-            Alloc(b.buffer),
-            FragmentLoad(b, from_b, SCALAR),
-            Alloc(a.buffer),
-            FragmentLoad(a, from_a, SCALAR),
-            Mma(total, a, b, Const(0), Const(0), 1, FMA),
-        )
+        a, b = self.registers("a_rest", rows, 1), self.registers("b_rest", 1, cols)
+        return self._multiply(total, a, b, SCALAR, FMA)

@@ -7,7 +7,7 @@ not, and for what is left of K, elements are loaded one by one.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property
 from typing import ClassVar
 
@@ -17,9 +17,9 @@ from gemmgen.ir.copy_instructions import BLOCK_2D_WORD, PAIR, AxisLayout, block_
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, number, select
 from gemmgen.ir.instructions import Instruction
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, arguments
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Registers
-from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.positions import (
     BATCH_COUNT,
     COL0,
@@ -33,11 +33,8 @@ from gemmgen.positions import (
     ThreadLayout,
     position_in_c,
 )
-from gemmgen.problem import Problem
 from gemmgen.records import dataclass
-from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
-from gemmgen.schedulers import Scheduler
 
 #: Where a sub-group's columns begin, and which of those beside one another it is.
 TILE_COL, SUB_GROUP_COL = Var("tile_col"), Var("sub_group_col")
@@ -46,30 +43,20 @@ K_WORDS = Var("k_words")
 
 
 @dataclass(frozen=True)
-class SubGroupTiles(ABC):
+class SubGroupTiles(Mainloop):
     """The mainloop of one kernel."""
 
     #: Lanes of a sub-group.
     LANES: ClassVar[int] = BLOCK_2D_LANES
 
-    problem: Problem
-
-    @property
-    def _schedule(self) -> Schedule:
-        return self.problem.schedule
-
-    @cached_property
-    def _scheduler(self) -> Scheduler:
-        return Scheduler(self.problem)
-
     @cached_property
     @abstractmethod
-    def _atom(self) -> Instruction:
+    def instruction(self) -> Instruction:
         """What multiplies."""
 
     @cached_property
     @abstractmethod
-    def _acc(self) -> Registers:
+    def acc(self) -> Registers:
         """The sums."""
 
     @abstractmethod
@@ -79,14 +66,6 @@ class SubGroupTiles(ABC):
     @abstractmethod
     def _store(self) -> Body:
         """C, or a part's share of it."""
-
-    def kernels_before(self) -> tuple[Kernel, ...]:
-        """None."""
-        return ()
-
-    def workspaces(self) -> tuple[Workspace, ...]:
-        """Partial sums of split-K."""
-        return self.problem.workspaces()
 
     @cached_property
     def _a(self) -> Buffer:
@@ -104,9 +83,9 @@ class SubGroupTiles(ABC):
     # --- where sub-groups stand -------------------------------------------------------------------
 
     @cached_property
-    def _threads(self) -> ThreadLayout:
+    def threads(self) -> ThreadLayout:
         """A sub-group's rows and columns are next to one another, its lanes over neighbouring columns."""
-        s = self._schedule
+        s = self.schedule
         (rows, cols), (high, wide) = s.tile, s.group
         alone = AxisLayout(cols, self.LANES, 1, LANE)
         beside = AxisLayout(cols, wide, 1, LOCAL_COL, repeats=cols, inner_lanes=self.LANES)
@@ -115,24 +94,24 @@ class SubGroupTiles(ABC):
 
     @property
     def _sub_groups_across(self) -> int:
-        return self._schedule.group[1] // self.LANES
+        return self.schedule.group[1] // self.LANES
 
     @property
     def _place(self) -> tuple[Expr, Expr]:
         """Row and column of C where a sub-group's tile begins."""
-        return position_in_c(ROW, ROW0, self._threads.rows), TILE_COL if self._sub_groups_across > 1 else COL0
+        return position_in_c(ROW, ROW0, self.threads.rows), TILE_COL if self._sub_groups_across > 1 else COL0
 
     def _positions(self) -> Body:
         """Where work-items and sub-groups stand."""
-        names = self._scheduler.positions(self._threads)
+        names = self.scheduler.positions(self.threads)
         if self._sub_groups_across == 1:
             return names
         beside = Let(SUB_GROUP_COL, of_sub_group(LOCAL_COL // self.LANES))
-        return (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * (self.LANES * self._schedule.tile[1])))
+        return (*names, beside, Let(TILE_COL, COL0 + SUB_GROUP_COL * (self.LANES * self.schedule.tile[1])))
 
     def _names(self) -> Body:
         """The same, and how far the main loop goes along K."""
-        end = self._scheduler.k_end
+        end = self.scheduler.k_end
         words = () if self._are_whole else (Let(K_WORDS, end - end % self._word),)
         return (*self._positions(), *words, Let(K_MAIN, self._k_main))
 
@@ -141,10 +120,10 @@ class SubGroupTiles(ABC):
     @cached_property
     def _k_main(self) -> Expr:
         """How far the main loop goes: not at all where a matrix does not lie as its messages ask."""
-        problem, begin = self.problem, self._scheduler.k_start
+        problem, begin = self.problem, self.scheduler.k_start
         asked = [*block_2d_conditions(self._a), *block_2d_conditions(self._b)]
         # A part of K may be empty.
-        asked += [begin < self._k_words] if self._scheduler.in_parts else []
+        asked += [begin < self._k_words] if self.scheduler.in_parts else []
         return select(all_of(x for x in asked if x not in problem.assumptions()), self._k_words, begin)
 
     @property
@@ -157,46 +136,44 @@ class SubGroupTiles(ABC):
         """As far as lines of A are whole words. This is how large messages are told that the matrices are: told the end
         of their loop, which is a choice, SYCL's compiler has it put into the message anew for each.
         """
-        return self._scheduler.k_end if self._are_whole else K_WORDS
+        return self.scheduler.k_end if self._are_whole else K_WORDS
 
     @property
     def _word(self) -> int:
         """Elements of a word, of A and of B."""
-        return max(1, BLOCK_2D_WORD // self._atom.dtype.size) * (PAIR if self._atom.b_pairs else 1)
+        return max(1, BLOCK_2D_WORD // self.instruction.dtype.size) * (PAIR if self.instruction.b_pairs else 1)
 
     def _rest(self, depth: int, step: Body) -> Body:
         """What the main loop leaves of K, if anything, in steps so deep."""
-        if self._k_main == self._scheduler.k_end:
+        if self._k_main == self.scheduler.k_end:
             return ()
         say = "The rest of K, or all of it where the matrices do not lie as such loads ask."
-        return Comment(say), For(K0, K_MAIN, self._scheduler.k_end, depth, step)
+        return Comment(say), For(K0, K_MAIN, self.scheduler.k_end, depth, step)
 
     # --- the kernel -------------------------------------------------------------------------------
 
     def kernel(self) -> Kernel:
         """What multiplies."""
-        problem, s, result = self.problem, self._schedule, epilogues.destination(self.problem)
+        problem, s, result = self.problem, self.schedule, epilogues.destination(self.problem)
         stores_c = result == problem.c
         body: Body = (
             *self._names(),
             *problem.to_product(self._a, self._b, result, *(epilogues.matrices(problem) if stores_c else ())),
-            Alloc(self._acc.buffer),
-            Fill(self._acc, number(0, problem.sums)),
+            Alloc(self.acc.buffer),
+            Fill(self.acc, number(0, problem.sums)),
             *problem.unless_zero(self._along_k()),
             *self._store(),
         )
-        params: list[Buffer | Expr] = [problem.m, problem.n, problem.k, problem.alpha]
-        params += problem.parameters_of(self._a, self._b)
-        params += [problem.beta, *problem.parameters_of(problem.c)] if stores_c else [result]
-        params += epilogues.parameters(problem) if stores_c else ()
+        given = (problem.alpha, *problem.parameters_of(self._a, self._b))
+        c = (problem.beta, *problem.parameters_of(problem.c), *epilogues.parameters(problem))
         return Kernel(
             name=problem.name,
-            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
+            params=arguments(problem.m, problem.n, problem.k, *given, *(c if stores_c else (result,))),
             body=body,
             group=s.group,
-            grid=self._scheduler.grid(),
+            grid=self.scheduler.grid(),
             sub_group=self.LANES,
-            nonnegative=self._scheduler.assumptions(),
+            nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=BATCH_COUNT if problem.spec.batched else None,
             large_registers=s.large_grf,

@@ -164,10 +164,7 @@ class WarpMma(Direct):
     @cached_property
     def acc(self) -> Registers:
         """A thread's sums."""
-        acc = super().acc
-        if self.instruction.c.transposed:
-            transposed = Layout.packed(*reversed(self.schedule.tile))
-            acc = Registers(replace(acc.buffer, layout=transposed), replace(acc.fragment, transposed=True))
+        acc = self.accumulators(self.instruction.c.transposed)
         return acc if self.repeats is None else step_sums_of(acc)
 
     @cached_property

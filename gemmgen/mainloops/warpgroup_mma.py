@@ -26,7 +26,7 @@ from gemmgen.ir.instructions import (
     matrix_instruction,
     wgmma_form,
 )
-from gemmgen.ir.kernel import Kernel, Limit, loop
+from gemmgen.ir.kernel import Kernel, Limit, arguments, loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
 from gemmgen.ir.stmt import (
     Alloc,
@@ -47,6 +47,7 @@ from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
 from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of
 from gemmgen.positions import (
     COL0,
@@ -60,24 +61,22 @@ from gemmgen.positions import (
 )
 from gemmgen.problem import Problem
 from gemmgen.records import dataclass
-from gemmgen.schedule import Operand, Schedule
-from gemmgen.schedulers import Scheduler
+from gemmgen.schedule import Operand
 
 #: Where the sum ends in a kernel that asks for alpha itself.
 K_LAST = Var("k_last")
 
 
 @dataclass(frozen=True)
-class WarpgroupMma:
+class WarpgroupMma(Mainloop):
     """The mainloop and its kernel.
 
     Attributes:
+        problem: what this kernel computes: the product, or the same with its operands swapped.
         product: what kernels before and after this one are of.
-        problem: what this one computes: the same, or the same with its operands swapped.
     """
 
     product: Problem
-    problem: Problem
 
     @staticmethod
     def of(product: Problem) -> WarpgroupMma:
@@ -86,17 +85,7 @@ class WarpgroupMma:
             return WarpgroupMma(product, product)
         spec, schedule = exchange_operands(product.spec, product.schedule)
         swapped = replace(product, spec=spec, schedule=schedule, swapped=True, named_for=product.named_for)
-        return WarpgroupMma(product, swapped)
-
-    @property
-    def schedule(self) -> Schedule:
-        """The problem's."""
-        return self.problem.schedule
-
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        """What deals blocks of C to groups."""
-        return Scheduler(self.problem)
+        return WarpgroupMma(swapped, product)
 
     @cached_property
     def threads(self) -> ThreadLayout:
@@ -135,8 +124,7 @@ class WarpgroupMma:
     @cached_property
     def acc(self) -> Registers:
         """A thread's sums."""
-        buffer = Buffer("acc", self.problem.sums, Space.PRIVATE, Layout.packed(*self.schedule.tile))
-        return Registers(buffer, ThreadValueLayout(self.threads.rows, self.threads.cols))
+        return self.accumulators()
 
     # --- tiles ------------------------------------------------------------------------------------
 
@@ -458,7 +446,7 @@ class WarpgroupMma:
         else:
             order += [epilogue.result, *made]
         order += [problem.products] if self.scheduler.batch_in_line else []
-        return tuple(p for p in order if isinstance(p, Buffer | Var))
+        return arguments(*order)
 
 
 # --- A from registers -----------------------------------------------------------------------------

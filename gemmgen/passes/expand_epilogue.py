@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, aligned
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, both, convert, is_const
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
@@ -22,7 +22,15 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.walk import walk_expr
-from gemmgen.passes.expand_functions import epilogue_applied, finished, once_whole
+from gemmgen.passes.expand_functions import (
+    blended,
+    epilogue_applied,
+    finished,
+    once_whole,
+    scaled,
+    unless_beta_is_zero,
+    with_old,
+)
 from gemmgen.passes.expand_tma_store import store_by_tma
 from gemmgen.positions import COL0, SUM_ROW
 
@@ -66,11 +74,11 @@ def _add(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
     dst, width = update.dst, update.width
     spread = update.acc.fragment.cols
     start = named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
-    values, first, each, scaled = _scaled(update)
+    values, first, each, filled = _scaled(update)
     move = VectorCopy(dst.buffer, (line, start), values, first, update.atom, width)
     single = replace(move, dst_index=(line, start + ELEMENT), src_index=each, width=1)
     add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
-    columns = loop(COL, spread.values // width, (*scaled, *add))
+    columns = loop(COL, spread.values // width, (*filled, *add))
     return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
 
 
@@ -83,14 +91,8 @@ def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr
     if is_const(update.alpha, 1.0) and acc.fragment.cols.values == width and not update.dst.transposed:
         return acc.buffer, first, each, ()
     values = Buffer(f"{c.name}_values", acc.buffer.dtype, Space.PRIVATE, Layout.packed(width))
-    sum_ = Load(acc.buffer, each)
-    scaled = sum_ if is_const(update.alpha, 1.0) else Bin("*", update.alpha, sum_)
-    return (
-        values,
-        (Const(0),),
-        (ELEMENT,),
-        (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),))),
-    )
+    filled = loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled(update, Load(acc.buffer, each))),))
+    return values, (Const(0),), (ELEMENT,), (Alloc(values), *filled)
 
 
 def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
@@ -129,14 +131,13 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
 
     own, out = Load(acc.buffer, each), list[Stmt]()
     if not is_const(update.alpha, 1.0):
-        scaled = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
-        out += loop(ROW, acc.fragment.rows.values, loop(COL, cols.values // width, scaled))
-    if not is_const(update.beta, 0.0):
-        old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
-        sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), own), dtype)
-        read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
-        added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
-        out += added if isinstance(update.beta, Const) else (If(compare("!=", update.beta, number(0, dtype)), added),)
+        product = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
+        out += loop(ROW, acc.fragment.rows.values, loop(COL, cols.values // width, product))
+    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
+    read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
+    sum_ = with_old(update, own, Load(old, (ELEMENT,)))
+    added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
+    out += unless_beta_is_zero(update, added)
     if update.steps:
         out += lines(*loop(ELEMENT, width, _stepped(update, each, (*place[:-1], start + ELEMENT))))
     return (*out, *lines(VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)))
@@ -154,15 +155,13 @@ def _epilogue_vector(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:
     c, width, dtype = update.dst.buffer, update.width, update.acc.buffer.dtype
     old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
     values, first, each, body = _scaled(update)
-    if not is_const(update.beta, 0.0):
-        sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, each)), dtype)
-        add_old: Body = (
-            Alloc(old),
-            VectorCopy(old, (Const(0),), c, place, update.atom, width),
-            *loop(ELEMENT, width, (Store(values, each, sum_),)),
-        )
-        always = isinstance(update.beta, Const)
-        body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, number(0, dtype)), add_old))
+    sum_ = with_old(update, Load(values, each), Load(old, (ELEMENT,)))
+    add_old: Body = (
+        Alloc(old),
+        VectorCopy(old, (Const(0),), c, place, update.atom, width),
+        *loop(ELEMENT, width, (Store(values, each, sum_),)),
+    )
+    body = (*body, *unless_beta_is_zero(update, add_old))
     if update.steps:
         line, at = place[-2], place[-1] + ELEMENT
         own, before = Load(values, each), Load(c, (*place[:-1], at))
@@ -211,22 +210,9 @@ def _dealt(buffer: Buffer, place: tuple[Expr, ...]) -> tuple[Body, tuple[Expr, .
 
 def new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: Expr, col: Expr) -> Body:
     """Stores an element of C, the one at (row, col), where the old one is; its sum is in a place of the registers."""
-    value = _blend(update, convert(old, update.acc.buffer.dtype), place)
+    acc = update.acc.buffer
+    value = blended(update, Load(acc, place), convert(old, acc.dtype))
     store = Store(old.buffer, old.index, convert(value, old.dtype))
     if not update.steps:
         return (store,)
     return once_whole(update, finished(update, store, value, row, col), (store,))
-
-
-def _blend(update: EpilogueStore, old: Expr, place: tuple[Expr, ...]) -> Expr:
-    """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
-    value: Expr = Load(update.acc.buffer, place)
-    dtype = update.acc.buffer.dtype
-    if not is_const(update.alpha, 1.0):
-        value = Bin("*", update.alpha, value)
-    if is_const(update.beta, 0.0):
-        return value
-    if is_const(update.beta, 1.0):
-        return Bin("+", value, old)
-    blended = Call("fma", (update.beta, old, value), dtype)
-    return select(compare("==", update.beta, number(0, dtype)), value, blended)

@@ -1,5 +1,5 @@
 """Expand prologues and epilogues: what they make of elements of A and B where these are first at hand, and of elements
-of C before they are stored.
+of C before they are stored; and the factors alpha and beta.
 """
 
 from __future__ import annotations
@@ -10,7 +10,21 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Select, Var, compare, convert, minimum, number, select
+from gemmgen.ir.expr import (
+    Bin,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    compare,
+    convert,
+    is_const,
+    minimum,
+    number,
+    select,
+)
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, CooperativeCopy, EpilogueStore, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
@@ -136,6 +150,38 @@ def staged(step: Step, stage: CooperativeCopy, move: VectorCopy, along: bool, ve
         before, to = (*before, Alloc(wide)), (Const(0), Const(0))
     each = _each(step, replace(move, dst=wide, dst_index=to), raw, at[0])
     return (*before, *each, replace(move, src=wide, src_index=to))
+
+
+# --- alpha and beta -------------------------------------------------------------------------------
+
+
+def scaled(update: EpilogueStore, sum_: Expr) -> Expr:
+    """alpha * sum; a factor of one leaves nothing behind."""
+    return sum_ if is_const(update.alpha, 1) else Bin("*", update.alpha, sum_)
+
+
+def with_old(update: EpilogueStore, value: Expr, before: Expr) -> Expr:
+    """value + beta * before."""
+    if is_const(update.beta, 1):
+        return Bin("+", value, before)
+    return Call("fma", (update.beta, before, value), value.dtype)
+
+
+def blended(update: EpilogueStore, sum_: Expr, before: Expr) -> Expr:
+    """alpha * sum + beta * before, which is not read where beta is zero."""
+    value, beta = scaled(update, sum_), update.beta
+    if is_const(beta, 0):
+        return value
+    total = with_old(update, value, before)
+    return total if is_const(beta, 1) else select(compare("==", beta, number(0, value.dtype)), value, total)
+
+
+def unless_beta_is_zero(update: EpilogueStore, body: Body) -> Body:
+    """What reads C, behind the question whether beta asks for it."""
+    beta = update.beta
+    if isinstance(beta, Const):
+        return () if is_const(beta, 0) else body
+    return (If(compare("!=", beta, number(0, beta.dtype)), body),)
 
 
 # --- epilogues ------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from gemmgen.ir.copy_instructions import aligned
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_OWN, ELEMENT_OWN_COL, ELEMENT_ROW, old
 from gemmgen.ir.expr import (
-    Bin,
     Call,
     Const,
     Expr,
@@ -40,7 +39,7 @@ from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, stage
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
-from gemmgen.passes.expand_functions import epilogue_applied
+from gemmgen.passes.expand_functions import epilogue_applied, scaled, unless_beta_is_zero, with_old
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
 ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
@@ -76,7 +75,7 @@ def _scaled(update: EpilogueStore) -> Body:
     if is_const(update.alpha, 1.0):
         return ()
     place = update.acc.at(ROW, COL)
-    scale = Store(update.acc.buffer, place, Bin("*", update.alpha, Load(update.acc.buffer, place)))
+    scale = Store(update.acc.buffer, place, scaled(update, Load(update.acc.buffer, place)))
     return _each(update, (scale,))
 
 
@@ -87,23 +86,21 @@ def _each(update: EpilogueStore, body: Body) -> Body:
 
 def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
     """acc += beta * c where beta is not zero, where it is inside: by pairs where these are neighbours in C."""
-    beta, acc, c = update.beta, update.acc, update.dst.buffer
+    acc, c = update.acc, update.dst.buffer
     dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
     at = _at(update, C_ROW, C_COL)
-    if is_const(beta, 0.0):
+    if is_const(update.beta, 0.0):
         return ()
     before = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
 
     def added(column: Expr, value: Expr) -> Store:
         place = acc.at(ROW, column)
-        sum_ = Load(acc.buffer, place)
-        value = Bin("+", sum_, value) if is_const(beta, 1.0) else Call("fma", (beta, value, sum_), dtype)
-        return Store(acc.buffer, place, value)
+        return Store(acc.buffer, place, with_old(update, Load(acc.buffer, place), value))
 
     if _halves_sectors(update):
         fours = _by_fours(update, row, col, Load(c, at), promises, lambda x: (added(COL * FOUR + ELEMENT, x),))
         # What one lane has read for another is read before the other stores there.
-        return _unless_zero(beta, (*fours, Barrier("none", of_sub_group=True)))
+        return unless_beta_is_zero(update, (*fours, Barrier("none", of_sub_group=True)))
     pair = (
         Alloc(before),
         VectorCopy(before, (ZERO,), c, at, update.atom, PAIR),
@@ -116,11 +113,7 @@ def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[
     body = loop(
         ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
     )
-    return _unless_zero(beta, body)
-
-
-def _unless_zero(beta: Expr, body: Body) -> Body:
-    return body if isinstance(beta, Const) else (If(compare("!=", beta, number(0, beta.dtype)), body),)
+    return unless_beta_is_zero(update, body)
 
 
 def _adds_always(update: EpilogueStore) -> bool:

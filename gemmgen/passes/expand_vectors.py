@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, element, old
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, minimum, number, select
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, minimum
 from gemmgen.ir.instructions import VECTOR_FMA_ALONG_K, Instruction
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Mma, Store, VectorCopy
 from gemmgen.ir.vectors import value_problem
 from gemmgen.ir.walk import map_expr, substitute
-from gemmgen.passes.expand_functions import epilogue_applied, once_whole
+from gemmgen.passes.expand_functions import blended, epilogue_applied, once_whole, scaled, unless_beta_is_zero, with_old
 
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
@@ -70,26 +70,21 @@ def _whole(update: EpilogueStore) -> Body:
     c, acc, width = update.dst.buffer, update.acc, update.acc.buffer.vector
     row0, col0 = update.dst.origin[-2:]
     place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL * width)
-    dtype = acc.buffer.dtype
     values, there = _values(update, "values"), _values(update, "old")
     value, before = Load(values, (ELEMENT,)), Load(there, (ELEMENT,))
-    product: Expr = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
-    if not is_const(update.alpha, 1):
-        product = Bin("*", update.alpha, product)
-    body: Body = (Alloc(values), at_once(width, Store(values, (ELEMENT,), product)))
-    if not is_const(update.beta, 0):
-        total: Expr = Call("fma", (update.beta, before, value), dtype)
-        total = Bin("+", value, before) if is_const(update.beta, 1) else total
-        add_old: Body = (
-            Alloc(there),
-            VectorCopy(there, (Const(0),), c, place, update.atom, width),
-            at_once(width, Store(values, (ELEMENT,), total)),
-        )
-        always = isinstance(update.beta, Const)
-        body = (*body, *(add_old if always else (If(compare("!=", update.beta, number(0, dtype)), add_old),)))
-    steps: Body = tuple(at_once(width, step) for step in _steps(update))
-    body = (*body, *once_whole(update, steps))
-    body = (*body, VectorCopy(c, place, values, (Const(0),), update.atom, width))
+    product = scaled(update, Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT)))
+    add_old: Body = (
+        Alloc(there),
+        VectorCopy(there, (Const(0),), c, place, update.atom, width),
+        at_once(width, Store(values, (ELEMENT,), with_old(update, value, before))),
+    )
+    body: Body = (
+        Alloc(values),
+        at_once(width, Store(values, (ELEMENT,), product)),
+        *unless_beta_is_zero(update, add_old),
+        *once_whole(update, tuple(at_once(width, step) for step in _steps(update))),
+        VectorCopy(c, place, values, (Const(0),), update.atom, width),
+    )
     vectors = acc.fragment.cols.values // width
     return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
 
@@ -138,22 +133,10 @@ def _singles(update: EpilogueStore, say: str) -> Body:
 
 def _stored(update: EpilogueStore, sum_: Expr, before: Load, row: Expr, col: Expr) -> Body:
     """An element of C, which goes through the epilogue once its sum is whole."""
-    value = _blend(update, sum_, before)
+    value = blended(update, sum_, before)
     store = Store(before.buffer, before.index, value)
     if not update.steps:
         return (store,)
     names, value = epilogue_applied(update, value, before, row, col)
     finish = *names, Store(before.buffer, before.index, value)
     return once_whole(update, finish, (store,))
-
-
-def _blend(update: EpilogueStore, value: Expr, old: Expr) -> Expr:
-    """alpha * value + beta * old; factors of zero and one leave nothing behind."""
-    dtype = value.dtype
-    if not is_const(update.alpha, 1):
-        value = Bin("*", update.alpha, value)
-    if is_const(update.beta, 0):
-        return value
-    if is_const(update.beta, 1):
-        return Bin("+", value, old)
-    return select(compare("==", update.beta, number(0, dtype)), value, Call("fma", (update.beta, old, value), dtype))

@@ -297,7 +297,7 @@ def keep(
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
 #: The low bits of an address that decide about alignment.
-_LOW = 15
+LOW = 15
 
 
 def _slow_address(array: Numbers) -> int:
@@ -332,25 +332,30 @@ def numpy_key(
     # Behind the attributes, which only arrays have.
     at_a, at_b, at_c = address_of(a), address_of(b), 0
     if c is None:
-        low: object = (at_a | at_b) & _LOW and (at_a & _LOW, at_b & _LOW)
+        low: object = (at_a | at_b) & LOW and (at_a & LOW, at_b & LOW)
         key: tuple[object, ...] = (how, kind_of(factors), left, right, low)
     else:
         into: tuple[object, ...] = (type(c), c.shape, c.strides, c.dtype, c.flags.writeable)
         at_c = address_of(c)
-        low = (at_a | at_b | at_c) & _LOW and (at_a & _LOW, at_b & _LOW, at_c & _LOW)
+        low = (at_a | at_b | at_c) & LOW and (at_a & LOW, at_b & LOW, at_c & LOW)
         key = (how, kind_of(factors), left, right, low, into)
     if not operands:
         return key, (at_a, at_b, at_c), ()
     more = []
     for name, x in operands.items():
         more.append(address_of(x))
-        key = (*key, name, type(x), x.shape, x.strides, x.dtype, more[-1] & _LOW)
+        key = (*key, name, type(x), x.shape, x.strides, x.dtype, more[-1] & LOW)
     return key, (at_a, at_b, at_c), tuple(more)
 
 
 class HostCall(PreparedCall):
-    """A prepared call with NumPy's arrays, used in place."""
+    """A prepared call with NumPy's arrays, used in place.
 
+    Attributes:
+        is_by_address: whether it computes by the addresses alone, whatever arrays these are of.
+    """
+
+    is_by_address = False
     types = frozenset({np.ndarray})
     key_of = staticmethod(numpy_key)
 
@@ -361,6 +366,58 @@ class HostCall(PreparedCall):
         c: Numbers = np.empty(self._shape, self._dtype)
         at_c = address_of(c)
         return (c.swapaxes(-1, -2) if self._transposed else c), at_c
+
+
+class HostSteps(HostCall):
+    """A prepared call with NumPy's arrays by several products, or one whose arrays are copied or converted.
+
+    Args:
+        steps: of each product the call of its kernel, and where its A, B and C begin from the arrays' first elements,
+            in bytes.
+        copies: the types in which the caller's A and B are copied first; None for one that is read in place.
+        sums: the type of a new array that kernels write, which is converted to the result; None if they write that.
+        loads: whether kernels read C.
+        low: the low bits of the addresses of A, B and C, or of their copies, for which the kernels were prepared.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        steps: Sequence[tuple[HostCall, tuple[int, int, int]]],
+        copies: tuple[Any, Any],
+        sums: Any,
+        loads: bool,
+        low: tuple[int, int, int],
+    ) -> None:
+        super().__init__(outcome)
+        self._steps = [(call._compute, begins) for call, begins in steps]
+        self._copies, self._sums, self._loads, self._low = copies, sums, loads, low
+
+    def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: object) -> None:  # noqa: ARG002
+        (at_a, at_b, at_c, *more), (a, b, c, others), (copy_a, copy_b) = addresses, held, self._copies
+        if self._mirrored:
+            at_a, at_b = at_b, at_a
+        if copy_a is not None:
+            a = np.array(a, copy_a, order="C")
+            at_a = address_of(a)
+        if copy_b is not None:
+            b = np.array(b, copy_b, order="C")
+            at_b = address_of(b)
+        into = c
+        if self._sums is not None:
+            into = np.empty(c.shape, self._sums)
+            at_c = address_of(into)
+            if self._loads:
+                np.copyto(into, c, casting="unsafe")
+        if (at_a & LOW, at_b & LOW, at_c & LOW) != self._low:
+            raise RuntimeError("copies begin at addresses of another alignment")
+        if self._mirrored:
+            at_a, at_b = at_b, at_a
+        held = a, b, into, others
+        for compute, (begin_a, begin_b, begin_c) in self._steps:
+            compute((at_a + begin_a, at_b + begin_b, at_c + begin_c, *more), factors, held, None)
+        if into is not c:
+            np.copyto(c, into, casting="unsafe")
 
 
 KEYS[np.ndarray] = numpy_key

@@ -416,6 +416,8 @@ class AddressCall(HostCall):
             returns (cl_intel_exec_by_local_thread).
     """
 
+    is_by_address = True
+
     def __init__(self, work: Work, is_within: bool) -> None:
         super().__init__(work.outcome, work.names)
         self._launches, self._queue, self._is_within, self._rooms = work.launches(), work.queue, is_within, work.rooms

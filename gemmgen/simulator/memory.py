@@ -310,25 +310,24 @@ class GlobalMemory(_Shared):
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes."""
-        if self._accesses is None:
-            raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
-        addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
-        self._touch(addresses, active.lanes, True, site)
-        conflict = self._accesses.write(addresses, self._lanes.first + active.lanes, site.number)
-        if conflict is not None:
-            self._clash(conflict, "writes", index, active, site)
+        addresses = self._changed(index, active, site, "writes")
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
 
     def add(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Additions that may meet: only a plain access of somebody else's is in their way."""
+        addresses = self._changed(index, active, site, "adds to")
+        np.add.at(self._data, addresses, value[active.lanes] if isinstance(value, np.ndarray) else value)
+
+    def _changed(self, index: Sequence[Index], active: Active, site: Site, verb: Literal["writes", "adds to"]) -> Ints:
+        """The addresses that the active lanes change, if nobody is in their way."""
         if self._accesses is None:
-            raise LoweringError(f"`{site.text}` adds to {self._name}, which is read only")
+            raise LoweringError(f"`{site.text}` {verb} {self._name}, which is read only")
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
         self._touch(addresses, active.lanes, True, site)
-        conflict = self._accesses.read(addresses, self._lanes.first + active.lanes, site.number)
-        if conflict is not None:
-            self._clash(conflict, "adds to", index, active, site)
-        np.add.at(self._data, addresses, value[active.lanes] if isinstance(value, np.ndarray) else value)
+        access = self._accesses.write if verb == "writes" else self._accesses.read
+        if (conflict := access(addresses, self._lanes.first + active.lanes, site.number)) is not None:
+            self._clash(conflict, verb, index, active, site)
+        return addresses
 
     def publish_in_sub_groups(self, active: Active) -> None:
         """What the active lanes did is ordered before what others of their sub-groups do next."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gemmgen.runtime.cache import OFF
+from gemmgen.runtime.cache import OFF, user_data
 
 #: Records that come with gemmgen: a file a device, named after its backend.
 SHIPPED = Path(__file__).with_name("shipped")
@@ -19,9 +19,7 @@ SHIPPED = Path(__file__).with_name("shipped")
 
 def folder() -> Path:
     """Where records are kept, in the user's data folder."""
-    import platformdirs
-
-    return platformdirs.user_data_path("gemmgen") / "tuned"
+    return user_data("gemmgen") / "tuned"
 
 
 def stamps() -> tuple[tuple[str, int, int], ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -119,6 +121,66 @@ def test_numpys_where_they_lie(gemm: CompiledKernel, checked: list[int], rng: np
         assert gemm(a, b, c, beta=-1) is c
         assert (c == expected).all()
         assert len(checked) == 1
+
+
+def bytes_of(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.int8]:
+    return rng.integers(-100, 100, shape, np.int8)
+
+
+#: Calls whose arrays are copied first, whose result is converted, or which are several products: A, B, C of `out=`.
+STEPS: dict[str, Callable[[np.random.Generator], tuple[npt.NDArray[np.generic], ...]]] = {
+    "gaps in A": lambda rng: (whole(rng, M, 2 * K)[:, ::2], whole(rng, K, N), whole(rng, M, N)),
+    "gaps in B": lambda rng: (whole(rng, M, K), whole(rng, N, 2 * K)[:, ::2].T, whole(rng, M, N)),
+    "gaps in C": lambda rng: (whole(rng, M, K), whole(rng, K, N), whole(rng, M, 2 * N)[:, ::2]),
+    "gaps everywhere": lambda rng: (
+        whole(rng, 2 * M, 2 * K)[::2, ::2],
+        whole(rng, 2 * K, 2 * N)[::2, ::2],
+        whole(rng, 2 * N, 2 * M)[::2, ::2].T,
+    ),
+    "a column-major C": lambda rng: (whole(rng, M, 2 * K)[:, ::2], whole(rng, K, N), whole(rng, N, M).T),
+    "another byte order": lambda rng: (whole(rng, M, K).astype(">f4"), whole(rng, K, N), whole(rng, M, N)),
+    "two types": lambda rng: (bytes_of(rng, M, K), whole(rng, K, N), whole(rng, M, N)),
+    "bytes": lambda rng: (bytes_of(rng, M, K), bytes_of(rng, K, N), bytes_of(rng, M, N)),
+    "permuted heads": lambda rng: (
+        whole(rng, 2, M, 3, K).transpose(0, 2, 1, 3),
+        whole(rng, 2, 3, K, N),
+        whole(rng, 2, M, 3, N).transpose(0, 2, 1, 3),
+    ),
+    "bytes of permuted heads": lambda rng: (
+        bytes_of(rng, 2, M, 3, K).transpose(0, 2, 1, 3),
+        bytes_of(rng, 2, 3, K, N),
+        bytes_of(rng, 2, 3, M, N),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+@pytest.mark.parametrize("way", ["new", "out", "bias", "added"])
+def test_copies_conversions_and_several_products(
+    case: str, way: str, device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    checked, known = counted(monkeypatch, import_module("gemmgen.api.gemm"), "_checked"), 0
+    for turn in range(4):
+        a, b, c = STEPS[case](rng)
+        kept, bias = [a.copy(), b.copy()], STEPS[case](rng)[2][..., 0, :].reshape(-1, N)[0].copy()
+        expected = np.matmul(a, b)
+        if way == "new":
+            result = gemmgen.gemm(a, b, device=device.number)
+        elif way == "out":
+            result = gemmgen.gemm(a, b, out=c, device=device.number)
+        elif way == "bias":
+            expected = expected + bias.astype(expected.dtype)
+            if a.dtype == b.dtype == np.int8:  # whose bias is added to sums of int32
+                return
+            result = gemmgen.gemm(a, b, out=c, epilogue="bias", bias=bias, device=device.number)
+        else:
+            expected = 3 * expected + 2 * c
+            result = gemmgen.gemm(a, b, c, alpha=3, beta=2, device=device.number)
+        assert result.dtype == expected.dtype and (result == expected).all()
+        assert (way == "new") != (result is c) and (a == kept[0]).all() and (b == kept[1]).all()
+        known = known or len(checked) if turn else 0
+    if opencl_arrays.way_of(device.handle) == "address":
+        assert len(checked) == known, "nothing is checked from the third call on"
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -25,13 +25,16 @@ WAYS = {
     "cpu_6x64": "opencl",
     "cpu_6x32_f64_k256": "opencl",
     "dpas_32x2_1x8": "opencl",
+    "smem_8x8_double_packed": "opencl",
     "async_4x4_8x16": "cuda",
     "mma_4x8_16x8": "cuda",
     "mbarrier_8x8_4x8_slices8": "cuda",
     "wgmma_64x128_s4": "cuda",
+    "wgmma_64x128_s2": "cuda",
     "mbarrier_8x8_2x16_split8": "cuda",
     "mbarrier_8x8_2x16_atomic8": "cuda",
     "mbarrier_8x16_16x16_packed_a": "cuda",
+    "mbarrier_8x16_16x16_boxes_packed": "cuda",
     "reduction_4x4_4x4": "sycl",
 }
 

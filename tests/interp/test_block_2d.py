@@ -1,4 +1,4 @@
-"""Products by dpas on 2D block reads, as the interpreter runs them: sizes, pitches, types, batches, and faults."""
+"""Products by dpas on 2D block reads, as the interpreter runs them: writes, transposed B, int4, TF32, and faults."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
-from gemmgen.ir.expr import Const
 from gemmgen.ir.instructions import TF32_DIGITS
 from gemmgen.ir.numeric import of_pairs
-from gemmgen.ir.stmt import If, Let, Prefetch, VectorCopy
+from gemmgen.ir.stmt import If, Prefetch, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
-from gemmgen.positions import K_MAIN
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.simulator.semantics import significant
 from gemmgen.spec import GemmSpec, Order
-from tests.support.batches import check_interpreted
 from tests.support.broken import broken, changed, dropped, faults
 from tests.support.problems import Matrix, Problem, check_products, interpret
 
@@ -53,15 +50,6 @@ SCHEDULES = [
         large_grf=True,
     ),
 ]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
-@pytest.mark.parametrize(("dtype", "result"), [(F16, F32), (F16, F16), (BF16, F32), (I8, None)], ids=str)
-def test_any_size(dtype: DType, result: DType | None, schedule: Schedule, rng: np.random.Generator) -> None:
-    """Lines a multiple of 16 bytes apart: the hardware's bounds, and what is left of K by each lane itself."""
-    spec = GemmSpec(dtype=dtype, c_dtype=result, ld_multiple=16)
-    program = driver.lower_program(spec, schedule, TARGET)
-    check_products(program, spec, rng, (33, 66, 131), (70, 65, 64), (5, 97, 99), (3, 3, 7), (32, 64, 192), pad=0)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=["one", "four_by_two", "two_by_one", "two_by_two"])
@@ -141,66 +129,6 @@ def test_parts_of_k_by_tf32(rng: np.random.Generator) -> None:
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
         cut = _cut(problem)
         cut.check(interpret(program, spec, cut, pad))
-
-
-def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
-    """With an odd K the last word of a line of A holds an element that is not A's: here it is NaN."""
-    problem = Problem.of(rng, SPEC, 40, 64, 99, 1.0, 0.0)
-    a = np.pad(problem.a, ((0, 0), (0, 5)), constant_values=np.nan)
-    program = driver.lower_program(SPEC, SCHEDULES[0], TARGET)
-    c = np.zeros(40 * 64, np.float32)
-    sizes = {"m": 40, "n": 64, "k": 99, "alpha": 1.0, "beta": 0.0, "lda": 104, "ldb": 64, "ldc": 64}
-    run_program(program, {**sizes, "a": a.reshape(-1), "b": problem.b.reshape(-1), "c": c})
-    problem.check(c.reshape(40, 64))
-
-
-@pytest.mark.parametrize("order", ["row", "col"])
-def test_parts_of_k(order: Order, rng: np.random.Generator) -> None:
-    """Split-K: some parts are empty, one has the odd rest; lines that do not lie well go through parts as well."""
-    spec = replace(SPEC, b_order=order)
-    schedule = SCHEDULES[2].but(split_k=3)
-    program = driver.lower_program(spec, schedule, TARGET)
-    for size, pad in (((9, 33, 99), 5), ((8, 40, 64), 0), ((9, 33, 33), 7), ((8, 40, 100), 3), ((3, 3, 1), 0)):
-        check_products(program, spec, rng, size, pad=pad)
-
-
-@pytest.mark.parametrize("gap", [0, 4])
-def test_products_of_a_batch(gap: int, rng: np.random.Generator) -> None:
-    """A batch whose matrices begin on multiples of 64 bytes, and one whose do not."""
-    spec = replace(SPEC, batched=True)
-    problems = [Problem.of(rng, spec, 34, 64, 64, 1.0, 0.0) for _ in range(2)]
-    check_interpreted(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problems, gap, pad=0)
-
-
-def test_column_major_matrices_are_computed_as_their_transposes(rng: np.random.Generator) -> None:
-    spec = replace(SPEC, a_order="col", b_order="col", c_order="col", ld_multiple=8)
-    check_products(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, rng, (40, 70, 64), pad=0)
-
-
-def test_a_fused_epilogue(rng: np.random.Generator) -> None:
-    spec = replace(SPEC, epilogue=("bias",), ld_multiple=8)
-    problem = Problem.of(rng, spec, 40, 70, 66, 1.0, 0.0)
-    bias = rng.standard_normal(70).astype(np.float32)
-    result = interpret(driver.lower_program(spec, SCHEDULES[0], TARGET), spec, problem, pad=0, more={"bias": bias})
-    want = problem.a.astype(np.float64) @ problem.b.astype(np.float64) + bias
-    assert np.allclose(result, want, rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "pad", "what"),
-    [
-        ((33, 64, 64), 1, "lines lie 130 bytes apart, no multiple of 16"),
-        ((33, 64, 16), 0, "a line of 32 bytes is shorter than 64"),
-    ],
-)
-def test_reads_that_the_hardware_does_not_define(
-    sizes: tuple[int, int, int], pad: int, what: str, rng: np.random.Generator
-) -> None:
-    """The simulator finds them where a kernel does not ask how matrices lie."""
-    unasked = changed(Let, lambda s: replace(s, value=Const(sizes[2])), var=K_MAIN)
-    kernel = broken(driver.lower(SPEC, SCHEDULES[0], TARGET), unasked)
-    with faults("alignment", what):
-        interpret(kernel, SPEC, Problem.of(rng, SPEC, *sizes, 1.0, 0.0), pad)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["A", "B"])

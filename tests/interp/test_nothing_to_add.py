@@ -28,17 +28,6 @@ def test_every_preset_without_depth(name: str, rng: np.random.Generator) -> None
         assert np.array_equal(interpret(program, preset.spec, problem), problem.expected)
 
 
-@pytest.mark.parametrize("name", ["mbarrier_8x16_16x16_boxes_packed", "smem_8x8_double_packed", "dpas_32x2_1x8"])
-def test_where_k_is_folded_alpha_says_so(name: str, rng: np.random.Generator) -> None:
-    """A and B are NaN, which those that pack may pass on, and nobody adds up."""
-    preset = candidates.load(name)
-    spec = replace(preset.spec, k=32)
-    program = driver.lower_program(spec, light(preset), target_of(preset))
-    problem = Problem.random(rng, 5, 7, 32, 0.0, -2.0, spec)
-    spoilt = replace(problem, a=np.full_like(problem.a, np.nan), b=np.full_like(problem.b, np.nan))
-    assert np.array_equal(interpret(program, spec, spoilt), problem.expected)
-
-
 def test_the_sum_of_no_parts_is_zero() -> None:
     """Not what lay in the workspace between two kernels."""
     spec = GemmSpec(k=None, beta=None)

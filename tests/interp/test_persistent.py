@@ -76,14 +76,6 @@ def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
     check_products(driver.lower(SPEC, staying(), SM_90A), SPEC, rng, (130, 70, 0), factors=(2.0, 0.5), pad=8)
 
 
-def test_alpha_of_zero_reads_nothing_where_k_is_no_argument(rng: np.random.Generator) -> None:
-    spec = replace(SPEC, k=192)
-    problem = Problem.of(rng, spec, 130, 70, 192, 0.0, 0.5)
-    problem = replace(problem, a=np.full_like(problem.a, np.nan))
-    result = interpret(driver.lower(spec, staying(), SM_90A), spec, problem, 8)
-    assert np.array_equal(result, (problem.c * np.float32(0.5)).astype(np.float32))
-
-
 def test_whole_blocks_ask_nothing(rng: np.random.Generator) -> None:
     spec = replace(SPEC, multiple_of=(64, 64, 64), alpha=1.0, beta=0.0)
     kernel = driver.lower(spec, staying(), SM_90A)

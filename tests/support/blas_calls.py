@@ -10,7 +10,8 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -194,12 +195,35 @@ def threads(library: ctypes.CDLL) -> None:
             if not np.max(abs(c[:, columns] - expected)) < 1e-12:
                 failures.append(f"thread {number}")
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    in_threads(*(partial(work, number) for number in range(count)))
+    assert not failures, failures
+
+
+def child(library: ctypes.CDLL, call: Call, rng: np.random.Generator, times: int = 1) -> int:
+    """The number of a process of its own that computes; its exit code says whether all was right."""
+    number = os.fork()
+    if number == 0:
+        try:
+            for _ in range(times):
+                check(library, call, rng)
+        except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
+            os._exit(1)
+        os._exit(0)
+    return number
+
+
+def ended_well(number: int) -> bool:
+    """Waits for a child."""
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
+
+
+def in_threads(*tasks: Callable[[], None]) -> None:
+    """Tasks at once."""
+    workers = [threading.Thread(target=task) for task in tasks]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert not failures, failures
 
 
 def fork(library: ctypes.CDLL) -> None:
@@ -211,15 +235,7 @@ def fork(library: ctypes.CDLL) -> None:
     if silent == 0:
         os._exit(0)  # a child that multiplies nothing has nothing to say
     os.waitpid(silent, 0)
-    child = os.fork()
-    if child == 0:
-        try:
-            check(library, call, rng)
-            check(library, call, rng)
-        except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ended_well(child(library, call, rng, times=2))
     check(library, call, rng)
 
 
@@ -312,25 +328,15 @@ def far_lines(library: ctypes.CDLL) -> None:
 
 def nonsense_in_threads(library: ctypes.CDLL) -> None:
     """Wrong calls and right ones at once."""
-    workers = [threading.Thread(target=task, args=(library,)) for task in (nulls, threads, nulls, threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(*(partial(task, library) for task in (nulls, threads, nulls, threads)))
 
 
 def fork_first(library: ctypes.CDLL) -> None:
     """Loaded, but not called yet: both sides of a fork have a device of their own."""
     rng, call = np.random.default_rng(11), Call("s", sizes=(40, 41, 42))
-    child = os.fork()
-    if child == 0:
-        try:
-            check(library, call, rng)
-        except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
-            os._exit(1)
-        os._exit(0)
+    number = child(library, call, rng)
     check(library, call, rng)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ended_well(number)
 
 
 def fork_amid_threads(library: ctypes.CDLL) -> None:
@@ -339,14 +345,7 @@ def fork_amid_threads(library: ctypes.CDLL) -> None:
     worker = threading.Thread(target=threads, args=(library,))
     worker.start()
     for _ in range(5):
-        child = os.fork()
-        if child == 0:
-            try:
-                check(library, call, rng)
-            except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
-                os._exit(1)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ended_well(child(library, call, rng))
     worker.join()
 
 

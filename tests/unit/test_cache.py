@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from gemmgen.runtime import cache
@@ -147,6 +148,18 @@ def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, kept: bo
     some.write("word", QUESTION, b"answer")
     assert some.read("word", QUESTION) == (b"answer" if kept else None)
     assert folder.exists() == kept
+
+
+@pytest.mark.parametrize("value", [None, "", "/somewhere", "relative"])
+def test_folders_are_those_of_platformdirs(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    if value != "relative":  # the XDG specification ignores it, platformdirs since version 4.5
+        assert cache.user_cache("gemmgen") == platformdirs.user_cache_path("gemmgen")
+        assert cache.user_data("gemmgen") == platformdirs.user_data_path("gemmgen")
+    assert cache.user_cache("gemmgen").is_absolute() and cache.user_data("gemmgen").is_absolute()
 
 
 def test_code_is_loaded_from_memory() -> None:

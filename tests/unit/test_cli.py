@@ -138,6 +138,13 @@ def test_refusals(arguments: list[str], part: str) -> None:
     assert part in refused("emit", *arguments)
 
 
+def test_one_remedy_for_a_sub_group_that_a_device_lacks() -> None:
+    text = refused("inspect", "--method", "naive", "--sub-group", "8", "--target", "pvc")
+    assert text == "gemmgen: sub_group = 8 is not a size of target 'xe_hpc': use one of 16, 32\n"
+    other = refused("inspect", "--method", "naive", "--sub-group", "8", "--group", "16x8", "--target", "pvc")
+    assert "a group's row of 8 work-items is not one sub-group of 16: use group 16x16\n" in other
+
+
 def test_files_that_are_no_schedules(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xff\xfe\x00")
@@ -255,6 +262,10 @@ def test_rings_need_a_device_that_has_them() -> None:
 def test_a_terminal_without_box_characters() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     ran([*COMMAND, "explain"], env=environment)
+
+
+def test_a_terminal_that_does_not_know_its_width() -> None:
+    assert "Usage:" in ran([*COMMAND, "--help"], env={**os.environ, "COLUMNS": "0"}).stdout
 
 
 def test_explain() -> None:

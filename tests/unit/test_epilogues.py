@@ -130,7 +130,6 @@ def test_operands_come_in_one_order() -> None:
     assert GemmSpec(epilogue=("expr: c - acc",)).names_c
 
 
-OF_ONE = [name for name, row in MATH.items() if row.arguments == 1 and name != "neg"]
 _numbers = st.sampled_from(["0", "2", "0.5", "-3", "1e-3"])
 _texts = st.recursive(
     st.one_of(_numbers, st.sampled_from(NAMES)),

@@ -120,6 +120,25 @@ print(*sorted(unwanted & set(sys.modules)))
     assert sorted(file.name.split("-")[0] for file in folder.iterdir()) == ["choice", "product", "source"]
 
 
+def test_what_a_call_on_a_gpu_imports(folder: Path) -> None:
+    """Without a device: the modules that `Library` and `selection` name, and records' stamps."""
+    script = """
+import sys
+from gemmgen import tuning
+from gemmgen.api import gemm
+from gemmgen.runtime import cuda, cuda_devices, nvrtc, variants
+assert tuning.has_records("cuda") and tuning.stamps() == ()
+unwanted = {"choice", "choose", "driver", "ir.stmt", "passes", "schedule", "tuning.recorded", "tuning.records"}
+others = {"cupy", "jinja2", "ml_dtypes", "platformdirs", "pyopencl", "torch"}
+ours = {name.removeprefix("gemmgen.") for name in sys.modules if name.startswith("gemmgen.")}
+print(*sorted(unwanted & ours), *sorted(others & set(sys.modules)), len(ours))
+"""
+    environment = {**os.environ, "XDG_DATA_HOME": str(folder.parent), "GEMMGEN_NO_CACHE": ""}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip().isdecimal(), done.stdout + done.stderr
+    assert int(done.stdout) <= 57
+
+
 @pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "wgmma_128x256_s4", "cpu_6x64", "dpas_32x2_1x8"])
 def test_records_come_back_as_they_were(name: str) -> None:
     preset = presets.load(name)

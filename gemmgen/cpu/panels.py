@@ -45,10 +45,12 @@ TILES_ALONG_K = {
 }
 #: How deep blocks of K are there, and up to how many columns B is transposed for it.
 DEPTHS_ALONG_K, TRANSPOSED = (1024, 4096, 16384), 16
-#: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
-FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
-#: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
-FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
+#: Tiles that make up few rows or columns, of which each has as many; their number does not count for more.
+EVEN = 2
+#: What vectors a tile may have where it is as tall as C.
+WIDE = (16, 8, 6, 4, 3, 2, 1)
+#: Rows of C up to which B may come from memory a few lines at a time.
+FEW_ROWS, FEW_LINES = 5, (8, 32)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -87,13 +89,12 @@ class _Sizes(NamedTuple):
     @classmethod
     def of(cls, spec: GemmSpec, shape: Shape, target: Target, parts: int) -> _Sizes:
         (m, n, k), widest = shape, target.vector_bytes // spec.dtype.size
-        tallest = max(rows for rows, _ in TILES[_registers(target)])
         if n > widest:  # whole vectors, and whether there is a part of one
             n = n // widest * widest + (n % widest > 0)
-        most = max(WIDE) * widest if m <= FEW_ROWS_BY_COLUMNS else MOST_VECTORS * widest + 1
+        most = max(vectors for _, vectors in _tiles_in_place(m, target)) * widest + 1
         bounds = sorted({widest - 1, SHALLOW, *DEPTHS, AT_ONCE, *DEPTHS_ALONG_K})
         depth = next((bound for bound in bounds if k <= bound), bounds[-1] + 1)
-        return cls(min(m, tallest + 1), min(n, most), depth, parts)
+        return cls(min(m, 1 + EVEN * _tallest(target)), min(n, most), depth, parts)
 
 
 @dataclass(frozen=True)
@@ -268,8 +269,8 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    more = TILES_BESIDE_COPY[_registers(target)] if m > FEW_ROWS_BY_COLUMNS else ()
-    ways = [*product(_tiles(spec, m, target), (False, True)), *((tile, True) for tile in more)]
+    beside_copy = _tiles(m, TILES_BESIDE_COPY[_registers(target)])
+    ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
     for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
@@ -294,7 +295,7 @@ def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_F
     enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
     depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
     for rows, cols in TILES_ALONG_K[_registers(target)]:
-        tile = min(m, rows), min(n, cols)
+        tile = _even(m, rows), _even(n, cols)
         yield _Form(tile, lanes, transposed, parts, dot=True), depths if transposed else (0, *depths)
 
 
@@ -333,14 +334,27 @@ def _registers(target: Target) -> int:
     return 32 if target.vector_bytes >= MANY_REGISTERS else 16
 
 
-def _tiles(spec: GemmSpec, m: int, target: Target) -> tuple[tuple[int, int], ...]:
-    """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
+def _tiles_in_place(m: int, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of tiles; where C has few rows also tiles as tall, with what vectors registers have room for."""
     registers = _registers(target)
-    few, wide = (FEW_ROWS, WIDE) if spec.a_order == "row" else (FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS)
-    if m > few:
-        return TILES[registers]
     # With a single row each vector of B is used once, and needs no register.
-    return (*TILES[registers], *((m, width) for width in wide if width * (m + (m > 1)) < registers))
+    own = [(m, width) for width in WIDE if m <= _tallest(target) and width * (m + (m > 1)) < registers]
+    return tuple(dict.fromkeys([*_tiles(m, TILES[registers]), *own]))
+
+
+def _tiles(m: int, tiles: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    """Tiles for C of few rows, of which each has as many as the others."""
+    return [(_even(m, rows), vectors) for rows, vectors in tiles]
+
+
+def _even(size: int, unit: int) -> int:
+    """A unit that makes up a small size without a rest, or with the least."""
+    return unit if size > EVEN * unit else _up(size, _up(size, unit))
+
+
+def _tallest(target: Target) -> int:
+    """Rows of a tile at most."""
+    return max(rows for rows, _ in TILES[_registers(target)])
 
 
 def _lanes(spec: GemmSpec, n: int, target: Target) -> int:

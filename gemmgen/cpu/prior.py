@@ -210,13 +210,7 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         beyond = distance > HELD * machine.second * part
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
-    c = work.down * work.across * p.rows * p.cols * size
-    # Sums wait for the next block of K where all that is between fits.
-    between = c + work.down * rows + work.across * panel
-    beyond = between > HELD * machine.second
-    again = 2 * (work.blocks - 1) * c
-    second += again * ((between > HELD * machine.first) & ~beyond) * work.block / work.depth
-    third += again * beyond * work.block / work.depth
+    c = work.down * work.across * p.rows * p.cols * size * (2 * work.blocks - 1)
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:
         several = (p.dot > 0) & (p.rows > 1)

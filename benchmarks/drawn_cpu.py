@@ -139,7 +139,7 @@ def product(peer: str, drawn: Drawn) -> Callable[[], object]:
 
 def serve(peer: str) -> None:
     """Answer the parent: a product to prepare, or the seconds of a turn."""
-    call: Callable[[], object] = lambda: None
+    call: Callable[[], object] = object
     once = 0.0
     for line in sys.stdin:
         if line.startswith("{"):

@@ -45,7 +45,7 @@ TILES_ALONG_K = {
 }
 #: How deep blocks of K are there, and up to how many columns B is transposed for it.
 DEPTHS_ALONG_K, TRANSPOSED = (1024, 4096, 16384), 16
-#: Tiles that make up few rows or columns, of which each has as many; their number does not count for more.
+#: Of C's rows, times the tallest tile's, up to which tiles are so tall that no row is left over.
 EVEN = 2
 #: What vectors a tile may have where it is as tall as C.
 WIDE = (16, 8, 6, 4, 3, 2, 1)
@@ -94,7 +94,7 @@ class _Sizes(NamedTuple):
         most = max(vectors for _, vectors in _tiles_in_place(m, target)) * widest + 1
         bounds = sorted({widest - 1, SHALLOW, *DEPTHS, AT_ONCE, *DEPTHS_ALONG_K})
         depth = next((bound for bound in bounds if k <= bound), bounds[-1] + 1)
-        return cls(min(m, 1 + EVEN * _tallest(target)), min(n, most), depth, parts)
+        return cls(min(m, EVEN * _tallest(target) + 1), min(n, most), depth, parts)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    beside_copy = _tiles(m, TILES_BESIDE_COPY[_registers(target)]) if spec.a_order == "row" else ()
+    beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else ()
     ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
     for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
@@ -297,7 +297,7 @@ def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_F
     enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
     depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
     for rows, cols in TILES_ALONG_K[_registers(target)]:
-        tile = _even(m, rows), _even(n, cols)
+        tile = _even(m, rows, EVEN * _tallest(target)), _even(n, cols, lanes)
         yield _Form(tile, lanes, transposed, parts, dot=True), depths if transposed else (0, *depths)
 
 
@@ -341,17 +341,18 @@ def _tiles_in_place(m: int, target: Target) -> tuple[tuple[int, int], ...]:
     registers = _registers(target)
     # With a single row each vector of B is used once, and needs no register.
     own = [(m, width) for width in WIDE if m <= _tallest(target) and width * (m + (m > 1)) < registers]
-    return tuple(dict.fromkeys([*_tiles(m, TILES[registers]), *own]))
+    return tuple(dict.fromkeys([*_tiles(m, TILES, target), *own]))
 
 
-def _tiles(m: int, tiles: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Tiles for C of few rows, of which each has as many as the others."""
-    return [(_even(m, rows), vectors) for rows, vectors in tiles]
+def _tiles(m: int, tiles: dict[int, tuple[tuple[int, int], ...]], target: Target) -> list[tuple[int, int]]:
+    """Those for a target's registers, where C has few rows no taller than that each has as many."""
+    few = EVEN * _tallest(target)
+    return [(_even(m, rows, few), vectors) for rows, vectors in tiles[_registers(target)]]
 
 
-def _even(size: int, unit: int) -> int:
-    """A unit that makes up a small size without a rest, or with the least."""
-    return unit if size > EVEN * unit else _up(size, _up(size, unit))
+def _even(size: int, unit: int, few: int) -> int:
+    """Of few things the part that each of as many units takes, with the least left over."""
+    return unit if size > few else _up(size, _up(size, unit))
 
 
 def _tallest(target: Target) -> int:

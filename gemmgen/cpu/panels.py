@@ -273,14 +273,18 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
     beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else ()
     ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
+    seen: set[tuple[int, int, bool, int]] = set()
     for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
-        most = _up(n, lanes) if copied else n // lanes
+        vectors = min(vectors, max(1, _up(n, lanes) if copied else n // lanes))
         # A copy that one tile alone reads is needless.
         if (lanes > fitting and not copied) or (by_lines and copied and rows >= m):
             continue
-        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
+        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines):
             continue
+        if (way := (rows, vectors, copied, lanes)) in seen:
+            continue
+        seen.add(way)
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
         if spec.c_order == "col" and by_lines and not copied:
             few = (0, *few)  # what waits in C goes there and back an element at a time

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -243,22 +243,26 @@ def _free(spec: GemmSpec) -> GemmSpec:
 def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
     """All that are worth a thought, and that the target can run: for one core, and for all that it has."""
     forms: list[_Form] = []
-    rows: list[tuple[float, ...]] = []
+    tables = [np.empty((0, 5 + 13))]
     orders: dict[tuple[int, int], int] = {}
+    evens = np.array([(*even, cores) for even, cores in _evens(target.cores)])
     for form, depths in (*_of_columns(spec, sizes, target), *_along_k(spec, sizes, target)):
         if not _is_possible(spec, form, target):
             continue
-        at = len(forms)
+        kernels = _kernels(sizes.m <= form.tile[0], form.copied, form.dot)
+        numbers = [orders.setdefault((depth, form.vector if form.dot else 1), len(orders)) for depth in depths]
+        found = np.indices((len(kernels), len(depths), len(evens))).reshape(3, -1)
+        (mc, down, across, *more), depth, order = kernels[found[0]].T, np.array(depths)[found[1]], found[1]
+        block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
+        own = np.broadcast_to((*form.tile, form.vector, form.copied, form.dot), (len(mc), 5)).T
+        *even, cores = evens[found[2]].T
+        least = (depth + 1) * ((depth > 0) & (not form.copied))
+        first = np.full(len(mc), len(forms)), *more, least, np.array(numbers)[order]
+        last = depth, mc, np.full(len(mc), form.split), cores
+        rows = np.stack([*first, *own, down, across, *even, *last], axis=1)
+        tables.append(rows[(block <= target.private_bytes) | (not form.copied)])
         forms.append(form)
-        for kernel, depth, (even, cores) in product(_kernels(form, sizes.m), depths, _evens(target.cores)):
-            (mc, down, across), more = kernel[:3], kernel[3:]
-            block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
-            if form.copied and block > target.private_bytes:
-                continue
-            order = orders.setdefault((depth, form.vector if form.dot else 1), len(orders))
-            panel = *form.tile, form.vector, form.copied, form.dot, down, across, *even, depth, mc, form.split, cores
-            rows.append((at, *more, depth + 1 if depth and not form.copied else 0, order, *panel))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5 + 13)
+    table = np.concatenate(tables).astype(np.float64)
     at, down, across, least, order = table.T[:5].copy()
     return _Candidates(tuple(forms), Panels.of(table[:, 5:]), at.astype(np.intp), down, across, least, order)
 
@@ -305,19 +309,21 @@ def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_F
         yield _Form(tile, lanes, transposed, parts, dot=True), depths if transposed else (0, *depths)
 
 
-def _kernels(form: _Form, m: int) -> Iterator[tuple[int, int, int, int, int]]:
+@cache
+def _kernels(is_one_row: bool, copied: bool, dot: bool) -> npt.NDArray[np.intp]:
     """Tiles of a column before those right of them, tiles of a work-item at most along rows and columns, and how many
-    of each C must have more for that.
+    of each C must have more for that; a row each.
     """
-    is_one_row = m <= form.tile[0]
+    found: list[tuple[int, int, int, int, int]] = []
     for (down, more_down), (across, more_across) in product(_after(DOWN), _after(DOWN if is_one_row else ACROSS)):
-        yield 0, down, across, more_down, more_across
+        found.append((0, down, across, more_down, more_across))
         # A tile's rows stay in the first level while panels of B pass.
-        if form.dot or (form.copied and across > 1 and not is_one_row):
-            yield 1, down, across, max(1, more_down), max(1, more_across)
-    if form.copied and not form.dot:
+        if dot or (copied and across > 1 and not is_one_row):
+            found.append((1, down, across, max(1, more_down), max(1, more_across)))
+    if copied and not dot:
         for mc, (down, more), across in product(M_BLOCKS, _after(DOWN_IN_BLOCKS), ACROSS_IN_BLOCKS):
-            yield mc, down, across, max(M_BLOCKS[0], more), 0
+            found.append((mc, down, across, max(M_BLOCKS[0], more), 0))
+    return np.array(found)
 
 
 def _after(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:

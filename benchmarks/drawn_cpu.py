@@ -131,10 +131,13 @@ def product(peer: str, drawn: Drawn) -> Callable[[], object]:
         x, y = tensor(a), tensor(b)
         return lambda: (x @ y).to(torch.float32) if drawn.dtype == "bfloat16" else x @ y
     import gemmgen
+    from gemmgen.runtime.opencl_devices import pick
 
     platform = os.environ.get("DRAWN_PLATFORM")
-    how = {} if platform is None else {"device": gemmgen.runtime.opencl_devices.pick(platform=platform, type="cpu")}
-    return lambda: gemmgen.gemm(a, b, **how)
+    if platform is None:
+        return lambda: gemmgen.gemm(a, b)
+    device = pick(platform=platform, type="cpu")
+    return lambda: gemmgen.gemm(a, b, device=device)
 
 
 def serve(peer: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ USUAL: Shape = (2048, 2048, 2048)
 TILES = {32: ((6, 4), (12, 2), (14, 1)), 16: ((6, 2), (12, 1))}
 #: Vectors of them at most.
 MOST_VECTORS = 4
-#: More of them for a copy of B: fewer columns are left over.
+#: More of them for a copy of B: fewer columns are left over. With A by columns they take a tenth longer than 6x64.
 TILES_BESIDE_COPY = {32: ((8, 3),), 16: ()}
 #: Bytes of vectors from which on a CPU has 32 registers of them (AVX-512), not 16.
 MANY_REGISTERS = 64
@@ -45,10 +45,12 @@ TILES_ALONG_K = {
 }
 #: How deep blocks of K are there, and up to how many columns B is transposed for it.
 DEPTHS_ALONG_K, TRANSPOSED = (1024, 4096, 16384), 16
-#: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
-FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
-#: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
-FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
+#: Of C's rows, times the tallest tile's, up to which tiles are so tall that no row is left over.
+EVEN = 2
+#: What vectors a tile may have where it is as tall as C.
+WIDE = (16, 8, 6, 4, 3, 2, 1)
+#: Rows of C up to which B may come from memory a few lines at a time.
+FEW_ROWS, FEW_LINES = 5, (8, 32)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -87,13 +89,12 @@ class _Sizes(NamedTuple):
     @classmethod
     def of(cls, spec: GemmSpec, shape: Shape, target: Target, parts: int) -> _Sizes:
         (m, n, k), widest = shape, target.vector_bytes // spec.dtype.size
-        tallest = max(rows for rows, _ in TILES[_registers(target)])
         if n > widest:  # whole vectors, and whether there is a part of one
             n = n // widest * widest + (n % widest > 0)
-        most = max(WIDE) * widest if m <= FEW_ROWS_BY_COLUMNS else MOST_VECTORS * widest + 1
+        most = max(vectors for _, vectors in _tiles_in_place(m, target)) * widest + 1
         bounds = sorted({widest - 1, SHALLOW, *DEPTHS, AT_ONCE, *DEPTHS_ALONG_K})
         depth = next((bound for bound in bounds if k <= bound), bounds[-1] + 1)
-        return cls(min(m, tallest + 1), min(n, most), depth, parts)
+        return cls(min(m, EVEN * _tallest(target) + 1), min(n, most), depth, parts)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ def _loop(spec: GemmSpec, form: _Form, depth: int, target: Target) -> dict[str, 
     prefetches = "cache_prefetch" in target.features
     asks_for_c = prefetches and depth >= C_PREFETCH and (spec.c_order == "row" or form.split > 1)
     asks_for_b = prefetches and form.tile[0] <= ROWS_BESIDE_PREFETCH
-    return {"block_k": WRITTEN_OUT, "b_prefetch": B_PREFETCH * asks_for_b, "c_prefetch": asks_for_c}
+    # Where A is by columns, the steps stay apart: compilers load neighbours of several as one vector, to shuffle them.
+    steps = WRITTEN_OUT if spec.a_order == "row" else 1
+    return {"block_k": steps, "b_prefetch": B_PREFETCH * asks_for_b, "c_prefetch": asks_for_c}
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -240,22 +243,26 @@ def _free(spec: GemmSpec) -> GemmSpec:
 def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
     """All that are worth a thought, and that the target can run: for one core, and for all that it has."""
     forms: list[_Form] = []
-    rows: list[tuple[float, ...]] = []
+    tables = [np.empty((0, 5 + 13))]
     orders: dict[tuple[int, int], int] = {}
+    evens = np.array([(*even, cores) for even, cores in _evens(target.cores)])
     for form, depths in (*_of_columns(spec, sizes, target), *_along_k(spec, sizes, target)):
         if not _is_possible(spec, form, target):
             continue
-        at = len(forms)
+        kernels = _kernels(sizes.m <= form.tile[0], form.copied, form.dot)
+        numbers = [orders.setdefault((depth, form.vector if form.dot else 1), len(orders)) for depth in depths]
+        found = np.indices((len(kernels), len(depths), len(evens))).reshape(3, -1)
+        (mc, down, across, *more), depth, order = kernels[found[0]].T, np.array(depths)[found[1]], found[1]
+        block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
+        own = np.broadcast_to((*form.tile, form.vector, form.copied, form.dot), (len(mc), 5)).T
+        *even, cores = evens[found[2]].T
+        least = (depth + 1) * ((depth > 0) & (not form.copied))
+        first = np.full(len(mc), len(forms)), *more, least, np.array(numbers)[order]
+        last = depth, mc, np.full(len(mc), form.split), cores
+        rows = np.stack([*first, *own, down, across, *even, *last], axis=1)
+        tables.append(rows[(block <= target.private_bytes) | (not form.copied)])
         forms.append(form)
-        for kernel, depth, (even, cores) in product(_kernels(form, sizes.m), depths, _evens(target.cores)):
-            (mc, down, across), more = kernel[:3], kernel[3:]
-            block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
-            if form.copied and block > target.private_bytes:
-                continue
-            order = orders.setdefault((depth, form.vector if form.dot else 1), len(orders))
-            panel = *form.tile, form.vector, form.copied, form.dot, down, across, *even, depth, mc, form.split, cores
-            rows.append((at, *more, depth + 1 if depth and not form.copied else 0, order, *panel))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5 + 13)
+    table = np.concatenate(tables).astype(np.float64)
     at, down, across, least, order = table.T[:5].copy()
     return _Candidates(tuple(forms), Panels.of(table[:, 5:]), at.astype(np.intp), down, across, least, order)
 
@@ -268,16 +275,20 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    more = TILES_BESIDE_COPY[_registers(target)] if m > FEW_ROWS_BY_COLUMNS else ()
-    ways = [*product(_tiles(spec, m, target), (False, True)), *((tile, True) for tile in more)]
+    beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else ()
+    ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
+    seen: set[tuple[int, int, bool, int]] = set()
     for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
-        most = _up(n, lanes) if copied else n // lanes
+        vectors = min(vectors, max(1, _up(n, lanes) if copied else n // lanes))
         # A copy that one tile alone reads is needless.
         if (lanes > fitting and not copied) or (by_lines and copied and rows >= m):
             continue
-        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
+        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines):
             continue
+        if (way := (rows, vectors, copied, lanes)) in seen:
+            continue
+        seen.add(way)
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
         if spec.c_order == "col" and by_lines and not copied:
             few = (0, *few)  # what waits in C goes there and back an element at a time
@@ -294,23 +305,25 @@ def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_F
     enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
     depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
     for rows, cols in TILES_ALONG_K[_registers(target)]:
-        tile = min(m, rows), min(n, cols)
+        tile = _even(m, rows, EVEN * _tallest(target)), _even(n, cols, lanes)
         yield _Form(tile, lanes, transposed, parts, dot=True), depths if transposed else (0, *depths)
 
 
-def _kernels(form: _Form, m: int) -> Iterator[tuple[int, int, int, int, int]]:
+@cache
+def _kernels(is_one_row: bool, copied: bool, dot: bool) -> npt.NDArray[np.intp]:
     """Tiles of a column before those right of them, tiles of a work-item at most along rows and columns, and how many
-    of each C must have more for that.
+    of each C must have more for that; a row each.
     """
-    is_one_row = m <= form.tile[0]
+    found: list[tuple[int, int, int, int, int]] = []
     for (down, more_down), (across, more_across) in product(_after(DOWN), _after(DOWN if is_one_row else ACROSS)):
-        yield 0, down, across, more_down, more_across
+        found.append((0, down, across, more_down, more_across))
         # A tile's rows stay in the first level while panels of B pass.
-        if form.dot or (form.copied and across > 1 and not is_one_row):
-            yield 1, down, across, max(1, more_down), max(1, more_across)
-    if form.copied and not form.dot:
+        if dot or (copied and across > 1 and not is_one_row):
+            found.append((1, down, across, max(1, more_down), max(1, more_across)))
+    if copied and not dot:
         for mc, (down, more), across in product(M_BLOCKS, _after(DOWN_IN_BLOCKS), ACROSS_IN_BLOCKS):
-            yield mc, down, across, max(M_BLOCKS[0], more), 0
+            found.append((mc, down, across, max(M_BLOCKS[0], more), 0))
+    return np.array(found)
 
 
 def _after(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -333,14 +346,28 @@ def _registers(target: Target) -> int:
     return 32 if target.vector_bytes >= MANY_REGISTERS else 16
 
 
-def _tiles(spec: GemmSpec, m: int, target: Target) -> tuple[tuple[int, int], ...]:
-    """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
+def _tiles_in_place(m: int, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of tiles; where C has few rows also tiles as tall, with what vectors registers have room for."""
     registers = _registers(target)
-    few, wide = (FEW_ROWS, WIDE) if spec.a_order == "row" else (FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS)
-    if m > few:
-        return TILES[registers]
     # With a single row each vector of B is used once, and needs no register.
-    return (*TILES[registers], *((m, width) for width in wide if width * (m + (m > 1)) < registers))
+    own = [(m, width) for width in WIDE if m <= _tallest(target) and width * (m + (m > 1)) < registers]
+    return tuple(dict.fromkeys([*_tiles(m, TILES, target), *own]))
+
+
+def _tiles(m: int, tiles: dict[int, tuple[tuple[int, int], ...]], target: Target) -> list[tuple[int, int]]:
+    """Those for a target's registers, where C has few rows no taller than that each has as many."""
+    few = EVEN * _tallest(target)
+    return [(_even(m, rows, few), vectors) for rows, vectors in tiles[_registers(target)]]
+
+
+def _even(size: int, unit: int, few: int) -> int:
+    """Of few things the part that each of as many units takes, with the least left over."""
+    return unit if size > few else _up(size, _up(size, unit))
+
+
+def _tallest(target: Target) -> int:
+    """Rows of a tile at most."""
+    return max(rows for rows, _ in TILES[_registers(target)])
 
 
 def _lanes(spec: GemmSpec, n: int, target: Target) -> int:

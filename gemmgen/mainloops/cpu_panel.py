@@ -20,7 +20,16 @@ from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
 from gemmgen.mainloops.mainloop import Mainloop
-from gemmgen.mainloops.micro_kernels import K_BLOCK, OWN_COL, PANEL, DotProduct, MicroKernel, OuterProduct, Panel
+from gemmgen.mainloops.micro_kernels import (
+    COL_BEGIN,
+    K_BLOCK,
+    OWN_COL,
+    PANEL,
+    DotProduct,
+    MicroKernel,
+    OuterProduct,
+    Panel,
+)
 from gemmgen.passes.expand import COL as J
 from gemmgen.positions import (
     ACROSS,
@@ -39,7 +48,7 @@ from gemmgen.records import dataclass
 
 #: A thread's block of C, and how many rows and columns each has.
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
-COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each")
+COL_END, COLS_EACH = Var("col_end"), Var("cols_each")
 K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
 #: A thread's share of an axis: names for its length, begin and end; its place, the size, a tile's part and the shares.
 _Share = tuple[Var, Var, Var, Expr, Expr, int, Var]
@@ -196,7 +205,8 @@ class CpuPanel(Mainloop):
         main = self._panel.k_main(start, stop)
         vectors = f"its vectors of {self.problem.title('b')}"
         say = Comment(f"The last tile of a line begins earlier, so that {vectors} end inside.")
-        return (For(OWN_COL, COL_BEGIN, COL_END, cols, (say, Let(COL0, shifted), *main, down)),)
+        line = (say, Let(COL0, shifted), *main, *self._panel.first_column(beta), down)
+        return (For(OWN_COL, COL_BEGIN, COL_END, cols, line),)
 
     def _panels(self, body: Body) -> Body:
         """The copy's panels, each the columns of a tile."""

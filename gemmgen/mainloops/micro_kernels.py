@@ -32,13 +32,13 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.passes.expand_vectors import COL, ELEMENT, ROW, at_once, unrolled
-from gemmgen.positions import COL0, K0, K_MAIN, KK, PART, ROW0
+from gemmgen.positions import COL0, FIRST_COL, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 
-#: The first column that is a tile's own: the last tile of a line begins earlier.
-OWN_COL = Var("own_col")
+#: A work-item's first column, and the first that is a tile's own: the last tile of a line begins earlier.
+COL_BEGIN, OWN_COL = Var("col_begin"), Var("own_col")
 #: Of a block of B in private memory: which tile's columns.
 PANEL = Var("panel")
 K_BLOCK = Var("k_block")
@@ -112,12 +112,33 @@ class Panel:
         steps, depth = epilogues.steps(self.problem), self._schedule.kc
         if self._schedule.split_k > 1:
             tile = Tile(self.problem.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
-            comment, beta, steps = "This part's share of C.", beta if depth else number(0, self.problem.sums), ()
-        first = OWN_COL if self.begins_earlier else None
+            comment, steps = "This part's share of C.", ()
+        own = FIRST_COL if self._stores_again else OWN_COL
+        first = own if self.begins_earlier else None
         last = compare("<=", self.k_end, K_BLOCK + depth) if steps and depth else None
         return Comment(comment), EpilogueStore(
-            tile, acc, self.problem.alpha, beta, atom, width, steps, first, last=last
+            tile, acc, self.problem.alpha, self._stored(beta), atom, width, steps, first, last=last
         )
+
+    def _stored(self, beta: Expr) -> Expr:
+        """The factor of what the tile is stored to."""
+        is_written_once = self._schedule.split_k > 1 and not self._schedule.kc
+        return number(0, self.problem.sums) if is_written_once else beta
+
+    @property
+    def _stores_again(self) -> bool:
+        """Whether the last tile of a line may store columns of the one before, which lets it store whole vectors."""
+        lines = self.problem.spec.c_order == "row" and not self.problem.spec.names_c
+        return self.begins_earlier and (lines or self._schedule.split_k > 1)
+
+    def first_column(self, beta: Expr) -> Body:
+        """The first column that a tile stores."""
+        if not self._stores_again:
+            return ()
+        is_unread = compare("==", self._stored(beta), number(0, self.problem.sums))
+        again = both(is_unread, compare("<=", COL_BEGIN, COL0))
+        say = Comment("Where C is not read, columns of the tile before are stored again.")
+        return say, Let(FIRST_COL, select(again, COL0, OWN_COL))
 
 
 @dataclass(frozen=True)

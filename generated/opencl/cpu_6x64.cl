@@ -37,6 +37,9 @@ cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int
         // The last tile of a line begins earlier, so that its vectors of B end inside.
         const int col0 = NR <= n ? min(own_col, n - NR) : own_col;
         const int k_main = col0 + NR <= n ? k : 0;
+
+        // Where C is not read, columns of the tile before are stored again.
+        const int first_col = beta == 0.0f && col_begin <= col0 ? col0 : own_col;
         for (int row0 = row_begin; row0 < row_end; row0 += MR) {
             float16 acc[MR][NR / 16];
             #pragma unroll
@@ -85,7 +88,7 @@ cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int
             }
 
             // C = alpha * A * B + beta * C; C is not read where beta is zero.
-            if (row0 + MR <= m && col0 + NR <= n && own_col <= col0) {
+            if (row0 + MR <= m && col0 + NR <= n && first_col <= col0) {
                 #pragma unroll
                 for (int i = 0; i < MR; ++i) {
                     #pragma unroll
@@ -109,7 +112,7 @@ cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int
                     }
                 }
                 for (int i = 0; i < min(MR, m - row0); ++i) {
-                    for (int j = own_col - col0; j < min(NR, n - col0); ++j) {
+                    for (int j = first_col - col0; j < min(NR, n - col0); ++j) {
                         c[(row0 + i) * ldc + col0 + j] =
                             beta == 0.0f
                                 ? alpha * c_part[i][j]

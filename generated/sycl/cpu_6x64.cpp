@@ -59,6 +59,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // The last tile of a line begins earlier, so that its vectors of B end inside.
         const int col0 = NR <= n ? std::min(own_col, n - NR) : own_col;
         const int k_main = col0 + NR <= n ? k : 0;
+
+        // Where C is not read, columns of the tile before are stored again.
+        const int first_col = beta == 0.0f && col_begin <= col0 ? col0 : own_col;
         for (int row0 = row_begin; row0 < row_end; row0 += MR) {
             sycl::float16 acc[MR][NR / 16];
             #pragma GCC unroll MR
@@ -107,7 +110,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
 
             // C = alpha * A * B + beta * C; C is not read where beta is zero.
-            if (row0 + MR <= m && col0 + NR <= n && own_col <= col0) {
+            if (row0 + MR <= m && col0 + NR <= n && first_col <= col0) {
                 #pragma GCC unroll MR
                 for (int i = 0; i < MR; ++i) {
                     #pragma GCC unroll NR / 16
@@ -131,7 +134,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     }
                 }
                 for (int i = 0; i < std::min(MR, m - row0); ++i) {
-                    for (int j = own_col - col0; j < std::min(NR, n - col0); ++j) {
+                    for (int j = first_col - col0; j < std::min(NR, n - col0); ++j) {
                         c[(row0 + i) * ldc + col0 + j] =
                             beta == 0.0f ? alpha * c_part[i][j]
                                          : sycl::fma(beta, c[(row0 + i) * ldc + col0 + j],

@@ -59,6 +59,20 @@ def test_every_form(form: str, beta: float | None, rng: np.random.Generator) -> 
         problem.check(interpret(program, spec, problem))
 
 
+def test_whole_vectors_at_the_edge_of_a_c_that_is_not_read(rng: np.random.Generator) -> None:
+    """The last tile of a line, which begins earlier, stores columns of the one before again; of a C that lies by
+    columns, or that an epilogue reads, it does not.
+    """
+    for beta in (0.0, 2.0):
+        check_products(
+            driver.lower_program(GemmSpec(), IN_PLACE, CPU), GemmSpec(), rng, (6, 21, 5), factors=(1.5, beta)
+        )
+    again = "beta == 0.0f && col_begin <= col0 ? col0 : own_col"
+    assert again in driver.emit(GemmSpec(), IN_PLACE, target=CPU).text
+    for spec in (GemmSpec(c_order="col"), GemmSpec(epilogue=("expr: acc + c",))):
+        assert "first_col" not in driver.emit(spec, IN_PLACE, target=CPU).text
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_no_depth_at_all(form: str, rng: np.random.Generator) -> None:
     problem = Problem.random(rng, 5, 9, 0, 1.5, -0.5)

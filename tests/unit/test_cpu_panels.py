@@ -149,6 +149,18 @@ def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
     assert (one.tile, one.kc) == ((1, 256), 8)
 
 
+@pytest.mark.parametrize("m", range(2, 29))
+def test_few_rows_and_few_columns_make_up_tiles_without_a_rest(m: int) -> None:
+    """A tile of 12 rows would compute four for nothing where C has 8. The same of columns, beside vectors along K."""
+    by_rows = choose_panels(GemmSpec(), (m, 1000, 1000), CPU), 0
+    by_columns = choose_panels(GemmSpec(), (2000, min(m, 10), 600), CPU), 1
+    for (chosen, axis), size in ((by_rows, m), (by_columns, min(m, 10))):
+        assert chosen is not None
+        assert axis == 0 or chosen.dot_product
+        tiles = -(-size // chosen.tile[axis])
+        assert tiles * chosen.tile[axis] - size < tiles
+
+
 def test_a_c_by_columns_is_written_once() -> None:
     """An element at a time, so that sums don't wait there; few rows have tiles of as many where A is by columns."""
     chosen = choose_panels(GemmSpec(a_order="col", c_order="col"), (8, 1000, 4096), CPU)
@@ -217,6 +229,7 @@ def test_the_loop_over_k_is_written_out_beside_a_copy() -> None:
     assert said(2048, 2048, 256) == ((6, 64), 4, 8, False), "too short to ask for six rows"
     assert said(300, 40, 700)[1:] == (4, 0, True), "tall"
     assert said(1024, 1024, 1024, c_order="col")[1:] == (4, 8, False)
+    assert said(1024, 1024, 1024, a_order="col") == ((6, 64), 1, 8, True), "neighbours of A's steps would be shuffled"
     assert said(1024, 1024, 1024, replace(CPU, features=CPU.features - {"cache_prefetch"}))[1:] == (4, 0, False)
     assert said(500, 64, 30)[1:] == (1, 0, False), "B in place"
 

@@ -92,11 +92,11 @@ def target_problems(
     if not library.is_writable(target):
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(target):
-        problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
+        problems.append(f"elements of {name} share memory: pass an array that has each of its own")
     written = library.view(target, target.dtype)
     for other, operand in zip("ab", inputs, strict=True):
         if overlap(written, library.view(operand, operand.dtype)):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
+            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
     return problems
 
 

@@ -224,7 +224,7 @@ def _target(
     if given is not None:
         if not given.flags.writeable:
             problems.append(f"{'c' if out is None else 'out'} is read-only: pass a writable array")
-        problems += [f"the result overlaps {x}: pass {x}.copy()" for x, y in (("a", a), ("b", b)) if _meet(given, y)]
+        problems += [f"the result overlaps {x}: pass a copy of {x}" for x, y in (("a", a), ("b", b)) if _meet(given, y)]
     return np.empty(shape, types.result) if given is None else given, types
 
 

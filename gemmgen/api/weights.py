@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen import files
 from gemmgen.api.libraries import kind_of
 from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
@@ -160,7 +162,7 @@ class Packed:
     # --- files ------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that `load` reads. A file of that name is replaced as a whole."""
+        """Write a file that `load` reads. A file of that name is replaced as a whole. Raises: OSError."""
         named = {"values": self.values.T, "scales": self.scales, "zeros": self.zeros}
         arrays = {name: np.ascontiguousarray(x) for name, x in named.items() if x is not None}
         k, n = self.shape
@@ -175,13 +177,14 @@ class Packed:
                 "crc32": {name: zlib.crc32(x.tobytes()) for name, x in arrays.items()},
             }
         ).encode()
-        written, target = Path(f"{os.fspath(path)}.{os.getpid()}.part"), Path(path)
-        with written.open("wb") as file:
-            file.write(_HEAD.pack(MAGIC, VERSIONS[self.bits], len(header), zlib.crc32(header)) + header)
+
+        def fill(file: BinaryIO) -> None:
+            end = file.write(_HEAD.pack(MAGIC, VERSIONS[self.bits], len(header), zlib.crc32(header)) + header)
             for x in arrays.values():
-                file.write(bytes(-file.tell() % ALIGNED))
-                file.write(x.astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
-        written.replace(target)
+                end += file.write(bytes(-end % ALIGNED))
+                end += file.write(x.astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+
+        files.write(path, fill)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -189,9 +192,8 @@ class Packed:
 
         Raises: SpecError if it is no such file, or damaged; OSError.
         """
-        data = Path(path).read_bytes()
         try:
-            return cls(**_read(data))
+            return cls(**_read(_bytes_of(Path(path))))
         except SpecError as error:
             raise SpecError(f"{os.fspath(path)}: {problem}" for problem in error.problems) from None
 
@@ -209,16 +211,18 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     Raises: SpecError with every problem.
     """
     problems = []
-    array = np.asarray(w.float() if hasattr(w, "is_cuda") else w)
+    array = _array_of(w)
     if bits not in BITS or isinstance(bits, bool):
         problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
     if group not in (None, *GROUPS):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
+    if not isinstance(zero_points, bool | np.bool_):
+        problems.append(f"zero_points = {zero_points!r}: use True or False")
     if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
         told = f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements"
         problems.append(f"{told}: pass one, such as w.astype(np.float32)")
-    elif not np.isfinite(array).all():
-        problems.append("w has elements that are not finite, which no scale holds: replace them")
+    elif not np.abs(array).max() <= np.finfo(np.float32).max:
+        problems.append("w has elements that are not finite in float32, which no scale holds: replace them")
     if problems:
         raise SpecError(problems)
     if bits == 4 and len(array) == 1:
@@ -228,6 +232,16 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         scales, zeros = scales[0], None if zeros is None else zeros[0]
     stored = np.asfortranarray(in_pairs(values, 0) if bits == 4 else values)
     return Packed(stored, scales, zeros, group, len(array))
+
+
+def _array_of(w: Any) -> Numbers:
+    """A matrix of weights as an array of NumPy. Raises: SpecError."""
+    try:
+        # Parameters require gradients; NumPy has no bfloat16.
+        array: Numbers = np.asarray(w.detach().float() if hasattr(w, "is_cuda") else w)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SpecError(f"w is no array that NumPy can read: {error}") from None
+    return array
 
 
 def largest(bits: int) -> int:
@@ -285,10 +299,18 @@ def _putter(a: Any) -> Callable[[Numbers], object]:
     )
 
 
+def _bytes_of(path: Path) -> bytes:
+    """A file's bytes. Raises: SpecError for what is no such file, before more than its beginning is read; OSError."""
+    # A pipe would be waited for; a device may have no end.
+    if stat.S_ISREG(path.stat().st_mode):
+        with path.open("rb") as file:
+            if (head := file.read(_HEAD.size))[: len(MAGIC)] == MAGIC and len(head) == _HEAD.size:
+                return head + file.read()
+    raise SpecError(f"no file of prepacked weights, which begins with {MAGIC.decode()}: pass one by Packed.save")
+
+
 def _read(data: bytes) -> dict[str, Any]:
     """The arguments of `Packed` in a file's bytes. Raises: SpecError."""
-    if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
-        raise SpecError(f"no file of prepacked weights, which begins with {MAGIC.decode()}: pass one by Packed.save")
     _, version, length, checksum = _HEAD.unpack_from(data)
     if version not in VERSIONS.values():
         known = " and ".join(map(str, sorted(VERSIONS.values())))
@@ -344,9 +366,7 @@ def _header(text: bytes, version: int) -> dict[str, Any]:
         "arrays": names in (["values", "scales"], ["values", "scales", "zeros"]),
         "crc32": isinstance(sums, dict),
     }
-    wrong = [
-        f"its header has {name} = {str(header.get(name))[:40]}" for name, is_right in checks.items() if not is_right
-    ]
+    wrong = [f"{name} = {str(header.get(name))[:40]}" for name, is_right in checks.items() if not is_right]
     if wrong:
         raise SpecError(f"its header has {each}, which this version does not know: it is damaged" for each in wrong)
     return header

@@ -1,10 +1,8 @@
-"""Output: text to standard output or to files, which are written as a whole or not at all."""
+"""Output: text to standard output or to files, with errors in the words of the command line."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -61,23 +59,12 @@ def folder_problems(path: Path) -> list[str]:
     return []
 
 
-def write_folder(path: Path, files: Mapping[str, str]) -> None:
-    """A folder with these files, by their names, that appears complete or not at all.
+def write_folder(path: Path, contents: Mapping[str, str]) -> None:
+    """A folder with these files, by their names. Raises: UserError if it can't be written."""
+    from gemmgen import files
 
-    Raises: UserError if it can't be written.
-    """
-    path = Path(os.path.realpath(path))
-    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     try:
-        try:
-            draft.mkdir()
-            for name, text in files.items():
-                (draft / name).write_bytes(text.encode())
-            if path.is_dir():
-                path.rmdir()
-            draft.rename(path)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        files.write_folder(path, contents)
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror or error}") from None
 
@@ -134,29 +121,10 @@ def deliver(text: str, path: Path | None) -> None:
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Write a file by `fill`. It appears as a whole or not at all.
+    """Write a file by `fill`. Raises: UserError if it can't be written."""
+    from gemmgen import files
 
-    Raises: UserError if it can't be written.
-    """
-    # A link stays a link. Special files (/dev/null) are written to, not replaced.
-    path = Path(os.path.realpath(path))
     try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
-                fill(file)
-            return
-        _replace(path, fill)
+        files.write(path, fill)
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror or error}") from None
-
-
-def _replace(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
-    try:
-        with draft.open("xb") as file:
-            fill(file)
-        if path.exists():
-            draft.chmod(stat.S_IMODE(path.stat().st_mode))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -377,10 +377,10 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
     if isinstance(output, np.ndarray) and not output.flags.writeable:
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(output):
-        problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
+        problems.append(f"elements of {name} share memory: pass an array that has each of its own")
     for other, value in inputs.items():
         if is_array(value) and overlap(output, value):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
+            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
 
 
 # --- the arrays of prologues and epilogues --------------------------------------------------------

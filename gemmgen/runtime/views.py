@@ -292,7 +292,7 @@ def meets_itself(array: ArrayLike) -> bool:
         return False
     reach = array.dtype.itemsize
     for step, extent in sorted((abs(s), e) for s, e in zip(array.strides, array.shape, strict=True) if e > 1):
-        if step < reach and len(array.shape) > 2:
+        if step < reach:
             return True
         reach += (extent - 1) * step
     return False

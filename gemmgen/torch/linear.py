@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
 from gemmgen.epilogue import applied
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F32
-from gemmgen.torch.operator import gemm
+from gemmgen.torch.operator import gemm, tensor_problems
 
 Activation = str | Sequence[str] | None
 
@@ -30,6 +31,8 @@ def linear(
     Raises: SpecError with every problem.
     """
     functions = functions_of(activation)
+    if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor | None)):
+        raise SpecError(tensor_problems({"x": x, "weight": weight, "bias": bias}))
     if bias is None:
         return gemm(x, weight, transpose_b=True, epilogue=functions or None)
     if x.is_complex() or weight.is_complex():
@@ -43,10 +46,15 @@ def linear(
 def functions_of(activation: Activation) -> list[str]:
     """An activation as a list of functions. Raises: SpecError for what is none."""
     given: object = activation
-    if not isinstance(given, str | Sequence | None):
-        kind = type(given).__name__
-        raise SpecError(f"activation = {activation!r} is of type {kind}: pass a text, or a list of texts")
+    texts = [given] if isinstance(given, str) else list(given or ()) if isinstance(given, Sequence | None) else [given]
+    if wrong := [x for x in texts if not isinstance(x, str)]:
+        kind = type(wrong[0]).__name__
+        raise SpecError(f"activation = {activation!r} has {wrong[0]!r} of type {kind}: pass a text, or a list of texts")
     return [activation] if isinstance(activation, str) else list(activation or ())
+
+
+# A graph of torch.fx has the function as one node: which arguments are there can't be asked of a traced one.
+torch.fx.wrap("linear")
 
 
 class Linear(torch.nn.Linear):
@@ -73,7 +81,14 @@ class Linear(torch.nn.Linear):
 
     @classmethod
     def of(cls, layer: torch.nn.Linear, activation: Activation = None) -> Linear:
-        """The same layer with an activation. It shares the other one's parameters."""
+        """The same layer with an activation. It shares the other one's parameters.
+
+        Raises: SpecError for what is no such layer, or has no parameters yet; and as for an activation.
+        """
+        if not isinstance(cast("object", layer), torch.nn.Linear):
+            raise SpecError(f"the layer is of type {type(layer).__name__}: pass a torch.nn.Linear")
+        if torch.nn.parameter.is_lazy(layer.weight):
+            raise SpecError("the layer's parameters have no shape yet: call it once before")
         made = cls(layer.in_features, layer.out_features, layer.bias is not None, "meta", activation=activation)
         made.weight, made.bias = layer.weight, layer.bias
         made.train(layer.training)

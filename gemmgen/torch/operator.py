@@ -5,7 +5,7 @@ Registered here: kernels for tensors on the CPU and on GPUs, a fake kernel, deri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Unpack, cast
 
@@ -28,7 +28,10 @@ _ARGUMENTS = (
 SCHEMA = f"gemm({_ARGUMENTS}) -> Tensor"
 SCHEMA_OUT = f"gemm.out({_ARGUMENTS}, Tensor(a!) out) -> Tensor(a!)"
 #: What is not stored as strides and elements, by torch's names of the kernels for it.
-REFUSED = ("SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA", "QuantizedCPU", "QuantizedCUDA", "MkldnnCPU")
+REFUSED = (
+    *("SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA", "QuantizedCPU", "QuantizedCUDA", "MkldnnCPU"),
+    *("NestedTensorCPU", "NestedTensorCUDA"),
+)
 _Key = torch._C.DispatchKey
 _PLAIN = (_Key.CPU, _Key.CUDA)
 _BELOW_AUTOGRAD = torch._C._after_ADInplaceOrView_keyset
@@ -91,11 +94,7 @@ def gemm(
     Raises: SpecError with every problem (a ValueError; for types also a TypeError), DeviceError.
     """
     if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
-        raise SpecError(
-            f"{name} is of type {type(x).__name__}, not a tensor: pass torch.as_tensor({name}), or call gemmgen.gemm"
-            for name, x in (("a", a), ("b", b))
-            if not isinstance(x, torch.Tensor)
-        )
+        raise SpecError(tensor_problems({"a": a, "b": b}))
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
     tensors = a, b, c, bias, row_bias, scale, row_scale, residual
     options: Options = {
@@ -106,21 +105,49 @@ def gemm(
         "epilogue": functions,
         "dtype": dtype,
     }
-    if out is not None:
-        options["out"] = out
-        tensors_and_out = *tensors, out
-        straight = not torch.compiler.is_compiling() and is_ordinary(tensors_and_out)
-        return (multiply if straight else _operator_out)(*tensors, **options)
-    straight = not torch.compiler.is_compiling() and is_ordinary(tensors)
-    return (multiply if straight else _operator)(*tensors, **options)
+    if torch.compiler.is_compiling():
+        return _operator(*tensors, **options) if out is None else _traced_into(out, tensors, options)
+    if out is None:
+        return (multiply if is_ordinary(tensors) else _operator)(*tensors, **options)
+    options["out"] = out
+    return (multiply if is_ordinary((*tensors, out)) else _operator_out)(*tensors, **options)
+
+
+def tensor_problems(arguments: Mapping[str, object]) -> list[str]:
+    """What is no tensor among arguments by name, of which None is left out."""
+    return [
+        f"{name} is of type {type(x).__name__}, not a tensor: pass torch.as_tensor({name}), or call gemmgen.gemm"
+        for name, x in arguments.items()
+        if not isinstance(x, torch.Tensor | None)
+    ]
+
+
+def _traced_into(out: torch.Tensor, tensors: Sequence[torch.Tensor | None], options: Options) -> torch.Tensor:
+    """The product and a copy: compilers take no operator that writes to an argument and returns it."""
+    if options["dtype"] is None:
+        options["dtype"] = out.dtype
+    made = _operator(*tensors, **options)
+    # A compiler takes a message without values alone.
+    torch._check(
+        out.shape == made.shape, lambda: "out has another shape than the result: pass one of exactly that shape"
+    )
+    return out.copy_(made)
 
 
 def is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether the dispatcher would find nothing but the product to do: no gradient, mode, transform or subclass.
 
-    Raises: SpecError for what is no tensor.
+    Raises: SpecError for what is no tensor, or a nested one.
     """
-    if torch.overrides.has_torch_function(tensors) or _forward_ad._current_level >= 0:
+    if torch.overrides.has_torch_function(tensors):
+        # Those with jagged rows are a subclass, which would say that it has no such operator.
+        if any(isinstance(x, torch.Tensor) and x.is_nested for x in tensors):
+            raise SpecError(
+                "an argument is a nested tensor, but kernels read strided elements: "
+                "pass torch.nested.to_padded_tensor of it, or each of its unbind()"
+            )
+        return False
+    if _forward_ad._current_level >= 0:
         return False
     inner = torch._C._dispatch_tls_local_include_set().raw_repr()
     records = torch.is_grad_enabled()
@@ -234,13 +261,23 @@ def autocast(
 
 def refuse(names: Sequence[str], *tensors: torch.Tensor | None, **_: object) -> torch.Tensor:
     """Raises: SpecError."""
-    named = zip(names, tensors, strict=False)
     raise SpecError(
-        f"{name} has layout {x.layout} and dtype {x.dtype}, but kernels read strided elements: "
-        f"pass {name}.{'dequantize' if x.is_quantized else 'to_dense'}()"
-        for name, x in named
-        if x is not None and (x.layout != torch.strided or x.is_quantized)
+        f"{name} has layout {_layout_of(x)} and dtype {x.dtype}, but kernels read strided elements: "
+        f"pass {_strided(x, name)}"
+        for name, x in zip(names, tensors, strict=False)
+        if x is not None and (x.is_nested or x.layout != torch.strided or x.is_quantized)
     )
+
+
+def _layout_of(x: torch.Tensor) -> str:
+    return "nested" if x.is_nested else str(x.layout)
+
+
+def _strided(x: torch.Tensor, name: str) -> str:
+    """What makes strided elements of a tensor."""
+    if x.is_nested:
+        return f"torch.nested.to_padded_tensor({name}, 0.0), or each of {name}.unbind()"
+    return f"{name}.{'dequantize' if x.is_quantized else 'to_dense'}()"
 
 
 #: Autocast leaves other types as they are: float64, 8-bit floats, whole numbers.

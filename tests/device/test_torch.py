@@ -498,8 +498,31 @@ def test_mistakes_with_a_tensor_for_the_result() -> None:
         ours.gemm(a, b, out=out.mT)
     with pytest.raises(SpecError, match="out has shape 6x5, not 5x6: pass one of exactly that shape"):
         ours.gemm(a.to("meta"), b.to("meta"), out=out.mT.to("meta"))
-    with pytest.raises(SpecError, match="out overlaps a in memory"):
+    with pytest.raises(SpecError, match="out overlaps a in memory: pass another out, or a copy of a"):
         ours.gemm(out, torch.eye(6), out=out)
+    with pytest.raises(SpecError, match="elements of out share memory"):
+        ours.gemm(a, b, out=torch.empty(1, 6).expand(5, 6))
+
+
+def test_a_tensor_for_the_result_while_compiling() -> None:
+    a, b, c = (torch.randn(*shape, dtype=torch.float16) for shape in ((5, 7), (7, 6), (5, 6)))
+    into = torch.compile(lambda out: ours.gemm(a, b, c, beta=2, out=out), fullgraph=True, backend="aot_eager")
+    for dtype in (torch.float16, torch.float32):
+        out, right = torch.empty(5, 6, dtype=dtype), torch.empty(5, 6, dtype=dtype)
+        assert into(out) is out
+        ours.gemm(a, b, c, beta=2, out=right)
+        assert torch.equal(out, right)
+    with pytest.raises(Exception, match="another shape than the result: pass one of exactly that shape"):
+        into(torch.empty(2, 5, 6))
+
+
+def test_nested_tensors_are_refused() -> None:
+    parts = [torch.randn(3, 7), torch.randn(4, 7)]
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor(parts, layout=layout)
+        for call in (ours.gemm, ours.grouped):
+            with pytest.raises(SpecError, match=r"nested.*: pass torch.nested.to_padded_tensor"):
+                call(nested, torch.randn(2, 7, 6), *([torch.tensor([3, 7])] if call is ours.grouped else []))
 
 
 def test_gemm_of_tensors_is_that_of_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,6 +564,20 @@ def test_the_layer() -> None:
         ours.Linear(7, 6, activation=("residual", "relu"))
     with pytest.raises(SpecError, match="did you mean gelu"):
         ours.Linear(7, 6, activation="gelo")
+    with pytest.raises(SpecError, match="has None of type NoneType: pass a text, or a list of texts"):
+        ours.Linear(7, 6, activation=[None])  # type: ignore[list-item]
+    for other in (None, torch.nn.Conv1d(7, 6, 1)):
+        with pytest.raises(SpecError, match=r"the layer is of type \w+: pass a torch.nn.Linear"):
+            ours.Linear.of(other)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="the layer's parameters have no shape yet: call it once before"):
+        ours.Linear.of(torch.nn.LazyLinear(6))
+
+
+def test_a_traced_layer_is_one_node() -> None:
+    layer, x = ours.Linear(7, 6, activation="gelu"), draw(2, 5, 7, dtype=torch.float32)
+    traced = torch.fx.symbolic_trace(torch.nn.Sequential(layer))
+    assert [node.target for node in traced.graph.nodes if node.op == "call_function"] == [ours.linear]
+    assert torch.equal(traced(x), layer(x))
 
 
 def test_mistakes() -> None:
@@ -555,7 +592,8 @@ def test_mistakes() -> None:
         r"alpha = 0.5 is no whole number": lambda: ours.gemm(a.int(), b.int(), alpha=0.5),
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
         "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),
-        "activation = 5 is of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
+        "activation = 5 has 5 of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
+        r"x is of type ndarray, not a tensor.*\n*bias is of type int": lambda: ours.linear(a.numpy(), b.t(), 1),  # type: ignore[arg-type]
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
         r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),
         r"bias has shape 5, not 6": lambda: ours.gemm(

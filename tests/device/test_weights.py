@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -184,7 +186,7 @@ def test_files_of_strangers(tmp_path: Path) -> None:
     cases: list[tuple[object, str]] = [
         ({}, "its header has layout = None, which this version does not know"),
         ({**good, "k": 2**40}, "k = 1099511627776"),
-        ({**good, "k": -1}, "k = -1"),
+        ({**good, "k": -1}, "w: its header has k = -1, which"),
         ({**good, "k": True}, "k = True"),
         ({**good, "bits": 3}, "bits = 3"),
         ({**good, "bits": 4}, "bits = 4"),
@@ -214,6 +216,36 @@ def test_files_of_strangers(tmp_path: Path) -> None:
         Packed.load(tmp_path / "w")
 
 
+def test_what_is_no_regular_file(w: Numbers, tmp_path: Path) -> None:
+    """A pipe is not waited for, a device without an end is not read, and one is not replaced by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(SpecError, match=f"^{path}: no file of prepacked weights"):
+            Packed.load(path)
+    with pytest.raises(FileNotFoundError):
+        Packed.load(tmp_path / "missing")
+    (tmp_path / "null").symlink_to("/dev/null")
+    prepack(w).save(tmp_path / "null")
+    assert (tmp_path / "null").is_symlink() and Path("/dev/null").is_char_device()
+    (tmp_path / "w").mkdir()
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path}/w'"):
+        prepack(w).save(tmp_path / "w")
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["null", "pipe", "w"]
+
+
+def test_threads_save_to_one_file(w: Numbers, tmp_path: Path) -> None:
+    """What is read is what one of them wrote."""
+    kinds = [prepack(w), prepack(w, 4, 32)]
+
+    def save_and_load(number: int) -> int:
+        kinds[number % 2].save(tmp_path / "w")
+        return Packed.load(tmp_path / "w").bits
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(save_and_load, range(100))) <= {4, 8}
+    assert [x.name for x in tmp_path.iterdir()] == ["w"]
+
+
 def test_errors(w: Numbers) -> None:
     with pytest.raises(SpecError, match="bits = 3: use 8 or 4") as error:
         prepack(w[None], bits=3, group=5)
@@ -221,8 +253,11 @@ def test_errors(w: Numbers) -> None:
     assert "is no matrix of floats with elements: pass one, such as w.astype(np.float32)" in str(error.value)
     wrong = w.copy()
     wrong[2, 2] = np.nan
-    with pytest.raises(SpecError, match="not finite"):
-        prepack(wrong)
+    for numbers in (wrong, np.full((2, 2), 1e300)):
+        with pytest.raises(SpecError, match="not finite in float32"):
+            prepack(numbers)
+    with pytest.raises(SpecError, match="zero_points = 'no': use True or False"):
+        prepack(w, zero_points="no")  # type: ignore[arg-type]
     packed = prepack(w)
     with pytest.raises(SpecError, match=r"scales are no float32 array of shape \(70,\)"):
         Packed(packed.values, packed.scales[1:])
@@ -255,11 +290,14 @@ def test_errors(w: Numbers) -> None:
 @BITS
 def test_torch(bits: int, w: Numbers, rng: np.random.Generator) -> None:
     torch = need_torch()
-    packed = prepack(torch.from_numpy(w).to(torch.bfloat16), bits, 128)
+    packed = prepack(torch.nn.Parameter(torch.from_numpy(w).to(torch.bfloat16)), bits, 128)
     x = torch.from_numpy(rng.standard_normal((3, K)).astype(np.float32))
     c = gemmgen.gemm(x, packed)
     assert isinstance(c, torch.Tensor)
     assert torch.allclose(c, x @ torch.from_numpy(packed.dequantized()), rtol=1e-4, atol=0.2)
+    for tensor in (torch.empty(4, 4, device="meta"), torch.eye(4).to_sparse()):
+        with pytest.raises(SpecError, match=r"w is no array that NumPy can read: .* Use Tensor"):
+            prepack(tensor)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])

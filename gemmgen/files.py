@@ -1,0 +1,54 @@
+"""Files and folders that appear as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> None:
+    """Write a file by `fill`. Links stay links. Special files (/dev/null) are written to, not replaced.
+
+    Raises: OSError if it can't be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            fill(file)
+        return
+    draft = _draft_of(target)
+    try:
+        with draft.open("xb") as file:
+            fill(file)
+        if target.exists():
+            draft.chmod(stat.S_IMODE(target.stat().st_mode))
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_folder(path: str | os.PathLike[str], files: Mapping[str, str]) -> None:
+    """A folder with these files, by their names. An empty one that is there is replaced.
+
+    Raises: OSError if it can't be written.
+    """
+    target = Path(os.path.realpath(path))
+    draft = _draft_of(target)
+    try:
+        draft.mkdir()
+        for name, text in files.items():
+            (draft / name).write_bytes(text.encode())
+        if target.is_dir():
+            target.rmdir()
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _draft_of(path: Path) -> Path:
+    """A name beside it, which no other process and no other thread writes to."""
+    return path.with_name(f".{path.name[:200]}.{os.getpid()}.{os.urandom(4).hex()}.part")

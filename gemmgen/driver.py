@@ -149,11 +149,14 @@ def _target(language: type[CLike], target: Target | None) -> Target:
             f"target {target.name!r} does not run {language.name}: use --backend {' or '.join(speaking)}, "
             f"or one of the targets {', '.join(others)} and {last}"
         )
-    return replace(target, features=target.features - language.lacks)
+    return replace(target, features=(target.features - language.lacks) | language.has)
 
 
 def expected_target(backend: str, target: Target) -> Target:
-    """A target as a backend has it, less what its language has no words for. Raises: ScheduleError for another's."""
+    """A target as a backend has it: less what its language has no words for, with what it has on every target.
+
+    Raises: ScheduleError for another backend's.
+    """
     return _target(find_backend(backend), target)
 
 

@@ -135,6 +135,8 @@ class CLike(ABC):
     chips: ClassVar[frozenset[str]] = frozenset()
     #: What the language has no words for, whatever a target offers.
     lacks: ClassVar[frozenset[str]] = frozenset()
+    #: What the language has on every target.
+    has: ClassVar[frozenset[str]] = frozenset()
     #: Whether ptxas compiles it, which tells what registers spill.
     asks_ptxas: ClassVar[bool] = False
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
@@ -364,9 +366,9 @@ class CLike(ABC):
                 self.load = found[1]
                 yield from load_function(self, self.load)
             following = stmts[i + 1] if i + 1 < len(stmts) else None
-            if self.load is not None and following == self.load and is_load(stmt, self.load):
+            if self.load is not None and following == self.load and is_load(stmts, i + 1):
                 continue  # an argument of the call
-            if stmt == self.load and isinstance(before, Let):
+            if isinstance(before, Let) and stmt == self.load and is_load(stmts, i):
                 yield f"{INDENT}{LOAD_TILES}({self.expr(before.value)}, {LOAD_STAGE.name});"
                 continue
             if before is not None and _opens_section(before, stmt, depth):

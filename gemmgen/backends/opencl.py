@@ -143,6 +143,8 @@ class OpenCL(CLike):
     lacks: ClassVar[frozenset[str]] = frozenset(
         {"address_lists", "atomic_add", "reused_local_memory", "funnel_shifts", "joint_matrix"}
     )
+    #: `vload` and `vstore` ask for an element's alignment alone.
+    has: ClassVar[frozenset[str]] = frozenset({"unaligned_vectors"})
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[Mapping[str, str]] = {
         "float64": "double",

@@ -16,7 +16,7 @@ from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Expr, Var
 from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.stmt import Body, Comment, For, If, Let, Stmt, VectorCopy
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import bodies, exprs, map_body, walk, walk_expr
 from gemmgen.positions import K_LOAD, LOAD_STAGE
 
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
@@ -40,7 +40,7 @@ def nibbles(kernel: Kernel, qualifier: str, element: str, as_float: str | None =
 
 def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:
     """A load that several statements of a body have, and the first of those that do."""
-    found = [[load for nested in _bodies(stmt) for load in _loads(nested)] for stmt in body]
+    found = [[load for nested in bodies(stmt) for load in _loads(nested)] for stmt in body]
     found = [own + loads for own, loads in zip(_own(body), found, strict=True)]
     for i, loads in enumerate(found):
         for load in loads:
@@ -60,23 +60,31 @@ def load_function(printer: Printer, load: Stmt) -> Iterator[str]:
     yield "    };"
 
 
-def is_load(before: Stmt | None, stmt: Stmt) -> bool:
-    """Whether a statement is the load of a tile: what stands behind the name of its step."""
-    return isinstance(before, Let) and before.var == K_LOAD and not isinstance(stmt, Let)
+def is_load(body: Sequence[Stmt], at: int) -> bool:
+    """Whether a statement of a body is the load of a tile: the only one that the name of its step stands before."""
+    if not 0 < at < len(body) or isinstance(body[at], Let):
+        return False
+    before = body[at - 1]
+    return isinstance(before, Let) and before.var == K_LOAD and not _names_step(body[at + 1 :])
+
+
+def _names_step(body: Sequence[Stmt]) -> bool:
+    """Whether statements use the step's name that stands before them, not one of their own."""
+    for stmt in body:
+        if isinstance(stmt, Let) and stmt.var == K_LOAD:
+            return False
+        if any(K_LOAD in walk_expr(expr) for expr in exprs(stmt)) or any(map(_names_step, bodies(stmt))):
+            return True
+    return False
 
 
 def _own(body: Sequence[Stmt]) -> list[list[Stmt]]:
-    pairs = zip((None, *body), body)  # noqa: B905
-    return [[stmt] if is_load(before, stmt) else [] for before, stmt in pairs]
-
-
-def _bodies(stmt: Stmt) -> list[Body]:
-    return [body for name in stmt.BODIES for body in [getattr(stmt, name)]]
+    return [[stmt] if is_load(body, at) else [] for at, stmt in enumerate(body)]
 
 
 def _loads(body: Body) -> list[Stmt]:
     own = [stmt for stmts in _own(body) for stmt in stmts]
-    return own + [load for stmt in body for nested in _bodies(stmt) for load in _loads(nested)]
+    return own + [load for stmt in body for nested in bodies(stmt) for load in _loads(nested)]
 
 
 def has_loads(body: Body) -> bool:

@@ -71,6 +71,7 @@ OF_OTHERS_TOOLS: dict[str, tuple[str, ...]] = {
     ),
     "golden/test_clang_format.py": ("test_files_that_are_kept", "test_projects", "test_requests_drawn_at_random"),
     "golden/test_documents.py": ("test_clang_takes_it",),
+    "golden/test_drawn.py": (ALL,),
     "golden/test_hip.py": ("test_presets_compile", "test_the_header_of_rocm", "test_types_compile"),
     "golden/test_icpx.py": (ALL,),
     "golden/test_sycl_matrices.py": (ALL,),

@@ -216,7 +216,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
     if group not in (None, *GROUPS):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
-    if not isinstance(zero_points, bool | np.bool_):
+    if not isinstance(cast("object", zero_points), bool | np.bool_):
         problems.append(f"zero_points = {zero_points!r}: use True or False")
     if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
         told = f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements"

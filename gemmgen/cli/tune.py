@@ -122,7 +122,7 @@ def tune(
 def _misfits(minutes: float, scheduler: str | None, local: int | None, seed: int) -> Iterator[str]:
     """What is wrong with numbers, and with what excludes another."""
     if not 0 < minutes <= 100_000:
-        yield f"--minutes {minutes:g}: give more than 0, such as 10"
+        yield f"--minutes {minutes:g}: give more than 0, and at most 100,000: 10, say"
     if scheduler is not None and local is not None:
         yield "--scheduler and --local exclude one another: drop one"
     if local is not None and not 1 <= local <= 256:
@@ -235,6 +235,10 @@ def _traced(script: Path, backend: str) -> list[Product]:
 
     if not script.is_file():
         raise UserError(f"--trace {script} is no file: give a Python script that calls gemmgen")
+    try:
+        compile(script.read_bytes(), str(script), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"--trace {script} is no Python script ({error}): give one that calls gemmgen") from None
     kernels.asked = []
     with suppress(SystemExit):
         runpy.run_path(str(script), run_name="__main__")

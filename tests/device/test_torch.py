@@ -568,7 +568,7 @@ def test_the_layer() -> None:
         ours.Linear(7, 6, activation=[None])  # type: ignore[list-item]
     for other in (None, torch.nn.Conv1d(7, 6, 1)):
         with pytest.raises(SpecError, match=r"the layer is of type \w+: pass a torch.nn.Linear"):
-            ours.Linear.of(other)  # type: ignore[arg-type]
+            ours.Linear.of(other)
     with pytest.raises(SpecError, match="the layer's parameters have no shape yet: call it once before"):
         ours.Linear.of(torch.nn.LazyLinear(6))
 
@@ -593,7 +593,7 @@ def test_mistakes() -> None:
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
         "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),
         "activation = 5 has 5 of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
-        r"x is of type ndarray, not a tensor.*\n*bias is of type int": lambda: ours.linear(a.numpy(), b.t(), 1),  # type: ignore[arg-type]
+        r"x is of type ndarray, not a tensor.*\n*bias is of type int": lambda: ours.linear(a.numpy(), b.t(), 1),
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
         r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),
         r"bias has shape 5, not 6": lambda: ours.gemm(

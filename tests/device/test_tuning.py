@@ -258,6 +258,10 @@ def test_what_tune_refuses(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     for said in ("--minutes 0", "--local 0", "size '1x2'"):
         assert said in wrong.stderr
+    assert "at most 100,000" in command(tmp_path, "tune", "--minutes", "1e9").stderr
+    (tmp_path / "notes.txt").write_text("root:x:0:0")
+    wrong = command(tmp_path, "tune", "--trace", tmp_path / "notes.txt")
+    assert wrong.returncode == 2 and f"--trace {tmp_path}/notes.txt is no Python script (" in wrong.stderr
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "gemmgen").write_text("a file")

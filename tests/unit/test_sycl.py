@@ -188,7 +188,7 @@ def test_the_backend_is_a_table(root: Path) -> None:
     themselves, joint_matrix and dpas have modules of their own.
     """
     module = root / "gemmgen" / "backends" / "sycl.py"
-    assert len(module.read_text().splitlines()) < 575
+    assert len(module.read_text().splitlines()) < 600
     assert not [path for path in (root / "gemmgen" / "passes").glob("*.py") if "sycl" in path.read_text().lower()]
 
 

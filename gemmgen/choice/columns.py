@@ -1,47 +1,52 @@
 """What the prior looks at of schedules with tiles in shared memory: a row of numbers each, an array for each column.
 
-Most follow from the schedule alone (`Row`). What threads copy depends on how well the product's sizes are aligned.
+Most of a row follows from the schedule alone. What threads copy depends on how well the product's sizes are aligned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from math import gcd
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
 Shape = tuple[int, int, int]
-#: What multiplies, by its number in `Designs.unit`.
+#: What multiplies, by its number in `Columns.unit`.
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
 #: Rows that an instruction of warpgroups multiplies.
 WARPGROUP_ROWS = 64
 
+_Number = TypeVar("_Number")
+_Pair = TypeVar("_Pair")
 
-@dataclass(frozen=True, slots=True)
-class Designs:
-    """What the model looks at of schedules, an array each: a number a schedule, or two, in rows and in columns of C.
+
+class Columns(NamedTuple, Generic[_Number, _Pair]):
+    """What the model looks at of a schedule, or an array of each for several: pairs in rows and in columns of C, then
+    single numbers.
 
     Attributes:
         block: rows and columns of a block.
         together: of C, those of the threads that read shared memory together: a warp or a warpgroup.
         cluster: blocks of a cluster above one another, and beside one another.
         packed: whether a kernel before lays A, and B, out.
+        copy: instructions of a thread for each element of A, and of B, that it copies.
+        across: whether the copied tile is transposed.
+        begins: where blocks begin inside of a line of A, and of B: how much of a TMA tile has parts of two.
         depth: of a step.
         held: elements of A and B that all stages hold, padding counted.
         stages: steps that can be on their way.
         threads, producers: of a block: those that multiply, and those that only fetch.
+        sums: elements of C of a thread.
         slices: of sliced-K.
         unit: what multiplies.
         fetched: by TMA: no thread copies.
@@ -51,128 +56,98 @@ class Designs:
         staged: whether C is stored by TMA.
         width: elements of C that a thread stores at once.
         band: rows of blocks of the threadblock swizzle.
-        copy: instructions of a thread for each element of A, and of B, that it copies.
-        across: whether the copied tile is transposed.
-        begins: where blocks begin inside of a line of A, and of B: how much of a TMA tile has parts of two.
     """
 
-    block: Numbers
-    together: Numbers
-    cluster: Numbers
-    packed: Numbers
-    depth: Numbers
-    held: Numbers
-    stages: Numbers
-    threads: Numbers
-    producers: Numbers
-    slices: Numbers
-    unit: Numbers
-    fetched: Numbers
-    parts: Numbers
-    joined: Numbers
-    dealt: Numbers
-    stays: Numbers
-    staged: Numbers
-    width: Numbers
-    band: Numbers
-    copy: Numbers
-    across: Numbers
-    begins: Numbers
-
-    def at(self, index: npt.NDArray[np.intp], **changes: Numbers) -> Designs:
-        """Some of them, in another order, with other columns."""
-        taken = ((name, changes.get(name), getattr(self, name)) for name in _NAMES)
-        return Designs(**{name: own.take(index, -1) if new is None else new for name, new, own in taken})
-
-    @property
-    def summed_apart(self) -> Flags:
-        """Whether a kernel after adds up parts of K."""
-        return self.parts > self.joined
-
-    @property
-    def sums(self) -> Numbers:
-        """Elements of C of a thread."""
-        found: Numbers = self.block[0] * self.block[1] * self.slices / self.threads
-        return found
+    block: _Pair
+    together: _Pair
+    cluster: _Pair
+    packed: _Pair
+    copy: _Pair
+    across: _Pair
+    begins: _Pair
+    depth: _Number
+    held: _Number
+    stages: _Number
+    threads: _Number
+    producers: _Number
+    sums: _Number
+    slices: _Number
+    unit: _Number
+    fetched: _Number
+    parts: _Number
+    joined: _Number
+    dealt: _Number
+    stays: _Number
+    staged: _Number
+    width: _Number
+    band: _Number
 
 
-_NAMES = tuple(each.name for each in fields(Designs))
+Row: TypeAlias = Columns[float, tuple[float, float]]
+#: Views of a table: what is written to one is written to the other.
+Designs: TypeAlias = Columns[Numbers, Numbers]
+#: Columns that are pairs.
+_PAIRS = Columns._fields.index("depth")
 
 
-class Row(NamedTuple):
-    """What follows from a schedule alone, in the order of `Designs`."""
-
-    rows: float
-    cols: float
-    together_rows: float
-    together_cols: float
-    high: float
-    wide: float
-    a_packed: float
-    b_packed: float
-    depth: float
-    held: float
-    stages: float
-    threads: float
-    producers: float
-    slices: float
-    unit: float
-    fetched: float
-    parts: float
-    joined: float
-    dealt: float
-    stays: float
-    staged: float
-    width: float
-    band: float
-
-
-def designs(spec: GemmSpec, asked: Sequence[tuple[Schedule, Shape]]) -> Designs:
-    """Of schedules with tiles in shared memory, each with the sizes of the product that it computes."""
-    own = columns(row(schedule) for schedule, _ in asked)
-    return of_columns(spec, own, copies(spec, ((schedule, aligned(spec, shape)) for schedule, shape in asked)))
-
-
-def columns(rows: Iterable[Row]) -> Numbers:
+def table(rows: Iterable[Row]) -> Numbers:
     """A column of each schedule."""
-    return np.array(list(rows), dtype=np.float64).T
+    return np.array([(*chain.from_iterable(x[:_PAIRS]), *x[_PAIRS:]) for x in rows], dtype=np.float64).T
 
 
-def copies(spec: GemmSpec, asked: Iterable[tuple[Schedule, Shape]]) -> Numbers:
-    """Of schedules, each with sizes as well aligned as the product's: the instructions of a thread for an element of A
-    and of B that it copies, and whether its tiles are transposed.
-    """
-    found = [sum(zip(*(_copy(spec, each, x, like) for x in "ab"), strict=True), ()) for each, like in asked]
-    return np.array(found, dtype=np.float64).T
-
-
-def of_columns(spec: GemmSpec, own: Numbers, copied: Numbers) -> Designs:
-    """Of such columns."""
-    line, pairs, block, fetched = LINE // spec.dtype.size, range(0, 8, 2), own[:2], own[Row._fields.index("fetched")]
-    begins = fetched * (1 - np.gcd(block.astype(int), line) / line)
-    arrays: list[Numbers] = [*(own[at : at + 2] for at in pairs), *own[8:], copied[:2], copied[2:], begins]
-    return Designs(*arrays)
+def designs(of: Numbers) -> Designs:
+    """The columns of a table by their names."""
+    pairs, singles = of[: 2 * _PAIRS], of[2 * _PAIRS :]
+    return Columns._make((*pairs.reshape(_PAIRS, 2, -1), *singles))
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
-    """Sizes that are as well aligned: a design's columns depend on nothing else of them."""
+    """Sizes that are as well aligned: a row depends on nothing else of them."""
     unit = SECTOR // min(SECTOR, spec.dtype.size)
     free = spec.a_order == "col", spec.b_order == "row", True
     m, n, k = (gcd(size, unit) if counts else unit for size, counts in zip(shape, free, strict=True))
     return m, n, k
 
 
+def begins(block: tuple[int, int], size: int) -> tuple[float, float]:
+    """Where blocks begin inside of a line, whose elements have so many bytes: how much of a tile has parts of two."""
+    rows, cols = (1 - gcd(extent, LINE // size) * size / LINE for extent in block)
+    return rows, cols
+
+
 @lru_cache(maxsize=8192)
-def row(s: Schedule) -> Row:
-    """What the model looks at of a schedule."""
-    threads = s.group[0] * s.group[1] * s.sliced_k
-    return Row(
-        *(*s.block_tile, *_read_together(s), *s.cluster, s.a.prepacked, s.b.prepacked),
-        *(s.round_depth, _held(s), s.stages / max(1, s.mbarrier)),
-        *(threads, s.producer_threads * s.by_warpgroups, s.sliced_k),
-        *(WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA, s.by_warpgroups or s.tma),
-        *(s.split_k, s.cluster_reduction, s.stream_k, s.persistent, s.epilogue_stages),
-        *(s.c_width, s.threadblock_swizzle),
+def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
+    """What the model looks at of a schedule.
+
+    Args:
+        like: sizes as well aligned as the product's.
+    """
+    threads, fetched = s.group[0] * s.group[1] * s.sliced_k, s.by_warpgroups or s.tma
+    (copy_a, across_a), (copy_b, across_b) = (_copy(spec, s, x, like) for x in "ab")
+    return Columns(
+        block=s.block_tile,
+        together=_read_together(s),
+        cluster=s.cluster,
+        packed=(s.a.prepacked, s.b.prepacked),
+        copy=(copy_a, copy_b),
+        across=(across_a, across_b),
+        begins=begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
+        depth=s.round_depth,
+        held=_held(s),
+        stages=s.stages / max(1, s.mbarrier),
+        threads=threads,
+        producers=s.producer_threads * s.by_warpgroups,
+        sums=s.block_tile[0] * s.block_tile[1] * s.sliced_k / threads,
+        slices=s.sliced_k,
+        unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
+        fetched=fetched,
+        parts=s.split_k,
+        joined=s.cluster_reduction,
+        dealt=s.stream_k,
+        stays=s.persistent,
+        staged=s.epilogue_stages,
+        width=s.c_width,
+        band=s.threadblock_swizzle,
     )
 
 

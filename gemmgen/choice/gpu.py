@@ -6,7 +6,7 @@ K in parts is weighed by columns of numbers alone. Only what comes out fastest i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import merge
@@ -14,7 +14,7 @@ from heapq import merge
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, changed, reaches, short_lines
+from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.checks.schedulers import MOST_JOINED
 from gemmgen.choice import columns, few_rows, prior
 from gemmgen.choice.designs import more, named, varies
@@ -32,7 +32,7 @@ from gemmgen.spec import GemmSpec
 PARTS_IN_ORDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
 FILLED = (0.5, 1.0, 2.0)
-_PARTS = np.array(PARTS, dtype=np.float64)
+_PARTS, _FILLED = np.array(PARTS, dtype=np.float64), np.array(FILLED)[:, None]
 #: Elements of a block up to which a cluster may add up parts of K, and of how many.
 JOINED_BLOCK, JOINED = 64 * 128, 2
 
@@ -71,14 +71,27 @@ def ranked(
         wider: whether designs that nobody has measured are weighed as well.
         fixed: the parts of K that are weighed; by itself those that fill the device.
     """
-    machine = machine or machine_of(target)
-    found: list[Iterable[Ranked]] = [_in_order(spec, shape, target, products, machine, fixed, wider)]
-    if spec.c_order == "col":
-        # What takes no column-major C computes C^T by rows.
-        by_rows = spec.transposed(), (shape[1], shape[0], shape[2])
-        transposed = _in_order(*by_rows, target, products, machine, fixed, wider)
-        found.append(x for x in transposed if is_transposed(spec, x[1], target))
-    return merge(*found, key=_cost)
+    return ranked_beside(spec, shape, target, (), products, machine, wider, fixed)[1]
+
+
+def ranked_beside(
+    spec: GemmSpec,
+    shape: Shape,
+    target: Target,
+    asked: Sequence[tuple[Schedule, Shape]],
+    products: int = 1,
+    machine: Machine | None = None,
+    wider: bool = False,
+    fixed: tuple[int, ...] = (),
+) -> tuple[list[float], Iterator[Ranked]]:
+    """The same, and the microseconds of some schedules at sizes of their own, weighed in the same call."""
+    about = _About(target, products, machine or machine_of(target), wider, fixed)
+    costs, found = _in_order(spec, shape, asked, about)
+    if spec.c_order == "row":
+        return costs, found
+    # What takes no column-major C computes C^T by rows.
+    _, by_rows = _in_order(spec.transposed(), (shape[1], shape[0], shape[2]), (), about)
+    return costs, merge(found, (x for x in by_rows if is_transposed(spec, x[1], target)), key=_cost)
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
@@ -93,11 +106,23 @@ def _cost(found: Ranked) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class _About:
+    """What else a choice depends on. Attributes as `ranked` has them."""
+
+    target: Target
+    products: int
+    machine: Machine
+    wider: bool
+    fixed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     """The designs of a kind of product.
 
     Attributes:
         plain: all of them, by the model's numbers.
+        resident: blocks of each that a multiprocessor has at once.
         divides: those that can have K in parts.
         joins: those whose parts a cluster may add up by twos.
         joins_all: those whose parts a cluster may add up, all of them.
@@ -105,7 +130,8 @@ class _Known:
     """
 
     schedules: tuple[Callable[[], Schedule], ...]
-    plain: columns.Designs
+    plain: prior.Weighed
+    resident: Numbers
     divides: npt.NDArray[np.bool_]
     joins: npt.NDArray[np.bool_]
     joins_all: npt.NDArray[np.bool_]
@@ -113,23 +139,37 @@ class _Known:
 
 
 @lru_cache(maxsize=256)
-def _known(spec: GemmSpec, target: Target, like: Shape, wider: bool) -> _Known | None:
-    """Of a class of sizes: copies depend on nothing of them but how they are aligned."""
+def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short: Way, wider: bool) -> _Known | None:
+    """Of a class of sizes: copies depend on nothing of them but how they are aligned.
+
+    Args:
+        short: whether lines of A, and of B, are. What TMA could read itself is packed only where they are.
+    """
+    of_warpgroups = kinds(spec, target)
+    needed = of_warpgroups[0][0].packed if of_warpgroups else (True, True)
+    allowed = short[0] or needed[0], short[1] or needed[1]
     others = dict.fromkeys((*named(spec, target), *(more(spec, target) if wider else ())))
-    tiled = tuple(x for x in others if not prior.has_no_tiles(x))
-    families = [_of_kind(kind, narrow) for kind, narrow in kinds(spec, target)]
-    families += [_family(tiled)] if tiled else []
+    tiled = tuple(
+        x
+        for x in others
+        if not prior.has_no_tiles(x) and (not x.by_warpgroups or _within((x.a.prepacked, x.b.prepacked), allowed))
+    )
+    families = [_of_kind(kind, narrow) for kind, narrow in of_warpgroups if _within(kind.packed, allowed)]
+    families += [_family(spec, tiled, like)] if tiled else []
     if not families:
         return None
     schedules, own, may = zip(*families, strict=True)
-    copied = [
-        np.zeros((4, sum(map(len, schedules)) - len(tiled))),
-        *([columns.copies(spec, ((x, like) for x in tiled))] if tiled else []),
-    ]
-    plain = columns.of_columns(spec, np.concatenate(own, axis=1), np.concatenate(copied, axis=1))
+    plain = prior.weighed(spec, np.concatenate(own, axis=1), machine)
+    of = columns.designs(plain.own)
     divides, joins, joins_all, deals = np.concatenate(may, axis=1)
     joins_all &= "clusters" in target.features
-    return _Known(tuple(x for each in schedules for x in each), plain, divides, joins, joins_all, deals)
+    makers = tuple(x for each in schedules for x in each)
+    return _Known(makers, plain, prior.resident(spec, of, machine), divides, joins, joins_all, deals)
+
+
+def _within(packed: Way, allowed: Way) -> bool:
+    """Whether nothing is packed but what is allowed."""
+    return all(each <= limit for each, limit in zip(packed, allowed, strict=True))
 
 
 #: What makes a schedule; what the model looks at of it; and what K in parts can be to it (`_Known`).
@@ -142,14 +182,15 @@ def _of_kind(kind: Kind, narrow: bool) -> _Family:
     may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
     return (
         tuple(partial(built, kind, x) for x in blocks),
-        columns.columns(row(kind, x) for x in blocks),
+        columns.table(row(kind, x) for x in blocks),
         np.array(may).T,
     )
 
 
-def _family(schedules: tuple[Schedule, ...]) -> _Family:
+def _family(spec: GemmSpec, schedules: tuple[Schedule, ...], like: Shape) -> _Family:
     makers = tuple(partial(_itself, x) for x in schedules)
-    return makers, columns.columns(map(columns.row, schedules)), np.array([_may(x) for x in schedules]).T
+    rows = (columns.row(spec, x, like) for x in schedules)
+    return makers, columns.table(rows), np.array([_may(x) for x in schedules]).T
 
 
 def _itself(schedule: Schedule) -> Schedule:
@@ -169,22 +210,18 @@ def _may(s: Schedule) -> tuple[bool, bool, bool, bool]:
 
 
 def _in_order(
-    spec: GemmSpec,
-    shape: Shape,
-    target: Target,
-    products: int,
-    machine: Machine,
-    fixed: tuple[int, ...],
-    wider: bool,
-) -> Iterator[Ranked]:
-    """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
-    asked = _asked(spec)
-    few = few_rows.candidates(spec, shape, target, products) if not fixed else ()
-    loads = [*few, *_without_tiles(asked, target)]
-    rest = sorted(zip(prior.costs(spec, loads, shape, machine, products), loads, strict=True), key=_cost)
-    for cost, schedule in merge(rest, _of_designs(asked, shape, target, products, machine, fixed, wider), key=_cost):
-        if reaches(schedule, shape, products) and not problems_as_asked(asked, schedule, target):
-            yield cost, schedule
+    spec: GemmSpec, shape: Shape, asked: Sequence[tuple[Schedule, Shape]], about: _About
+) -> tuple[list[float], Iterator[Ranked]]:
+    """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first; and the costs of
+    what is asked beside.
+    """
+    own, target, products = _asked(spec), about.target, about.products
+    few = few_rows.candidates(spec, shape, target, products) if not about.fixed else ()
+    loads = [*few, *_without_tiles(own, target)]
+    of_loads = prior.costs(spec, loads, shape, about.machine, products)
+    costs, designs = _of_designs(own, shape, asked, about)
+    both = merge(sorted(zip(of_loads, loads, strict=True), key=_cost), designs, key=_cost)
+    return costs, (x for x in both if reaches(x[1], shape, products) and not problems_as_asked(own, x[1], target))
 
 
 @lru_cache(maxsize=256)
@@ -200,26 +237,24 @@ def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 def _of_designs(
-    spec: GemmSpec,
-    shape: Shape,
-    target: Target,
-    products: int,
-    machine: Machine,
-    fixed: tuple[int, ...],
-    wider: bool,
-) -> Iterator[Ranked]:
-    known = _known(spec, target, columns.aligned(spec, shape), wider)
+    spec: GemmSpec, shape: Shape, asked: Sequence[tuple[Schedule, Shape]], about: _About
+) -> tuple[list[float], Iterator[Ranked]]:
+    like, short = columns.aligned(spec, shape), short_lines(spec, shape)
+    known = _known(spec, about.target, about.machine, like, short, about.wider)
     if known is None:
-        return
-    index, parts, joined, dealt = _shares(spec, known, shape, machine, products, fixed)
-    staged, width = known.plain.staged[index] * (parts == 1), np.where(joined > 1, 4, known.plain.width[index])
-    taken = known.plain.at(index, parts=parts, joined=joined, dealt=dealt, staged=staged, width=width)
-    costs = prior.microseconds(spec, taken, shape, machine, products)
-    # Of work-items no cluster has been measured: it costs what a second kernel does, and goes first.
-    first = np.where(known.joins_all[index] & (parts <= MOST_JOINED), parts, joined)
+        return prior.costs_at(spec, asked, about.machine, about.products), iter(())
+    taken, index = _shares(spec, known, shape, about)
+    own, costs = prior.costs_beside(spec, asked, taken, shape, about.machine, about.products)
+    return own, _built_in_order(known, columns.designs(taken.own), index, costs)
+
+
+def _built_in_order(known: _Known, d: columns.Designs, index: npt.NDArray[np.intp], costs: Numbers) -> Iterator[Ranked]:
     for at in np.argsort(costs, kind="stable"):
-        for together in dict.fromkeys((int(first[at]), int(joined[at]))):
-            schedule = _built(known.schedules[index[at]](), int(parts[at]), bool(dealt[at]), together)
+        parts, joined, plain = int(d.parts[at]), int(d.joined[at]), known.schedules[index[at]]()
+        # Of work-items no cluster has been measured: it costs what a second kernel does, and goes first.
+        first = parts if known.joins_all[index[at]] and parts <= MOST_JOINED else joined
+        for together in dict.fromkeys((first, joined)):
+            schedule = _built(plain, parts, bool(d.dealt[at]), together)
             if schedule is not None:
                 yield float(costs[at]), schedule
 
@@ -235,34 +270,32 @@ def _built(plain: Schedule, parts: int, dealt: bool, joined: int) -> Schedule | 
         return None
 
 
-def _shares(
-    spec: GemmSpec, known: _Known, shape: Shape, machine: Machine, products: int, fixed: tuple[int, ...]
-) -> tuple[npt.NDArray[np.intp], Numbers, Numbers, Numbers]:
-    """Which designs are weighed; of each the parts of K, those that a cluster adds up, whether blocks are dealt out."""
-    plain, (m, n, k) = known.plain, shape
-    usable, by_tma = np.ones(len(known.schedules), dtype=bool), plain.unit == columns.WGMMA
-    if by_tma.any():
-        # What TMA could read itself is packed only where its lines are short.
-        a_short, b_short = short_lines(spec, shape)
-        a, b = plain.packed
-        a_may, b_may = a_short or a[by_tma].all(), b_short or b[by_tma].all()
-        usable = ~by_tma | ((a <= a_may) & (b <= b_may))
-    blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * products
+def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple[prior.Weighed, npt.NDArray[np.intp]]:
+    """The designs that are weighed, with parts of K, those that a cluster adds up, and blocks dealt out; and the number
+    of each among those that are known.
+    """
+    (m, n, k), machine, plain = shape, about.machine, columns.designs(known.plain.own)
+    blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * about.products
     deepest = np.floor(k / (ROUNDS * plain.depth))
-    if fixed:
-        chosen = np.array([np.where(deepest >= x, x, 1.0) for x in fixed[1:]])
+    if about.fixed:
+        chosen = np.array([np.where(deepest >= x, x, 1.0) for x in about.fixed[1:]])
     else:
-        places = machine.cores * prior.resident(spec, plain, machine)
-        limits = np.minimum(deepest, np.array(FILLED)[:, None] * places / blocks)
+        limits = np.minimum(deepest, _FILLED * (machine.cores * known.resident / blocks))
         chosen = _PARTS[np.maximum(0, np.searchsorted(_PARTS, limits, side="right") - 1)]
-    divided = usable & known.divides & (chosen > 1)
+    divided = known.divides & (chosen > 1)
     divided[1:] &= chosen[1:] != chosen[:-1]
-    dealt = usable & known.deals & (blocks % machine.cores > 0)
-    dealt &= products == 1 and not (spec.batched or spec.grouped or fixed)
     # A row for each way: as one, dealt out, and by each number of parts, added up by a kernel and by clusters.
-    by_twos = divided & known.joins & (chosen % JOINED == 0)
-    by_parts = np.stack((divided, by_twos), axis=1).reshape(-1, len(usable))
-    may = np.concatenate((np.stack((usable, dealt)), by_parts))
+    may = np.ones((2 + 2 * len(chosen), len(blocks)), dtype=bool)
+    deals = about.products == 1 and not (spec.batched or spec.grouped or about.fixed)
+    may[1] = deals & known.deals & (blocks % machine.cores > 0)
+    may[2::2] = divided
+    may[3::2] = divided & known.joins & (chosen % JOINED == 0)
     way, index = np.nonzero(may)
-    parts = np.where(way < 2, 1.0, chosen[np.maximum(0, way - 2) // 2, index])
-    return index, parts, np.where((way > 1) & (way % 2 == 1), float(JOINED), 1.0), np.where(way == 1, 1.0, 0.0)
+    taken, split = known.plain.taken(index), way > 1
+    d = columns.designs(taken.own)
+    d.parts[split] = chosen[way[split] // 2 - 1, index[split]]
+    d.staged[split] = np.where(d.parts[split] > 1, 0, d.staged[split])
+    joined = split & (way % 2 == 1)
+    d.joined[joined], d.width[joined] = JOINED, 4
+    d.dealt[way == 1] = 1
+    return taken, index

@@ -5,19 +5,24 @@
     step = the longest of multiplying a step's tiles, fetching them, and waiting for what is on its way
 
 Blocks are those of the busiest multiprocessor, `together` those that it has at once. Each formula is a few lines below;
-the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once. Kernels without tiles
-in shared memory (`Direct`, `Gemv`) have a formula of their own, `_account_of_loads`.
+the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once; what follows from a
+schedule and a device whatever the sizes (`Rates`) is computed once. Kernels without tiles in shared memory (`Direct`,
+`Gemv`) have a formula of their own, `_account_of_loads`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from math import ceil, log2
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, designs
+from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, aligned, designs, row, table
 from gemmgen.choice.machine import Machine
+from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
@@ -50,23 +55,42 @@ def costs_at(
     spec: GemmSpec, asked: Sequence[tuple[Schedule, Shape]], machine: Machine, products: int = 1
 ) -> list[float]:
     """The same of products of several sizes, each by one schedule."""
+    return costs_beside(spec, asked, None, (1, 1, 1), machine, products)[0]
+
+
+def costs_beside(
+    spec: GemmSpec,
+    asked: Sequence[tuple[Schedule, Shape]],
+    designs_of: Weighed | None,
+    shape: Shape,
+    machine: Machine,
+    products: int = 1,
+) -> tuple[list[float], Numbers]:
+    """The same, and the microseconds of one product by each of many designs: NumPy's time is that of its calls, so that
+    few schedules more cost next to nothing.
+    """
     tiled = [each for each in asked if not has_no_tiles(each[0])]
-    known: Iterator[float] = iter(())
+    sizes: Sizes = shape
     if tiled:
-        m, n, k = np.array([shape for _, shape in tiled], dtype=np.float64).T
-        known = iter(microseconds(spec, designs(spec, tiled), (m, n, k), machine, products).tolist())
-    return [
+        own = weighed(spec, table(row(spec, each, aligned(spec, of)) for each, of in tiled), machine)
+        more = 0 if designs_of is None else designs_of.own.shape[1]
+        sizes = np.concatenate((np.array([of for _, of in tiled]).T, np.tile(np.array(shape)[:, None], more)), axis=1)
+        designs_of = own if designs_of is None else own.beside(designs_of)
+    found = np.zeros(0) if designs_of is None else microseconds(spec, designs_of, sizes, machine, products)
+    known = iter(found[: len(tiled)].tolist())
+    costs = [
         sum(_account_of_loads(spec, *each, machine, products).values()) if has_no_tiles(each[0]) else next(known)
         for each in asked
     ]
+    return costs, found[len(tiled) :]
 
 
 def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
     """The microseconds of a product by a schedule, by what they go to."""
     if has_no_tiles(schedule):
         return _account_of_loads(spec, schedule, shape, machine, products)
-    parts = accounts(spec, designs(spec, [(schedule, shape)]), shape, machine, products)
-    return {name: float(part[0]) for name, part in parts.items()}
+    of = weighed(spec, table([row(spec, schedule, aligned(spec, shape))]), machine)
+    return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
 
 
 def has_no_tiles(schedule: Schedule) -> bool:
@@ -74,14 +98,98 @@ def has_no_tiles(schedule: Schedule) -> bool:
     return isinstance(schedule.mainloop, Direct | Gemv)
 
 
-def microseconds(spec: GemmSpec, d: Designs, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
+class Rates(NamedTuple):
+    """What follows from a design and a device whatever the sizes of the product: cycles of a multiprocessor.
+
+    Attributes:
+        multiply: to multiply a step's tiles, or to read them from shared memory, with all units busy.
+        enough: threads that keep them busy.
+        copy_a, copy_b: to copy a step's tiles of whole blocks by threads.
+        handed: to hand over a step's tiles where no other block is there.
+        vector, single: to store an element of C beside neighbours; by itself.
+        begin: of a block's beginning.
+        line: bytes that a line asks of L2.
+    """
+
+    multiply: Numbers
+    enough: Numbers
+    copy_a: Numbers
+    copy_b: Numbers
+    handed: Numbers
+    vector: Numbers
+    single: Numbers
+    begin: Numbers
+    line: Numbers
+
+
+class Weighed(NamedTuple):
+    """Designs and their rates: a table of each, a column a design."""
+
+    own: Numbers
+    rates: Numbers
+
+    def taken(self, index: npt.NDArray[np.intp]) -> Weighed:
+        """Some of them, in another order."""
+        return Weighed(self.own.take(index, 1), self.rates.take(index, 1))
+
+    def beside(self, other: Weighed) -> Weighed:
+        """These, then others."""
+        own, rates = (np.concatenate(each, axis=1) for each in zip(self, other, strict=True))
+        return Weighed(own, rates)
+
+
+def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
+    """A table of designs with their rates."""
+    return Weighed(own, np.array(_rates(spec.dtype, designs(own), machine)))
+
+
+def _rates(dtype: DType, d: Designs, c: Machine) -> Rates:
+    peak, reads, busy, vector, single = _of_units(dtype, c)[:, d.unit.astype(np.intp)]
+    (rows, cols), size = d.block, dtype.size
+    # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
+    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
+    volume = rows * cols * d.depth
+    # Elements of fewer than 4 bytes that are copied one by one go through registers.
+    alone = np.where(d.across > 0, ((c.copy_across,), (c.copy_apart,)), c.copy_single)
+    each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
+    copy_a, copy_b = d.depth * each
+    return Rates(
+        multiply=np.maximum(volume / peak, volume * passes * size / reads),
+        # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
+        enough=np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy),
+        copy_a=copy_a,
+        copy_b=copy_b,
+        handed=c.step + c.paired * (d.cluster[0] * d.cluster[1] > 1),
+        vector=vector,
+        single=single,
+        begin=c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays,
+        line=LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES),
+    )
+
+
+@cache
+def _of_units(dtype: DType, c: Machine) -> Numbers:
+    """By what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and cycles to store
+    an element by vectors and by itself.
+    """
+    return np.array(
+        (
+            (c.rate("fma", dtype), c.read_fma, c.busy, c.store_vector, c.store_single),
+            (c.rate("mma", dtype), c.read_mma, c.busy, c.store_vector_mma, c.store_single_mma),
+            (c.rate("wgmma", dtype), c.read_wgmma, 1.0, c.store_vector_mma, c.store_single_mma),
+        )
+    ).T
+
+
+def microseconds(spec: GemmSpec, of: Weighed, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
     """Of a product by each design; of one of its own each where sizes are arrays."""
-    found: Numbers = sum(accounts(spec, d, shape, machine, products).values(), np.zeros_like(d.depth))
+    found: Numbers = sum(accounts(spec, of, shape, machine, products).values(), np.zeros(of.own.shape[1]))
     return found
 
 
-def accounts(spec: GemmSpec, d: Designs, shape: Sizes, c: Machine, products: int = 1) -> dict[str, Numbers]:
+def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int = 1) -> dict[str, Numbers]:
     """The microseconds of a product by each design, by what they go to."""
+    d, rates = designs(of.own), Rates(*of.rates)
     m, n, k = (np.asarray(x, dtype=np.float64) for x in shape)
     extents, size = np.array([m, n]).reshape(2, -1), spec.dtype.size
     count = np.ceil(extents / d.block)
@@ -91,23 +199,23 @@ def accounts(spec: GemmSpec, d: Designs, shape: Sizes, c: Machine, products: int
     each = np.ceil(blocks * d.parts / c.cores)
     even = np.where(d.dealt > 0, blocks / c.cores, each)
     together = np.minimum(each, resident(spec, d, c))
-    grid, per_unit = _Grid(extents, count, blocks, steps, each, together), _per_unit(spec, d, c)
-    fetch, of_all = _fetch(spec, d, k, grid, c)
+    grid = _Grid(extents, count, blocks, steps, each, together)
+    fetch, of_all = _fetch(spec, d, rates, k, grid, c)
     # The last round of blocks may have fewer of them at once.
     full = np.floor(each / together) * together / each
     rounds = np.array((together, np.maximum(1.0, each * (1 - full))))
-    (multiply, last_multiply), (step, last_step) = _step(spec, d, k, steps, rounds, fetch, per_unit, c)
+    (multiply, last_multiply), (step, last_step) = _step(d, rates, k, steps, rounds, fetch, c)
     multiply, step = full * multiply + (1 - full) * last_multiply, full * step + (1 - full) * last_step
-    cycles, end = even * steps * step, _end(spec, d, grid, per_unit, c)
-    begin = c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays
+    cycles, end = even * steps * step, _end(spec, d, rates, grid, c)
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
-    hidden = np.where(d.stays > 0, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
-    stored = np.where(d.stays > 0, even - 1, even) * end
-    ends = beside(cycles, stored, hidden) - cycles + np.where(d.stays > 0, begin + end, each * begin / together)
+    stays, begin = d.stays > 0, rates.begin
+    hidden = np.where(stays, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
+    stored = np.where(stays, even - 1, even) * end
+    ends = beside(cycles, stored, hidden) - cycles + np.where(stays, begin + end, each * begin / together)
     own = cycles + ends + (d.dealt > 0) * end
     late = np.maximum(0.0, even * steps * of_all - own)
     busy = (own + late) / c.clock
-    sums = np.where(d.summed_apart, products * m * n * 4.0 * d.parts / d.joined, 0.0)
+    sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
     sums += (d.dealt > 0) * 2 * c.cores * d.block[0] * d.block[1] * 4
     stored_as = extents * k * [[spec.element(x).bytes_of(2) / 2] for x in "ab"]
     of_a, of_b = np.where(d.packed > 0, extents * k * size, stored_as)
@@ -153,52 +261,22 @@ def resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     return np.minimum(np.maximum(found, 1), BLOCKS)
 
 
-def _per_unit(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
-    """Of each design, by what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and
-    cycles to store an element by vectors and by itself.
-    """
-    of_units = (
-        (c.rate("fma", spec.dtype), c.read_fma, c.busy, c.store_vector, c.store_single),
-        (c.rate("mma", spec.dtype), c.read_mma, c.busy, c.store_vector_mma, c.store_single_mma),
-        (c.rate("wgmma", spec.dtype), c.read_wgmma, 1.0, c.store_vector_mma, c.store_single_mma),
-    )
-    found: Numbers = np.array(of_units).T[:, d.unit.astype(np.intp)]
-    return found
-
-
 def _step(
-    spec: GemmSpec,
-    d: Designs,
-    k: Numbers,
-    steps: Numbers,
-    together: Numbers,
-    fetch: Numbers,
-    per_unit: Numbers,
-    c: Machine,
+    d: Designs, rates: Rates, k: Numbers, steps: Numbers, together: Numbers, fetch: Numbers, c: Machine
 ) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies; and of the whole step.
 
     Args:
         together: blocks that it has, a row for each case.
     """
-    (peak, reads, busy, _, _), size, volume = per_unit, spec.dtype.size, d.block[0] * d.block[1] * d.depth
-    # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
-    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / d.block[0] + 1 / d.block[1]) * (d.unit == WGMMA)
-    read = volume * passes * size / reads
-    # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
-    enough = np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy)
-    filled = np.minimum(1.0, d.threads * together / enough) ** c.crowd
-    # Elements of fewer than 4 bytes that are copied one by one go through registers.
-    single = np.where(d.across > 0, ((c.copy_across,), (c.copy_apart,)), c.copy_single)
-    of_a, of_b = d.block * np.where(d.copy < 1, d.copy * c.copy, single * (c.through if size < 4 else 1.0))
+    filled = np.minimum(1.0, d.threads * together / rates.enough) ** c.crowd
     inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
-    handed = (c.step + c.paired * (d.cluster[0] * d.cluster[1] > 1)) / together
-    multiply = np.maximum(volume / peak, read) / filled + d.depth * (of_a + of_b) * inside + handed
+    multiply = rates.multiply / filled + (rates.copy_a + rates.copy_b) * inside + rates.handed / together
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 
 
-def _fetch(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
+def _fetch(spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
     """Cycles until L2 has given a multiprocessor a step's lines; and that L2 takes for a step of all of them."""
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     (down, across), at_once = grid.count, np.minimum(grid.blocks, c.cores * grid.together)
@@ -215,8 +293,7 @@ def _fetch(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) -> t
         * d.parts
         / (grid.each * c.cores)
     )
-    single = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
-    return lines.sum(0) * single / c.fetch, asked * single / c.apart
+    return lines.sum(0) * rates.line / c.fetch, asked * rates.line / c.apart
 
 
 def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
@@ -240,17 +317,19 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
     hot = c.asked * asking * (torn + outside)
     # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five sectors.
     over = by_k * d.fetched * lines * (c.parted * (line % LINE > 0) + c.torn_tile * (line % SECTOR > 0))
-    packed = np.ceil(block * d.depth / wide)
     single = lines + c.torn * torn + hot
+    if not d.packed.any():
+        return single, single + over
+    packed = np.ceil(block * d.depth / wide)
     return np.where(d.packed > 0, packed, single), np.where(d.packed > 0, packed, single + over)
 
 
-def _end(spec: GemmSpec, d: Designs, grid: _Grid, per_unit: Numbers, c: Machine) -> Numbers:
+def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> Numbers:
     """Cycles to add up what slices have, and to store a block of C or of the sums."""
     line = grid.extents[int(spec.c_order == "row")]
     high, wide = grid.extents / grid.count
-    single = (d.width == 1) | ((line % np.maximum(1, d.width) > 0) & ~d.summed_apart)
-    by_threads = np.where(single, per_unit[4], per_unit[3])
+    single = (d.width == 1) | ((line % np.maximum(1, d.width) > 0) & (d.parts <= d.joined))
+    by_threads = np.where(single, rates.single, rates.vector)
     each = np.where(d.staged > 0, spec.result.size / c.store, by_threads)
     found: Numbers = high * wide * each + c.slice * (d.slices - 1) * d.block[0] * d.block[1]
     return found

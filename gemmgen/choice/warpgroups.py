@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Row
+from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Row, begins
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -255,15 +255,31 @@ def built(kind: Kind, block: Block) -> Schedule:
 
 def row(kind: Kind, block: Block) -> Row:
     """What the model looks at of a block."""
-    depth = LINE // kind.size
-    return Row(
-        *(block.rows, block.cols),
-        *((block.rows, WARPGROUP_ROWS) if block.swapped else (WARPGROUP_ROWS, block.cols)),
-        *(*block.cluster, *kind.packed),
-        *(depth, block.stages * (block.rows + block.cols) * depth, block.stages),
-        *(THREADS * block.groups, block.producers, 1, WGMMA, True),
-        *(1, 1, False, block.stays, block.slots),
-        *(block.width or _usual_width(*block.tiling), block.band),
+    (rows, cols), depth, threads = block[:2], LINE // kind.size, THREADS * block.groups
+    return Columns(
+        block=(rows, cols),
+        together=(rows, WARPGROUP_ROWS) if block.swapped else (WARPGROUP_ROWS, cols),
+        cluster=block.cluster,
+        packed=kind.packed,
+        copy=(0, 0),
+        across=(0, 0),
+        begins=begins((rows, cols), kind.size),
+        depth=depth,
+        held=block.stages * (rows + cols) * depth,
+        stages=block.stages,
+        threads=threads,
+        producers=block.producers,
+        sums=rows * cols / threads,
+        slices=1,
+        unit=WGMMA,
+        fetched=True,
+        parts=1,
+        joined=1,
+        dealt=False,
+        stays=block.stays,
+        staged=block.slots,
+        width=block.width or _usual_width(*block.tiling),
+        band=block.band,
     )
 
 

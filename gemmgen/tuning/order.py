@@ -55,6 +55,20 @@ def costs_at(asked: Sequence[tuple[Schedule, Shape]], spec: GemmSpec, target: Ta
     return prior.costs_at(spec, asked, machine_of(target), products)
 
 
+def costs_and_first(
+    asked: Sequence[tuple[Schedule, Shape]], spec: GemmSpec, shape: Shape, target: Target, products: int = 1
+) -> tuple[list[float | None], tuple[float, Schedule] | None]:
+    """What a model says of each of some schedules at sizes of its own, None where it says nothing; and what it puts
+    first for a product among all that it weighs, on GPUs of CUDA in the same call.
+    """
+    if "async_copy" in target.features:
+        found, all_of = gpu.ranked_beside(spec, shape, target, asked, products)
+        return list(found), next(all_of, None)
+    by_vectors = [each for each in asked if each[0].vector > 1]
+    known = iter(costs_at(by_vectors, spec, target, products))
+    return [next(known) if schedule.vector > 1 else None for schedule, _ in asked], None
+
+
 def static_problem(schedule: Schedule, shape: Shape, target: Target) -> str | None:
     """Why a schedule is not worth compiling for a shape, by figures that follow from it alone; None if it is."""
     if is_redundant(schedule, shape):

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Literal
 
 from gemmgen import tuning
-from gemmgen.choice import gpu
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.target import Target, calibrate
@@ -76,16 +75,29 @@ class Book:
                 self._schedules[line.schedule] = line.built_schedule()
         return self._schedules.setdefault(line.schedule, None)
 
-    def offs(self, lines: Sequence[Line], spec: GemmSpec, target: Target) -> list[tuple[Line, Schedule, float]]:
-        """The logarithm of each line's time as a multiple of what the model says; none without a model."""
+    def weighed(
+        self, lines: Sequence[Line], spec: GemmSpec, shape: Shape, target: Target
+    ) -> tuple[dict[Schedule, tuple[float, list[tuple[Line, float]]]], tuple[float, Schedule] | None]:
+        """What the model says, in one call: of each schedule of some lines its cost at a shape, and with each line the
+        logarithm of its time as a multiple of the cost at the line's own; and what it puts first at the shape.
+        Schedules that it says nothing of are left out.
+        """
         known = [(line, schedule) for line in lines if (schedule := self.schedule(line)) is not None]
-        for of_vectors in (False, True):
-            new = [(x, s) for x, s in known if x.identity not in self._offs and (s.vector > 1) == of_vectors]
-            costs = order.costs_at([(s, x.shape) for x, s in new], spec, target, new[0][0].products) if new else []
-            for (line, _), cost in zip(new, costs or [0.0] * len(new), strict=True):
-                self._offs[line.identity] = math.log(line.seconds / cost) if cost else None
-        found = ((line, schedule, self._offs[line.identity]) for line, schedule in known)
-        return [(line, schedule, off) for line, schedule, off in found if off is not None]
+        if not known:
+            return {}, None
+        new = [(line, schedule) for line, schedule in known if line.identity not in self._offs]
+        here = list(dict.fromkeys(schedule for _, schedule in known))
+        asked = [*((schedule, line.shape) for line, schedule in new), *((schedule, shape) for schedule in here)]
+        costs, first = order.costs_and_first(asked, spec, shape, target, lines[0].products)
+        for (line, _), cost in zip(new, costs, strict=False):
+            self._offs[line.identity] = math.log(line.seconds / cost) if cost else None
+        cost_of = dict(zip(here, costs[len(new) :], strict=True))
+        found: dict[Schedule, tuple[float, list[tuple[Line, float]]]] = {}
+        for line, schedule in known:
+            off, cost = self._offs[line.identity], cost_of[schedule]
+            if off is not None and cost:
+                found.setdefault(schedule, (cost, []))[1].append((line, off))
+        return found, first
 
     def lines(self) -> Mapping[tuple[str, int], dict[Shape, list[Line]]]:
         """By the text of a spec and the number of products, then by the shape: the best of each first."""
@@ -217,28 +229,19 @@ def _near(
     apart = ((_distance(shape, other), other) for other in lines)
     near = sorted((distance, other) for distance, other in apart if distance is not None)[:NEAREST]
     weights = {other: 1 / (distance + CLOSE) for distance, other in near}
-    offs: dict[Schedule, list[tuple[float, float]]] = {}
-    best: dict[Schedule, Line] = {}
-    for line, schedule, off in book.offs([x for other in weights for x in lines[other][:OF_EACH]], spec, target):
-        offs.setdefault(schedule, []).append((weights[line.shape], off))
-        best.setdefault(schedule, line)
+    best, first = book.weighed([x for other in weights for x in lines[other][:OF_EACH]], spec, shape, target)
     if not best:
         return _nearest(lines, near, spec, target, check, book)
-    products = next(iter(best.values())).products
-    costs = order.costs(list(offs), spec, shape, target, products)
     guessed = {}
-    for schedule, cost in zip(offs, costs, strict=True):
-        weight = sum(each for each, _ in offs[schedule])
-        guessed[schedule] = math.log(cost) + sum(each * off for each, off in offs[schedule]) / weight
-    if not guessed:
-        return None
-    unmeasured = next(gpu.ranked(spec, shape, target, products), None) if "async_copy" in target.features else None
-    if unmeasured is not None and unmeasured[1].but(name=None) not in offs:
-        off = sum(each for known in offs.values() for _, each in known) / sum(map(len, offs.values()))
-        if math.log(unmeasured[0]) + off + UNMEASURED < min(guessed.values()):
-            return Found(unmeasured[1], "prior", shape, unmeasured[0] * 1e-6)
+    for schedule, (cost, measured) in best.items():
+        weight = sum(weights[line.shape] for line, _ in measured)
+        guessed[schedule] = math.log(cost) + sum(weights[line.shape] * off for line, off in measured) / weight
+    if first is not None and first[1].but(name=None) not in best:
+        offs = [off for _, measured in best.values() for _, off in measured]
+        if math.log(first[0]) + sum(offs) / len(offs) + UNMEASURED < min(guessed.values()):
+            return Found(first[1], "prior", shape, first[0] * 1e-6)
     for schedule in sorted(guessed, key=lambda each: guessed[each]):
-        line = best[schedule]
+        line = best[schedule][1][0][0]
         if _usable(line, spec, target, check, book) is not None:
             return Found(schedule, "near", line.shape, line.seconds)
     return None

@@ -15,7 +15,7 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.choice import columns, designs, few_rows, machine, prior, warpgroups
-from gemmgen.choice.gpu import choose_for_gpu, ranked
+from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
@@ -229,8 +229,8 @@ def test_columns_depend_on_alignment_alone() -> None:
     """What is kept for a class of sizes is what single schedules of each size come to."""
     shape, known = (1000, 1016, 984), machine.machine_of(HOPPER)
     found = designs.of_target(ALIGNED, HOPPER)
-    made = columns.designs(ALIGNED, [(each, (8, 1016 + 8, 984)) for each in found])
-    costs = prior.microseconds(ALIGNED, made, shape, known)
+    made = columns.table(columns.row(ALIGNED, each, (8, 1016 + 8, 984)) for each in found)
+    costs = prior.microseconds(ALIGNED, prior.weighed(ALIGNED, made, known), shape, known)
     assert prior.costs(ALIGNED, found, shape, known) == pytest.approx(list(costs))
 
 
@@ -244,7 +244,7 @@ def test_the_model_looks_at_a_block_as_at_its_schedule(
     assert len(found) > 100
     for kind, block in found:
         schedule = warpgroups.built(kind, block)
-        assert tuple(map(float, warpgroups.row(kind, block))) == tuple(map(float, columns.row(schedule)))
+        assert warpgroups.row(kind, block) == columns.row(spec, schedule, (8, 8, 8))
         if warpgroups.divides(block):
             assert designs.varies(schedule)
             assert not schedule.persistent
@@ -255,6 +255,19 @@ def test_costs_of_several_sizes_are_those_of_each() -> None:
     asked = [(x, shape) for shape in shapes for _, x in islice(ranked(ALIGNED, shape, HOPPER), 4)]
     each = [prior.costs(ALIGNED, [x], shape, known)[0] for x, shape in asked]
     assert prior.costs_at(ALIGNED, asked, known) == pytest.approx(each)
+    # So are those that are weighed in the same call as a product's designs, whose order is as before.
+    beside, first = ranked_beside(ALIGNED, shapes[2], HOPPER, asked)
+    assert beside == pytest.approx(each)
+    assert list(islice(first, 9)) == list(islice(ranked(ALIGNED, shapes[2], HOPPER), 9))
+
+
+def test_a_table_has_each_number_under_its_name() -> None:
+    """All columns are different numbers here, so that none can stand for another."""
+    names, pairs = columns.Columns._fields, columns.Columns._fields.index("depth")
+    row = columns.Columns._make((at, at + 0.5) if at < pairs else at for at in range(len(names)))
+    table = columns.table([row, row])
+    for name, column, number in zip(row._fields, columns.designs(table), row, strict=True):
+        assert column.T.tolist() == [list(number)] * 2 if isinstance(number, tuple) else [number] * 2, name
 
 
 def test_parts_of_k_are_for_few_blocks() -> None:

@@ -8,6 +8,7 @@ The table (`tests/support/tuning_table.jsonl`) has every legal schedule of a sma
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -24,12 +25,14 @@ SEEDS, TRIALS = 5, 40
 
 def main() -> None:
     """Replay each strategy with each seed, and write the mean of the best so far."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "tuning_replay.json")
+    file = parser.parse_args().out
     curves = {}
     for strategy in STRATEGIES:
         replays = [searched(strategy, seed, TRIALS)[0] for seed in range(SEEDS)]
         curves[strategy] = [round(mean(x.regret(count) for x in replays), 4) for count in range(1, TRIALS + 1)]
         print(strategy, *(f"{curves[strategy][count - 1]:.2f}" for count in (5, 10, 20, 40)))
-    file = ROOT / "benchmarks" / "results" / "tuning_replay.json"
     file.write_text(json.dumps({"seeds": SEEDS, "best_so_far": curves}, indent=1) + "\n")
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, aligned, designs, row, table
+from gemmgen.choice.epilogue import bytes_read, work
 from gemmgen.choice.machine import Machine
 from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
@@ -213,17 +214,20 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     stored = np.where(stays, even - 1, even) * end
     ends = beside(cycles, stored, hidden) - cycles + np.where(stays, begin + end, each * begin / together)
     own = cycles + ends + (d.dealt > 0) * end
+    functions = _functions(spec, d, grid, even, cycles, hidden, c)
     late = np.maximum(0.0, even * steps * of_all - own)
-    busy = (own + late) / c.clock
+    busy = (own + functions + late) / c.clock
     sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
     sums += (d.dealt > 0) * 2 * c.cores * d.block[0] * d.block[1] * 4
     stored_as = extents * k * [[spec.element(x).bytes_of(2) / 2] for x in "ab"]
     of_a, of_b = np.where(d.packed > 0, extents * k * size, stored_as)
-    memory, cached = _memory(products * (of_a + of_b + m * n * spec.result.size) + sums, c)
+    of_c = m * n * (spec.result.size + bytes_read(spec))
+    memory, cached = _memory(products * (of_a + of_b + of_c) + sums, c)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
         "tiles on their way": (cycles + late - even * steps * multiply) / c.clock,
         "beginnings and ends of blocks": (own - cycles) / c.clock,
+        "the epilogue": functions / c.clock,
         "memory": beside(busy, memory, c.hidden) - busy + cached,
         "packing": _packing(spec, d, k, grid, c, products),
         "the sum of K's parts": _sum(d, grid, sums, c, products),
@@ -332,6 +336,24 @@ def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> N
     by_threads = np.where(single, rates.single, rates.vector)
     each = np.where(d.staged > 0, spec.result.size / c.store, by_threads)
     found: Numbers = high * wide * each + c.slice * (d.slices - 1) * d.block[0] * d.block[1]
+    return found
+
+
+def _functions(
+    spec: GemmSpec, d: Designs, grid: _Grid, even: Numbers, cycles: Numbers, hidden: Numbers, c: Machine
+) -> Numbers:
+    """Cycles of a multiprocessor to apply an epilogue's functions, and to read what they take. All blocks read at the
+    same time, so that each multiprocessor has its share of the memory.
+    """
+    each = work(spec) + bytes_read(spec) * c.cores * c.clock / c.memory
+    if not each:
+        return np.zeros_like(cycles)
+    high, wide = grid.extents / grid.count
+    one = np.where(d.parts > d.joined, 0.0, high * wide * each)
+    # Warpgroups that take turns multiply meanwhile, from a block's second tile of C on.
+    hidden = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / grid.each), hidden)
+    last = d.stays * one
+    found: Numbers = beside(cycles, even * one - last, hidden) - cycles + last
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
-from gemmgen.choice import columns, designs, few_rows, machine, prior, warpgroups
+from gemmgen.choice import columns, designs, epilogue, few_rows, machine, prior, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
@@ -164,6 +165,64 @@ def test_two_warpgroups_have_256_columns(shape: Shape, block: tuple[int, int]) -
     assert chosen is not None
     assert chosen.operands_swapped
     assert chosen.block_tile == block
+
+
+# --- epilogues ------------------------------------------------------------------------------------
+
+
+def with_epilogue(*functions: str, **others: object) -> GemmSpec:
+    return replace(ALIGNED, b_order="col", epilogue=functions, **others)  # type: ignore[arg-type]
+
+
+def test_an_epilogue_takes_the_instructions_of_its_formulas() -> None:
+    """A sum, a product and a comparison are one each; `acc * slope + bias` is one together."""
+    for functions, instructions, special in (
+        ((), 0, 0),
+        (("bias",), 1, 0),
+        (("bias", "relu"), 3, 0),
+        (("expr: acc * 0.5 + bias",), 1, 0),
+        (("silu",), 3, 2),
+        (("gelu",), 11, 1),
+        (("gelu(exact)",), 24, 1),
+    ):
+        assert epilogue.work(with_epilogue(*functions)) == pytest.approx(instructions / 128 + special / 16), functions
+    # A C of 32 bits has exact functions.
+    exact = replace(with_epilogue("gelu"), c_dtype="float32")
+    assert epilogue.work(exact) == epilogue.work(with_epilogue("gelu(exact)"))
+
+
+def test_an_epilogue_reads_matrices_and_not_vectors() -> None:
+    assert epilogue.bytes_read(with_epilogue("bias", "row_scale")) == 0
+    assert epilogue.bytes_read(with_epilogue("residual")) == 2
+    assert epilogue.bytes_read(with_epilogue("residual", beta=1.0)) == 4
+    assert epilogue.bytes_read(with_epilogue("expr: acc + c", beta=0.0)) == 2
+
+
+def test_what_an_epilogue_adds_is_about_what_was_measured(judge: ModuleType) -> None:
+    """On an H100, by the schedules of then. Nothing was fitted to these figures."""
+    kept = json.loads((ROOT / "benchmarks" / "results" / "2026-11-26_h100" / "epilogues.json").read_text())
+    names = {"gelu": ("bias", "gelu"), "gelu_tanh": ("bias", "gelu_tanh"), "silu": ("silu",), "residual": ("residual",)}
+    known, off = judge.of_h100()[1], []
+    for row in kept:
+        shape = tuple(row["shape"])
+        # The largest is limited by power, and the other one's rounds differ by a third.
+        if row["epilogue"] in names and shape not in ((8192, 14336, 4096), (512, 4096, 11008)):
+            plain = next(ranked(with_epilogue(), shape, HOPPER, machine=known))
+            (cost,) = prior.costs(with_epilogue(*names[row["epilogue"]]), [plain[1]], shape, known)
+            off.append((cost - plain[0]) / (row["us"]["ours"] - row["us"]["our plain"]))
+    assert len(off) == 12
+    assert np.exp(np.mean(np.log(off))) == pytest.approx(1, abs=0.1)
+    assert min(off) > 0.5
+    assert max(off) < 1.6
+
+
+def test_warpgroups_take_turns_where_an_epilogue_is_heavy() -> None:
+    """One multiplies while the other applies the functions."""
+    plain, heavy = (choose_for_gpu(with_epilogue(*x), (8192, 1024, 4096), HOPPER) for x in ((), ("bias", "gelu")))
+    assert plain is not None
+    assert heavy is not None
+    assert heavy.ordered_epilogue
+    assert not plain.ordered_epilogue
 
 
 def test_lanes_that_read_lines_of_their_own_cost_more() -> None:

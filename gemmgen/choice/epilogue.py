@@ -1,0 +1,66 @@
+"""What an epilogue takes of an element of C on a GPU of CUDA: instructions of its formulas, and bytes that it reads.
+
+Instructions are counted in the formulas that are emitted, not measured: 128 of a warp's lanes begin one in a cycle of a
+multiprocessor, and 16 one of the special unit (CUDA C++ Programming Guide, arithmetic throughput).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from gemmgen.epilogue import OPERANDS, applied
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Bin, Call, Expr, Select
+from gemmgen.ir.walk import walk_expr
+from gemmgen.spec import GemmSpec
+
+#: Lanes that begin an instruction in a cycle of a multiprocessor; one of the special unit.
+LANES, SPECIAL_LANES = 128, 16
+#: Instructions of functions, and those of the special unit: powers of two, reciprocals, logarithms, roots. Fast ones as
+#: `templates/cuda/fast_functions.cu.j2` has them, the others about as CUDA's library does.
+FUNCTIONS: dict[str, tuple[int, int]] = {
+    "fast_sigmoid": (2, 2),
+    "fast_normal_cdf": (10, 1),
+    "exp": (6, 1),
+    "log": (12, 1),
+    "sqrt": (8, 1),
+    "rsqrt": (6, 1),
+    "tanh": (16, 2),
+    "erf": (20, 1),
+}
+#: The same of a division, and of what else a formula may have.
+DIVISION, OTHER = (8, 1), (1, 0)
+
+
+@lru_cache(maxsize=256)
+def _work(epilogue: tuple[str, ...], sums: DType, fast: bool) -> float:
+    found = 0.0
+    for function in applied(epilogue, sums):
+        value = function.fast[1] if fast and function.fast is not None else function.value
+        for instructions, special in map(_of_node, walk_expr(value)):
+            found += instructions / LANES + special / SPECIAL_LANES
+    return found
+
+
+def _of_node(node: Expr) -> tuple[int, int]:
+    match node:
+        case Call(name):
+            return FUNCTIONS.get(name, OTHER)
+        case Bin("/"):
+            return DIVISION
+        case Bin("+" | "-", Bin("*"), _) | Bin("+" | "-", _, Bin("*")):
+            return 0, 0  # one instruction with the product
+        case Bin() | Select():
+            return OTHER
+    return 0, 0
+
+
+def work(spec: GemmSpec) -> float:
+    """Cycles of a multiprocessor for an element's functions."""
+    return _work(spec.epilogue, spec.accumulator, spec.rounds_result) if spec.epilogue else 0.0
+
+
+def bytes_read(spec: GemmSpec) -> int:
+    """Bytes for an element of C: of matrices that functions take, and of C where it is added or a formula names it."""
+    own = bool(spec.beta) or (bool(spec.epilogue) and spec.names_c)
+    return spec.result.size * (own + (bool(spec.epilogue) and sum(OPERANDS[x].axes == "mn" for x in spec.operands)))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 from math import gcd
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,8 @@ _PAIRS = Columns._fields.index("depth")
 
 def table(rows: Iterable[Row]) -> Numbers:
     """A column of each schedule."""
-    return np.array([(*chain.from_iterable(x[:_PAIRS]), *x[_PAIRS:]) for x in rows], dtype=np.float64).T
+    flat = [(*chain.from_iterable(cast("tuple[tuple[float, float], ...]", x[:_PAIRS])), *x[_PAIRS:]) for x in rows]
+    return np.array(flat, dtype=np.float64).T
 
 
 def designs(of: Numbers) -> Designs:

@@ -19,7 +19,7 @@ from gemmgen.choice import columns, designs, epilogue, few_rows, machine, prior,
 from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
+from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate
 from gemmgen.passes.validate import is_possible
 from gemmgen.spec import GemmSpec, Order
@@ -187,7 +187,7 @@ def test_an_epilogue_takes_the_instructions_of_its_formulas() -> None:
     ):
         assert epilogue.work(with_epilogue(*functions)) == pytest.approx(instructions / 128 + special / 16), functions
     # A C of 32 bits has exact functions.
-    exact = replace(with_epilogue("gelu"), c_dtype="float32")
+    exact = replace(with_epilogue("gelu"), c_dtype=F32)
     assert epilogue.work(exact) == epilogue.work(with_epilogue("gelu(exact)"))
 
 
@@ -249,6 +249,15 @@ def test_clusters_share_what_l2_would_be_asked_for_twice() -> None:
     schedules = (x for _, x in ranked(ALIGNED, (1853, 3072, 3776), HOPPER))
     alone = next(x for x in schedules if x.block_tile == (256, 96) and not x.persistent)
     assert alone.cluster == (1, 2)
+
+
+def test_in_one_round_a_cluster_shares_what_fewer_blocks_ask_for() -> None:
+    """Four rows of blocks and 32 columns, 208x128: 78 us where two share B, 94 where two share A."""
+    names = {x.cluster: cost for cost, x in ranked(ALIGNED, (771, 4096, 9856), HOPPER) if x.block_tile == (208, 128)}
+    assert names[2, 1] < names[1, 2]
+    chosen = choose_for_gpu(ALIGNED, (771, 4096, 9856), HOPPER)
+    assert chosen is not None
+    assert (chosen.block_tile, chosen.cluster) == ((208, 128), (2, 1))
 
 
 def test_lines_that_begin_inside_of_a_sector_cost_more() -> None:
@@ -323,7 +332,7 @@ def test_costs_of_several_sizes_are_those_of_each() -> None:
 def test_a_table_has_each_number_under_its_name() -> None:
     """All columns are different numbers here, so that none can stand for another."""
     names, pairs = columns.Columns._fields, columns.Columns._fields.index("depth")
-    row = columns.Columns._make((at, at + 0.5) if at < pairs else at for at in range(len(names)))
+    row: columns.Row = columns.Columns._make((at, at + 0.5) if at < pairs else at for at in range(len(names)))
     table = columns.table([row, row])
     for name, column, number in zip(row._fields, columns.designs(table), row, strict=True):
         assert column.T.tolist() == [list(number)] * 2 if isinstance(number, tuple) else [number] * 2, name

@@ -4,12 +4,15 @@
 
 Needs no GPU: the device is an H100 as it describes itself, with the records that come with gemmgen. The first choice of
 each type is not counted. Each choice is timed in several processes, each of which sees its sizes for the first time,
-and the least counts: so jobs beside disturb less. Prints milliseconds of the processor's time.
+and the least counts: so jobs beside disturb less. As `timeit` does, it leaves out Python's garbage collection, which
+comes once in some hundred choices and takes 10 ms of a process like this one. Prints milliseconds of the processor's
+time.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import tempfile
@@ -52,6 +55,7 @@ def timed(kind: GemmSpec, count: int, seed: int, choice: Callable[[GemmSpec, Sha
 
 def timings(count: int) -> dict[str, list[float]]:
     """Of each type and way."""
+    gc.disable()
     found = dict[str, list[float]]()
     with tempfile.TemporaryDirectory() as folder:
         book = Book(KEY, Store(Path(folder) / "tuned"), H100)

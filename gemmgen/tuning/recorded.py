@@ -228,6 +228,8 @@ def _near(
     """
     apart = ((_distance(shape, other), other) for other in lines)
     near = sorted((distance, other) for distance, other in apart if distance is not None)[:NEAREST]
+    if not near:
+        return None
     weights = {other: 1 / (distance + CLOSE) for distance, other in near}
     best, first = book.weighed([x for other in weights for x in lines[other][:OF_EACH]], spec, shape, target)
     if not best:
@@ -266,8 +268,9 @@ def _nearest(
 
 def _distance(one: Shape, other: Shape) -> float | None:
     """In log space; None where a size differs by too much."""
-    if any(a > NEAR * b or b > NEAR * a for a, b in zip(one, other, strict=True)):
-        return None
+    for a, b in zip(one, other, strict=True):
+        if a > NEAR * b or b > NEAR * a:
+            return None
     return sum(abs(math.log2(a / b)) for a, b in zip(one, other, strict=True))
 
 

@@ -123,14 +123,16 @@ def is_faster_in_two(spec: GemmSpec, shape: Shape, device: Target, products: int
     """
     half, (m, n, k) = replace(spec, epilogue=()), shape
     if "async_copy" in device.features:
+        from gemmgen.choice.epilogue import work
         from gemmgen.choice.gpu import ranked
         from gemmgen.choice.machine import machine_of
 
-        read = products * m * n // 2 * spec.result.size / machine_of(device).memory
+        machine = machine_of(device)
+        applied = work(spec) / machine.cores / machine.clock + spec.result.size / machine.memory
         asked = (spec, shape), (half, (m, n // 2, k))
         one, two = (next((us for us, _ in ranked(x, sizes, device, products)), None) for x, sizes in asked)
         if one is not None and two is not None:
-            return one > 2 * two + read
+            return one > 2 * two + products * m * n // 2 * applied
     return not is_possible(spec, choose(half, (m, n // 2, k), device, products), device)
 
 

@@ -66,7 +66,6 @@ class Machine:
         busy: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
-        in_vain: how much more of the latter where, in one round, a cluster shares what more blocks ask for.
         begin, stay: cycles of a block until its first tile is there; how many more of a persistent one.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, after threads' copies.
         aside: how much of storing other blocks hide, for each.
@@ -116,7 +115,6 @@ class Machine:
     crowd: float = 0.386
     step: float = 83.0
     paired: float = 49.2
-    in_vain: float = 0.1
     begin: float = 1080.0
     stay: float = 1000.0
     own_fetched: float = 37.1

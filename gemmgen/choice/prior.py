@@ -111,7 +111,6 @@ class Rates(NamedTuple):
         enough: threads that keep them busy.
         copy_a, copy_b: to copy a step's tiles of whole blocks by threads.
         handed: to hand over a step's tiles where no other block is there.
-        paired: of those, what a cluster takes.
         vector, single: to store an element of C beside neighbours; by itself.
         begin: of a block's beginning.
         line: bytes that a line asks of L2.
@@ -122,7 +121,6 @@ class Rates(NamedTuple):
     copy_a: Numbers
     copy_b: Numbers
     handed: Numbers
-    paired: Numbers
     vector: Numbers
     single: Numbers
     begin: Numbers
@@ -160,15 +158,13 @@ def _rates(dtype: DType, d: Designs, c: Machine) -> Rates:
     alone = np.where(d.across > 0, ((c.copy_across,), (c.copy_apart,)), c.copy_single)
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
     copy_a, copy_b = d.depth * each
-    paired = c.paired * (d.cluster[0] * d.cluster[1] > 1)
     return Rates(
         multiply=np.maximum(volume / peak, volume * passes * size / reads),
         # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
         enough=np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy),
         copy_a=copy_a,
         copy_b=copy_b,
-        handed=c.step + paired,
-        paired=paired,
+        handed=c.step + c.paired * (d.cluster[0] * d.cluster[1] > 1),
         vector=vector,
         single=single,
         begin=c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays,
@@ -213,7 +209,7 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     # The last round of blocks may have fewer of them at once.
     full = np.floor(each / together) * together / each
     rounds = np.array((together, np.maximum(1.0, each * (1 - full))))
-    (multiply, last_multiply), (step, last_step) = _step(d, rates, k, grid, rounds, fetch, c)
+    (multiply, last_multiply), (step, last_step) = _step(d, rates, k, steps, rounds, fetch, c)
     multiply, step = full * multiply + (1 - full) * last_multiply, full * step + (1 - full) * last_step
     cycles, end = even * steps * step, _end(spec, d, rates, grid, c)
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
@@ -274,7 +270,7 @@ def resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
 
 
 def _step(
-    d: Designs, rates: Rates, k: Numbers, grid: _Grid, together: Numbers, fetch: Numbers, c: Machine
+    d: Designs, rates: Rates, k: Numbers, steps: Numbers, together: Numbers, fetch: Numbers, c: Machine
 ) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies; and of the whole step.
 
@@ -282,12 +278,8 @@ def _step(
         together: blocks that it has, a row for each case.
     """
     filled = np.minimum(1.0, d.threads * together / rates.enough) ** c.crowd
-    inside = np.minimum(1.0, k / (grid.steps * d.depth * d.parts))
-    # Blocks that all begin at once have lines that more of them ask for from L2 as one anyway.
-    (down, across), (high, wide) = grid.count, d.cluster
-    in_vain = (grid.each == 1) & np.where(down < across, wide > 1, (high > 1) & (down > across))
-    handed = (rates.handed + c.in_vain * rates.paired * in_vain) / together
-    multiply = rates.multiply / filled + (rates.copy_a + rates.copy_b) * inside + handed
+    inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
+    multiply = rates.multiply / filled + (rates.copy_a + rates.copy_b) * inside + rates.handed / together
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 

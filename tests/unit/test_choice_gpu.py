@@ -251,15 +251,6 @@ def test_clusters_share_what_l2_would_be_asked_for_twice() -> None:
     assert alone.cluster == (1, 2)
 
 
-def test_in_one_round_a_cluster_shares_what_fewer_blocks_ask_for() -> None:
-    """Four rows of blocks and 32 columns, 208x128: 78 us where two share B, 94 where two share A."""
-    names = {x.cluster: cost for cost, x in ranked(ALIGNED, (771, 4096, 9856), HOPPER) if x.block_tile == (208, 128)}
-    assert names[2, 1] < names[1, 2]
-    chosen = choose_for_gpu(ALIGNED, (771, 4096, 9856), HOPPER)
-    assert chosen is not None
-    assert (chosen.block_tile, chosen.cluster) == ((208, 128), (2, 1))
-
-
 def test_lines_that_begin_inside_of_a_sector_cost_more() -> None:
     """Of B, by 64x64."""
     whole, at_64, at_16 = (microseconds(ALIGNED, "wgmma_64x64_s8", (256, n, 4096)) for n in (2048, 2016, 2040))

@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen import files
 from gemmgen.api.libraries import kind_of
 from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
@@ -183,6 +182,8 @@ class Packed:
             for x in arrays.values():
                 end += file.write(bytes(-end % ALIGNED))
                 end += file.write(x.astype(x.dtype.newbyteorder("<"), copy=False).tobytes())
+
+        from gemmgen import files  # a first call does without it
 
         files.write(path, fill)
 

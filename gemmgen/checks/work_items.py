@@ -81,7 +81,7 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
     if target.sub_group_sizes and lanes not in known:
         yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {', '.join(map(str, known))}"
         lanes = row if row in known else known[0]
-    if row != lanes:
+    if row not in (lanes, s.sub_group):
         other = f", or sub_group {row}" if row in known else ""
         yield f"a group's row of {row} work-items is not one sub-group of {lanes}: use group {rows}x{lanes}{other}"
 

@@ -141,8 +141,8 @@ def test_refusals(arguments: list[str], part: str) -> None:
 def test_one_remedy_for_a_sub_group_that_a_device_lacks() -> None:
     text = refused("inspect", "--method", "naive", "--sub-group", "8", "--target", "pvc")
     assert text == "gemmgen: sub_group = 8 is not a size of target 'xe_hpc': use one of 16, 32\n"
-    other = refused("inspect", "--method", "naive", "--sub-group", "8", "--group", "16x8", "--target", "pvc")
-    assert "a group's row of 8 work-items is not one sub-group of 16: use group 16x16\n" in other
+    other = refused("inspect", "--method", "naive", "--sub-group", "8", "--group", "16x4", "--target", "pvc")
+    assert "a group's row of 4 work-items is not one sub-group of 16: use group 16x16\n" in other
 
 
 def test_files_that_are_no_schedules(tmp_path: Path) -> None:

@@ -174,12 +174,13 @@ class Request(ABC):
         ]
         a, b, into = *work.read, work.into
         outcome = self.outcome(self.target or into, [*work.operands.values()], work.is_mirrored)
-        copies = None if a.array is self.a.array else a.dtype, None if b.array is self.b.array else b.dtype
-        if len(found) == 1 and copies == (None, None) and self._is_result(into):
+        is_own = a.array is self.a.array, b.array is self.b.array
+        if len(found) == 1 and all(is_own) and self._is_result(into):
             return None if found[0] is None else found[0].of_product(outcome)
         kernels = [call for call in found if isinstance(call, HostCall) and call.is_by_address and call.guard is None]
         if len(kernels) < len(views):
             return None
+        copies = None if is_own[0] else a.dtype, None if is_own[1] else b.dtype
         begins = ((call.a.offset, call.b.offset, call.c.offset) for call in work.calls)
         low_a, low_b, low_c = (address_of(cast("Numbers", x.array)) & LOW for x in (a, b, into))
         sums, loads = None if self._is_result(into) else into.dtype, self.addend is not None

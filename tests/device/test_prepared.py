@@ -140,6 +140,14 @@ STEPS: dict[str, Callable[[np.random.Generator], tuple[npt.NDArray[np.generic], 
     "a column-major C": lambda rng: (whole(rng, M, 2 * K)[:, ::2], whole(rng, K, N), whole(rng, N, M).T),
     "another byte order": lambda rng: (whole(rng, M, K).astype(">f4"), whole(rng, K, N), whole(rng, M, N)),
     "two types": lambda rng: (bytes_of(rng, M, K), whole(rng, K, N), whole(rng, M, N)),
+    "float64 beside float32": lambda rng: (
+        whole(rng, M, K),
+        whole(rng, K, N).astype(np.float64),
+        whole(rng, M, N).astype(np.float64),
+    ),
+    "gaps in float64": lambda rng: tuple(
+        whole(rng, *shape).astype(np.float64)[:, ::2] for shape in ((M, 2 * K), (K, 2 * N), (M, 2 * N))
+    ),
     "bytes": lambda rng: (bytes_of(rng, M, K), bytes_of(rng, K, N), bytes_of(rng, M, N)),
     "permuted heads": lambda rng: (
         whole(rng, 2, M, 3, K).transpose(0, 2, 1, 3),

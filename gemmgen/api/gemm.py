@@ -347,7 +347,9 @@ class _Request(Request):
         addend, library, extra = self.addend, self.library, self.extra
         if addend is None or addend is into or self.factors[1] != 1 or self.types.kernel.real is not None:
             return self
-        if len(into.shape) != 2 or (addend.shape, addend.dtype) != (into.shape, into.dtype):
+        if {len(x.shape) for x in (self.a, self.b, into)} != {2}:  # not rows of vectors or of stacks
+            return self
+        if (addend.shape, addend.dtype) != (into.shape, into.dtype):
             return self
         is_read = library.is_aligned(addend) and library.order(addend) == library.order(into) == "row"
         taken = "residual" in extra.operands or extra.reads_c

@@ -594,6 +594,10 @@ def test_another_c_is_read_in_place(dtype: type, rng: np.random.Generator, monke
     room[:37] = c
     assert np.array_equal(by(room[:37], beta=1, out=room[1:]), product + before)
     assert np.array_equal(by(c[:1], beta=1, out=out), product + c[:1])
+    # A stack by a vector is one product, whose C is a column.
+    stack, row = np.stack([a, -a]), whole(rng, (2, 37), held)
+    of_stack = gemmgen.gemm(stack, b[:, 0], row, beta=1, backend="opencl", dtype=held, out=np.empty_like(row))
+    assert np.array_equal(of_stack, np.stack([product[:, 0], -product[:, 0]]) + row)
     copied.clear()
     result = by(c, beta=1, out=np.empty_like(c), epilogue="expr: max(acc, 9)")
     assert np.array_equal(result, np.maximum(product + c, 9))

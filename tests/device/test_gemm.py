@@ -545,8 +545,8 @@ def test_gates(schedule: str | None, rng: np.random.Generator) -> None:
     a, b, bias = rng.standard_normal((37, 20)), rng.standard_normal((20, 26)), rng.standard_normal(13)
     right, by = swiglu(a @ b), partial(gemmgen.gemm, schedule=schedule)
     assert near(by(a, b, epilogue="swiglu"), right)
-    out, turned = np.full((37, 13), np.nan), np.ascontiguousarray(b.T)
-    assert by(a, turned, transpose_b=True, epilogue=["swiglu", "bias"], bias=bias, out=out) is out
+    out, transposed = np.full((37, 13), np.nan), np.ascontiguousarray(b.T)
+    assert by(a, transposed, transpose_b=True, epilogue=["swiglu", "bias"], bias=bias, out=out) is out
     assert near(out, right + bias)
     stack = rng.standard_normal((3, 5, 20))
     for weights in (b, rng.standard_normal((3, 20, 26))):

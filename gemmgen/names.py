@@ -88,10 +88,10 @@ def transposed(name: str) -> str:
 
 def name_problem(name: str) -> str | None:
     """What is wrong with a kernel's name, or None."""
+    if len(name) > _LONGEST:
+        return f"name {name[:_LONGEST] + '...'!r} has {len(name)} > {_LONGEST} characters: give a shorter one"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return f"name {name!r} is no identifier: use letters, digits and _, and no digit first"
-    if len(name) > _LONGEST:
-        return f"name {name!r} has {len(name)} > {_LONGEST} characters: give a shorter one"
     if name in _RESERVED or re.fullmatch(_FAMILIES, name):
         return (
             f"name {name!r} is taken by C, C++, OpenCL C, CUDA or gemmgen: give another, such as `my_{name.strip('_')}`"

@@ -341,8 +341,9 @@ class _Reader:
             before = takewhile(lambda s: s is not self.product, self._main_loop())
             by_itself = next((s for s in before if isinstance(s, Barrier) and s.memory == "none"), None)
             split = by_itself is not None and by_itself.part == "arrive"
-            how = "before the arithmetic of each step" + (", for which is waited after it" if split else "")
-            return [f"a barrier {how}"] if by_itself else []
+            whole = "a barrier before the arithmetic of each step"
+            halves = "a split barrier: arrive before the arithmetic of each step, wait after it"
+            return [halves if split else whole] if by_itself else []
         if ring.stages == 1:
             return []
         if ring.sync in ("mbarrier", "roles"):

@@ -13,7 +13,14 @@ from typing import ClassVar
 
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.copy_instructions import BLOCK_2D_WORD, PAIR, AxisLayout, block_2d_conditions
+from gemmgen.ir.copy_instructions import (
+    BLOCK_2D_LINE,
+    BLOCK_2D_PITCH,
+    BLOCK_2D_WORD,
+    PAIR,
+    AxisLayout,
+    block_2d_conditions,
+)
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, number, select
 from gemmgen.ir.instructions import Instruction
@@ -113,7 +120,17 @@ class SubGroupTiles(Mainloop):
         """The same, and how far the main loop goes along K."""
         end = self.scheduler.k_end
         words = () if self._are_whole else (Let(K_WORDS, end - end % self._word),)
-        return (*self._positions(), *words, Let(K_MAIN, self._k_main))
+        return (*self._positions(), *words, *self._limits(), Let(K_MAIN, self._k_main))
+
+    def _limits(self) -> Body:
+        """What the conditions of the main loop stand for, where any is left to test."""
+        if self._k_main == self._k_words:
+            return ()
+        say = (
+            f"2D block messages take a pitch that is a multiple of {BLOCK_2D_PITCH} bytes and at most 2^24 bytes, "
+            f"lines of at least {BLOCK_2D_LINE} bytes, and at most 2^24 rows."
+        )
+        return (Comment(say),)
 
     # --- K ----------------------------------------------------------------------------------------
 
@@ -147,7 +164,7 @@ class SubGroupTiles(Mainloop):
         """What the main loop leaves of K, if anything, in steps so deep."""
         if self._k_main == self.scheduler.k_end:
             return ()
-        say = "The rest of K, or all of it where the matrices do not lie as such loads ask."
+        say = "The rest of K; all of K where 2D block messages cannot address A or B."
         return Comment(say), For(K0, K_MAIN, self.scheduler.k_end, depth, step)
 
     # --- the kernel -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 // Work-items 8x64 per group, sub-groups of 16
 // A          USM, 2D block reads of 32x32
 // B          USM, 2D block reads of 32x32
-// Pipeline   a barrier before the arithmetic of each step, for which is waited after it
+// Pipeline   a split barrier: arrive before the arithmetic of each step, wait after it
 // Multiply   matrix instructions of the sub-group (dpas), sums in float32
 // C          2D block writes where beta is 0, stores of single elements
 // Prefetch   A, B
@@ -69,8 +69,8 @@ SYCL_EXTERNAL void intel_sub_group_2d_block_write_32b_8r16x1c(
     __attribute__((opencl_private)) unsigned *from);
 #ifndef GEMMGEN_NO_ADDRESS_PAYLOADS
 // An address payload: a matrix, its size, and where a block of it begins, in a register as a
-// message takes it. One is made of the base; width, height and pitch in bytes, less 1; x and y; a
-// block's width and height; and how many blocks.
+// message takes it. It is created from the base, width in bytes less 1, height less 1, pitch in
+// bytes less 1, x, y, the block's width and height, and the number of blocks.
 extern "C" SYCL_EXTERNAL __attribute__((opencl_private)) int
 *__builtin_IB_subgroup_createBlock2DAddressPayload(long long, int, int, int, int, int, int, int,
                                                    int);
@@ -190,7 +190,7 @@ inline OF_EACH_LANE void load_32x32(sycl::half *to, const sycl::half *from, int 
     }
 }
 
-// The same by one message of the sub-group. Lines are counted in whole words.
+// The same by one message of the sub-group, whose width is in whole words.
 inline void read_32x32(sycl::half *to, const sycl::half *from, int rows, int cols, int pitch,
                        int2 at)
 {
@@ -215,7 +215,7 @@ inline block_place place_32x32(const sycl::half *from, int rows, int cols, int p
 #endif
 }
 
-// Asks the caches for as much.
+// Prefetches such a block into the caches.
 inline void prefetch_32x32_at(const block_place *place)
 {
 #if defined(GEMMGEN_DPAS_SOFTWARE)
@@ -252,7 +252,7 @@ inline OF_EACH_LANE void load_vnni_32x32(sycl::half *to, const sycl::half *from,
     }
 }
 
-// The same by one message of the sub-group. Lines are counted in whole words.
+// The same by one message of the sub-group, whose width is in whole words.
 inline void read_vnni_32x32(sycl::half *to, const sycl::half *from, int rows, int cols, int pitch,
                             int2 at)
 {
@@ -320,6 +320,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int tile_col = col0 + sub_group_col * TN * 16;
     const int sub_group_row = sycl::group_broadcast(sub_group, local_row, 0);
     const int k_words = k - k % 2;
+
+    // 2D block messages take a pitch that is a multiple of 16 bytes and at most 2^24 bytes, lines
+    // of at least 64 bytes, and at most 2^24 rows.
     const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
                                ldb <= 8388608 && 32 <= n && k <= 16777216
                            ? k_words
@@ -384,7 +387,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         barrier_wait();
     }
 
-    // The rest of K, or all of it where the matrices do not lie as such loads ask.
+    // The rest of K; all of K where 2D block messages cannot address A or B.
     for (int k0 = k_main; k0 < k; k0 += 32) {
         sycl::half a_frag[2][TM] __attribute__((aligned(4)));
         load_32x32(a_frag[0], a, m, k, lda, {k0, row});

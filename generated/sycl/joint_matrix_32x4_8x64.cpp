@@ -99,6 +99,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         int(item.get_group(1)) * BN +
         sycl::group_broadcast(sub_group, int(item.get_local_id(1)) / 16, 0) * TN * 16;
     const int k_words = k - k % 2;
+
+    // 2D block messages take a pitch that is a multiple of 16 bytes and at most 2^24 bytes, lines
+    // of at least 64 bytes, and at most 2^24 rows.
     const int n_words = n + (2 - n % 2) % 2;
     const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
                                ldb <= 8388608 && 32 <= n && k <= 16777216
@@ -139,7 +142,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // The rest of K, or all of it where the matrices do not lie as such loads ask.
+    // The rest of K; all of K where 2D block messages cannot address A or B.
     for (int k0 = k_main; k0 < k; k0 += 16) {
         FragmentA a_frag[TM / 16];
         #pragma GCC unroll TM / 16

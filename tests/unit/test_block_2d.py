@@ -96,6 +96,14 @@ def test_a_device_must_have_both_extensions_or_runs_software() -> None:
     assert "buffer, 2D block reads of 32x32" in head
 
 
+def test_the_limits_of_messages_are_said_before_their_conditions() -> None:
+    """2^24 and the other constants are those of the hardware."""
+    before, _conditions = driver.emit(SPEC, PLAIN, target=TARGET).text.split("const int k_main =")
+    said = " ".join(before[-300:].replace("//", "").split())
+    assert "a pitch that is a multiple of 16 bytes and at most 2^24 bytes" in said
+    assert "lines of at least 64 bytes, and at most 2^24 rows." in said
+
+
 def test_prefetches_are_spread_over_a_step() -> None:
     """Of A and of B by turns. Where there are more than sub-steps, as many with each."""
     few = PLAIN.but(group=(8, 64), block_k=128, prefetch_distance=1)

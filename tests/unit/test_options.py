@@ -209,6 +209,14 @@ def test_bad_names(name: str) -> None:
         build_schedule(name=name)
 
 
+@pytest.mark.parametrize("letter", ["x", "-", "\n"])
+def test_a_name_that_is_too_long_is_not_repeated_whole(letter: str) -> None:
+    problem = name_problem(letter * 5000)
+    assert problem is not None
+    assert "5000 > 64 characters" in problem
+    assert len(problem) < 250
+
+
 def test_no_function_of_an_emitted_file_can_be_a_kernels_name(root: Path) -> None:
     """Neither those of the templates, nor their macros; what begins with the kernel's own name can't be."""
     found: set[str] = set()

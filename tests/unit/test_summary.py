@@ -78,6 +78,10 @@ def test_what_is_said(name: str, label: str, said: str) -> None:
     [
         ("block_read_32x2_1x8", "A", "image, block reads of 8 rows, passed around the sub-group by shuffles"),
         ("L3_SIMD_8x4_8x8_barrier", "Pipeline", "a barrier before the arithmetic of each step"),
+        (
+            *("dpas_32x4_8x64_block_2d", "Pipeline"),
+            "a split barrier: arrive before the arithmetic of each step, wait after it",
+        ),
         ("L3_SIMD_8x4_8x8", "Tile", "32 along K per step, in sub-steps of 8"),
         ("dpas_32x2_1x8", "B", "buffer, prepacked by a kernel before, block reads of 8 words"),
         ("cpu_6x64_prefetched", "Loops", "k_block by 1024, row0 by 6, col0 by 64, k0 by 4, kk by 1"),

@@ -36,7 +36,7 @@ from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import expect_operands
-from gemmgen.runtime.calls import HostCall, PreparedCall, replay
+from gemmgen.runtime.calls import ADDEND, HostCall, PreparedCall, replay
 from gemmgen.runtime.views import overlap
 from gemmgen.spec import GemmSpec
 
@@ -181,11 +181,12 @@ def _multiply(
     below_autograd: bool,
 ) -> object:
     """A product by a prepared call, or else by all checks. `how` may be a plain tuple."""
-    if c is None or out is None or c is out:
-        into = c if out is None else out
-        done = replay(prepared_calls, (how, c is None), a, b, into, (alpha, beta), operands, below_autograd)
-        if done is not None:
-            return done
+    into, given = c if out is None else out, operands
+    if c is not None and c is not into:
+        given = {**operands, ADDEND: c}
+    done = replay(prepared_calls, (how, c is None), a, b, into, (alpha, beta), given, below_autograd)
+    if done is not None:
+        return done
     if getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
         done = _of_tensors((a, b, c, out), (alpha, beta), how, operands, below_autograd)
         if done is not None:
@@ -245,13 +246,13 @@ def _checked(
     conj = bool(how.conjugate_a), bool(how.conjugate_b)
     extra = Extra.of(how.epilogue, (how.prologue_a, how.prologue_b), operands, conj, bool(how.emulate))
     transposed = bool(how.transpose_a), bool(how.transpose_b)
-    kept = None
-    if c is None or out is None or c is out:
-        there = {name: x for name, x in operands.items() if x is not None}
-        kept = Kept((tuple(how), c is None), (a, b, c if out is None else out), there)
+    given = c if out is None else out
+    there = {name: x for name, x in operands.items() if x is not None}
+    if c is not None and c is not given:
+        there[ADDEND] = c
+    kept = Kept((tuple(how), c is None), (a, b, given), there, factors)
     request = _Request.of(library, arrays, factors, transposed, how.dtype, extra, kept)
     result = replace(request, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
-    given = c if out is None else out
     return library.finish(result) if given is None else given
 
 
@@ -355,7 +356,7 @@ class _Request(Request):
         taken = "residual" in extra.operands or extra.reads_c
         if taken or not is_read or overlap(*(library.view(x, x.dtype) for x in (addend, into))):
             return self
-        operands = {**extra.operands, "residual": library.finish(addend)}
+        operands = {**extra.operands, "residual": addend.array}
         extra = replace(extra, epilogue=("residual", *extra.epilogue), operands=operands)
         return replace(self, addend=None, factors=(self.factors[0], 0), extra=extra)
 
@@ -433,7 +434,7 @@ class _Request(Request):
         """
         a, b, types = self.a, self.b, self.types.result
         target = types if self.target is None else self.target.dtype
-        if self.kept is None or self.kept.how[0] != _PLAIN or self.factors[1] != 0 or self.extra.operands:
+        if self.kept is None or self.kept.how[0] != _PLAIN or self.factors[1] != 0 or self.kept.operands:
             return None
         if type(self.library) is not NumPy or len(a.shape) != 2 or len(b.shape) != 2:
             return None

@@ -100,7 +100,7 @@ def grouped(
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     extra = Extra.of(then, (prologue_a, prologue_b), operands, (False, False))
     given = {name: x for name, x in named.items() if x is not None}
-    kept = Kept(how, (a, b, into), given) if may_be_kept else None
+    kept = Kept(how, (a, b, into), given, (alpha, beta)) if may_be_kept else None
     request = _Request.of(library, (a, b, c, out), offsets, (alpha, beta), dtype, extra, kept)
     result = request.run(schedule, backend or library.backends[0], device)
     return cast("AnyArray", library.finish(result) if into is None else into)

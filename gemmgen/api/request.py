@@ -23,7 +23,18 @@ from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
-from gemmgen.runtime.calls import LOW, HostCall, HostSteps, Outcome, PreparedCall, Table, address_of, keep
+from gemmgen.runtime.calls import (
+    ADDEND,
+    LOW,
+    Added,
+    HostCall,
+    HostSteps,
+    Outcome,
+    PreparedCall,
+    Table,
+    address_of,
+    keep,
+)
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers
 from gemmgen.spec import GemmSpec, Grouped, Order
@@ -61,13 +72,15 @@ class Kept:
 
     Attributes:
         how: all that is no array.
-        arrays: A, B, and C (None for a new one), as the caller passed them.
-        operands: the other arrays by name.
+        arrays: A, B, and the result (None for a new one), as the caller passed them.
+        operands: the other arrays by name, a C that is another array than the result at last (`ADDEND`).
+        factors: alpha and beta.
     """
 
     how: tuple[object, ...]
     arrays: tuple[object, object, object]
     operands: Mapping[str, object]
+    factors: tuple[complex, complex]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +179,19 @@ class Request(ABC):
 
     def _prepared(self, work: Work, views: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -> PreparedCall | None:
         """The call for others like this one, whose arrays are on the host; None if there is none."""
-        if not self.shape or len(views) > MOST_STEPS or not self._takes_given(work):
+        if self.kept is None or not self.shape or len(views) > MOST_STEPS or not self._takes_given(work):
             return None
         found = [
             work.kernel.prepared({**dict(zip("abc", each, strict=True)), **work.operands}, self.factors)
             for each in views
         ]
         a, b, into = *work.read, work.into
-        outcome = self.outcome(self.target or into, [*work.operands.values()], work.is_mirrored)
+        operands, added = [*work.operands.values()], self._added(work)
+        if added in ("copied", "ignored"):  # its memory is the caller's, whatever its strides are
+            operands.append(self.kept.operands[ADDEND])
+        outcome = self.outcome(self.target or into, operands, work.is_mirrored)
         is_own = a.array is self.a.array, b.array is self.b.array
-        if len(found) == 1 and all(is_own) and self._is_result(into):
+        if added is None and len(found) == 1 and all(is_own) and self._is_result(into):
             return None if found[0] is None else found[0].of_product(outcome)
         kernels = [call for call in found if isinstance(call, HostCall) and call.is_by_address and call.guard is None]
         if len(kernels) < len(views):
@@ -185,7 +201,14 @@ class Request(ABC):
         low_a, low_b, low_c = (address_of(cast("Numbers", x.array)) & LOW for x in (a, b, into))
         sums, loads = None if self._is_result(into) else into.dtype, self.addend is not None
         steps = [*zip(kernels, begins, strict=True)]
-        return HostSteps(outcome, steps, copies, sums, loads, (low_a, low_b, low_c))
+        return HostSteps(outcome, steps, copies, sums, loads, (low_a, low_b, low_c), added)
+
+    def _added(self, work: Work) -> Added | None:
+        """What becomes of a C that is another array than the result."""
+        if self.kept is None or ADDEND not in self.kept.operands:
+            return None
+        is_read = "residual" in work.operands and "residual" not in self.kept.operands
+        return "read" if is_read else "ignored" if self.addend is None else "copied"
 
     def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:  # noqa: ARG002
         """A prepared call as it is kept: itself, or beside what else may compute it."""
@@ -194,7 +217,7 @@ class Request(ABC):
     def keep(self, call: PreparedCall) -> None:
         """Keep a prepared call for calls like this one."""
         assert self.kept is not None
-        keep(prepared_calls, self.kept.how, self.kept.arrays, self.factors, self.kept.operands, call)
+        keep(prepared_calls, self.kept.how, self.kept.arrays, self.kept.factors, self.kept.operands, call)
 
     def outcome(self, into: Operand, operands: Sequence[object] = (), is_mirrored: bool = False) -> Outcome:
         """What calls like this one result in."""
@@ -205,7 +228,7 @@ class Request(ABC):
 
     def _may_be_kept(self, work: Work) -> bool:
         """Whether the kernel writes the result itself, and takes the caller's own arrays beside A and B."""
-        return self._is_result(work.into) and self._takes_given(work)
+        return self._is_result(work.into) and self._takes_given(work) and self._added(work) is None
 
     def _is_result(self, into: Operand) -> bool:
         return into.dtype == self.types.result and (self.target is None or into is self.target)
@@ -214,7 +237,9 @@ class Request(ABC):
         """Whether the kernel takes the caller's own arrays beside A and B."""
         if self.kept is None:
             return False
-        given, own = self.kept.operands, {name: _owner(x) for name, x in work.operands.items()}
+        given, own = dict(self.kept.operands), {name: _owner(x) for name, x in work.operands.items()}
+        if (addend := given.pop(ADDEND, None)) is not None and self._added(work) == "read":
+            given["residual"] = addend
         return own.keys() == given.keys() and all(x is given[name] for name, x in own.items())
 
     def _views(self, spec: GemmSpec, call: Call) -> tuple[ArrayLike, ArrayLike, ArrayLike]:

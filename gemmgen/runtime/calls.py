@@ -12,7 +12,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -368,6 +368,12 @@ class HostCall(PreparedCall):
         return (c.swapaxes(-1, -2) if self._transposed else c), at_c
 
 
+#: The name by which calls pass a C that is another array than the result, as the last operand.
+ADDEND = "c"
+#: Such a C: the kernels read it in place, it is copied to the result first, or nothing of it is read.
+Added: TypeAlias = Literal["read", "copied", "ignored"]
+
+
 class HostSteps(HostCall):
     """A prepared call with NumPy's arrays by several products, or one whose arrays are copied or converted.
 
@@ -377,7 +383,8 @@ class HostSteps(HostCall):
         copies: the types in which the caller's A and B are copied first; None for one that is read in place.
         sums: the type of a new array that kernels write, which is converted to the result; None if they write that.
         loads: whether kernels read C.
-        low: the low bits of the addresses of A, B and C, or of their copies, for which the kernels were prepared.
+        low: the low bits of A's, B's and C's addresses, or of their copies', for which the kernels were prepared.
+        added: what becomes of a C that is another array than the result; None if there is none.
     """
 
     def __init__(
@@ -388,10 +395,11 @@ class HostSteps(HostCall):
         sums: Any,
         loads: bool,
         low: tuple[int, int, int],
+        added: Added | None = None,
     ) -> None:
         super().__init__(outcome)
         self._steps = [(call._compute, begins) for call, begins in steps]
-        self._copies, self._sums, self._loads, self._low = copies, sums, loads, low
+        self._copies, self._sums, self._loads, self._low, self._added = copies, sums, loads, low, added
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: object) -> None:  # noqa: ARG002
         (at_a, at_b, at_c, *more), (a, b, c, others), (copy_a, copy_b) = addresses, held, self._copies
@@ -403,14 +411,20 @@ class HostSteps(HostCall):
         if copy_b is not None:
             b = np.array(b, copy_b, order="C")
             at_b = address_of(b)
-        into = c
+        into, addend, added = c, c, self._added
+        if added == "read":
+            if factors[1] != 1:
+                raise RuntimeError("kernels add C as it is")
+            factors = factors[0], 0
+        elif added is not None:
+            addend, more = others[ADDEND], more[:-1]
         if self._sums is not None:
             into = np.empty(c.shape, self._sums)
             at_c = address_of(into)
-            if self._loads:
-                np.copyto(into, c, casting="unsafe")
         if (at_a & LOW, at_b & LOW, at_c & LOW) != self._low:
             raise RuntimeError("copies begin at addresses of another alignment")
+        if self._loads and into is not addend:
+            np.copyto(into, addend, casting="unsafe")
         if self._mirrored:
             at_a, at_b = at_b, at_a
         held = a, b, into, others

@@ -163,7 +163,7 @@ STEPS: dict[str, Callable[[np.random.Generator], tuple[npt.NDArray[np.generic], 
 
 
 @pytest.mark.parametrize("case", STEPS)
-@pytest.mark.parametrize("way", ["new", "out", "bias", "added"])
+@pytest.mark.parametrize("way", ["new", "out", "bias", "added", "added elsewhere"])
 def test_copies_conversions_and_several_products(
     case: str, way: str, device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -181,14 +181,45 @@ def test_copies_conversions_and_several_products(
             if a.dtype == b.dtype == np.int8:  # whose bias is added to sums of int32
                 return
             result = gemmgen.gemm(a, b, out=c, epilogue="bias", bias=bias, device=device.number)
-        else:
+        elif way == "added":
             expected = 3 * expected + 2 * c
             result = gemmgen.gemm(a, b, c, alpha=3, beta=2, device=device.number)
+        else:
+            other, expected = STEPS[case](rng)[2], expected.astype(c.dtype)
+            expected = 3 * expected + 2 * other
+            result = gemmgen.gemm(a, b, other, out=c, alpha=3, beta=2, device=device.number)
         assert result.dtype == expected.dtype and (result == expected).all()
         assert (way == "new") != (result is c) and (a == kept[0]).all() and (b == kept[1]).all()
         known = known or len(checked) if turn else 0
     if opencl_arrays.way_of(device.handle) == "address":
         assert len(checked) == known, "nothing is checked from the third call on"
+
+
+@pytest.mark.parametrize("shape", [(M, N), (N,)])
+def test_c_in_another_array(
+    shape: tuple[int, ...], device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Kernels add one like the result in place where beta is 1; others are copied to the result first."""
+    checked = counted(monkeypatch, import_module("gemmgen.api.gemm"), "_checked")
+    a, b, out, bias, known = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N), whole(rng, N), 0
+    for beta in (1, 2, 0):
+        for turn in range(4):
+            c = whole(rng, *shape)
+            expected, kept = a @ b + beta * c, c.copy()
+            assert gemmgen.gemm(a, b, c, beta=beta, out=out, device=device.number) is out
+            assert (out == expected).all() and (c == kept).all()
+            known = len(checked) if turn <= 1 else known
+        if opencl_arrays.way_of(device.handle) == "address":
+            # A beta of 2 has the key of 1, which kernels that add C as it is can't serve.
+            assert len(checked) == known, "nothing is checked from the third call on"
+    for beta in (1, 2, 1, 0, 1):
+        named = gemmgen.gemm(a, b, c, beta=beta, out=out, epilogue="bias", bias=bias, device=device.number)
+        assert (named == a @ b + beta * c + bias).all()
+    whole_array = whole(rng, M + 1, N)
+    for _ in range(3):  # C and the result overlap
+        expected = a @ b + whole_array[1:]
+        gemmgen.gemm(a, b, whole_array[1:], beta=1, out=whole_array[:M], device=device.number)
+        assert (whole_array[:M] == expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

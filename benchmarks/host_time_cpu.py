@@ -56,6 +56,7 @@ def calls_of(size: int) -> dict[str, Callable[[], object]]:
         "numpy.matmul": lambda: np.matmul(a, b),
         "gemm": lambda: gemmgen.gemm(a, b),
         "gemm, out=": lambda: gemmgen.gemm(a, b, out=c),
+        "gemm, c= and out=": lambda: gemmgen.gemm(a, b, a, beta=2, out=c),
         "kernel(a, b, c)": lambda: kernel(a, b, c),
         "gemm of pyopencl's, out=": on_device,
         **copied(rng, size),

@@ -213,6 +213,7 @@ def test_c_in_another_array(
             # A beta of 2 has the key of 1, which kernels that add C as it is can't serve.
             assert len(checked) == known, "nothing is checked from the third call on"
     for beta in (1, 2, 1, 0, 1):
+        c = whole(rng, *shape)
         named = gemmgen.gemm(a, b, c, beta=beta, out=out, epilogue="bias", bias=bias, device=device.number)
         assert (named == a @ b + beta * c + bias).all()
     whole_array = whole(rng, M + 1, N)

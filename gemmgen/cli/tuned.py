@@ -80,7 +80,11 @@ def _records_of(backend: str, device: str | None) -> Records:
     from gemmgen.tuning.records import Store
 
     _, key = _device(backend, device)
-    found = Store().read(key)
+    store = Store()
+    found = store.read(key)
+    if not found.lines and not found.machine and store.stamp(key) is not None:
+        path = store.folder / key.file_name
+        raise UserError(f"{path} has no record of {key} that can be read: restore it, or delete it and tune again")
     if not found.lines:
         raise UserError(f"there are no records of {key}: measure some by gemmgen tune --shapes 1024 --minutes 1")
     return found

@@ -233,6 +233,12 @@ def test_tune_and_what_follows(device: DeviceInfo, tmp_path: Path) -> None:
     assert [row["checked"] for row in shown] == [False]
     merged = command(tmp_path / "a", "tuned", "merge", file, file)
     assert merged.stdout == file.read_text()
+    (kept,) = (tmp_path / "b").rglob("*.jsonl")
+    kept.write_bytes(b"\xff damaged")
+    damaged = command(tmp_path / "b", "tuned", "show", "--device", device.number)
+    assert damaged.returncode == 2
+    assert f"{kept} has no record of" in damaged.stderr
+    assert "restore it, or delete it" in damaged.stderr
 
 
 @pytest.mark.parametrize("device", CPUS, ids=lambda device: device.platform.split("(")[0].split()[0])

@@ -58,18 +58,10 @@ class Cuda(Simt):
     suffix: ClassVar[str] = ".cu"
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
     types: ClassVar[Mapping[str, str]] = {
-        "float64": "double",
-        "float32": "float",
-        "float16": "__half",
+        **Simt.types,
         "bfloat16": "__nv_bfloat16",
         "float8_e4m3fn": "__nv_fp8_e4m3",
         "float8_e5m2": "__nv_fp8_e5m2",
-        "complex64": "float2",
-        "complex128": "double2",
-        "int32": "int",
-        "int64": "long long",
-        "int8": "signed char",
-        "bool": "bool",
     }
     type_headers: ClassVar[Mapping[str, str]] = {
         "float16": "cuda_fp16.h",

@@ -18,18 +18,7 @@ class Hip(Simt):
     targets: ClassVar[tuple[str, ...]] = ("gfx1100", "gfx942")
     #: Its functions for matrix instructions are not written yet; a shuffle names the lanes that it goes through.
     lacks: ClassVar[frozenset[str]] = frozenset({"mfma", "free_sub_group_size"})
-    types: ClassVar[Mapping[str, str]] = {
-        "float64": "double",
-        "float32": "float",
-        "float16": "__half",
-        "bfloat16": "__hip_bfloat16",
-        "complex64": "float2",
-        "complex128": "double2",
-        "int32": "int",
-        "int64": "long long",
-        "int8": "signed char",
-        "bool": "bool",
-    }
+    types: ClassVar[Mapping[str, str]] = {**Simt.types, "bfloat16": "__hip_bfloat16"}
     type_headers: ClassVar[Mapping[str, str]] = {"float16": "hip/hip_fp16.h", "bfloat16": "hip/hip_bf16.h"}
     calls: ClassVar[Mapping[str, str]] = {
         **Simt.calls,

@@ -55,6 +55,17 @@ class Simt(CLike):
     pairs: ClassVar[Pairs] = Pairs(
         "make_{type}", (".x", ".y"), "__device__ __forceinline__", ("fmaf", "fma"), adds=False
     )
+    types: ClassVar[Mapping[str, str]] = {
+        "float64": "double",
+        "float32": "float",
+        "float16": "__half",
+        "complex64": "float2",
+        "complex128": "double2",
+        "int32": "int",
+        "int64": "long long",
+        "int8": "signed char",
+        "bool": "bool",
+    }
     calls: ClassVar[Mapping[str, str]] = {
         "group_id": "int(blockIdx.{axis})",
         "group_count": "int(gridDim.{axis})",

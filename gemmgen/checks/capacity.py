@@ -38,6 +38,24 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         )
 
 
+def fragment_problems(s: Schedule, target: Target, words: int, lanes: int) -> Iterator[str]:
+    """What fragments of so many words of 32 bits a lane take more of than a sub-group has."""
+    used, limit = words * 4, sub_group_registers(s, target) // lanes
+    if used > limit:
+        larger = "" if s.large_grf else " or large_grf"
+        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+
+
+def whole_sub_groups(s: Schedule, target: Target, lanes: int) -> Iterator[str]:
+    """What is wrong with a group that is to be made of whole sub-groups."""
+    high, wide = s.group
+    if wide % lanes:
+        wider = -(-wide // lanes) * lanes
+        yield f"group {high}x{wide} is not of whole sub-groups of {lanes}: use group {high}x{wider}"
+    if high * wide > target.max_group:
+        yield f"{high * wide} work-items > {target.max_group} on this target: use a smaller group"
+
+
 def blocks_at_once(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """The blocks of a multiprocessor that a compiler is to leave registers for: those that are asked for, or as many as
     there is room for; 0 for any number.

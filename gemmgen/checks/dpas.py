@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gemmgen.checks.capacity import sub_group_registers
+from gemmgen.checks.capacity import fragment_problems, whole_sub_groups
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
 from gemmgen.ir.dtypes import F32, DType
@@ -48,10 +48,7 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}"
         yield f"block_k = {s.block_k}, {goes}: use block_k {atom.depth}, or a multiple of it"
     words = s.tile[0] * s.tile[1] + s.tile[0] + DPAS_ROWS * s.tile[1]
-    used, limit = words * 4, sub_group_registers(s, target) // lanes
-    if used > limit:
-        larger = "" if s.large_grf else " or large_grf"
-        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+    yield from fragment_problems(s, target, words, lanes)
 
 
 def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -70,15 +67,11 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if target.sub_group_sizes and BLOCK_2D_LANES not in target.sub_group_sizes:
         sizes = ", ".join(map(str, target.sub_group_sizes))
         yield f"block_2d takes sub-groups of {BLOCK_2D_LANES}, but target {target.name!r} has {sizes}: {packed}"
-    (rows, cols), (high, wide) = s.tile, s.group
+    rows, cols = s.tile
     if rows not in BLOCK_2D_HEIGHTS:
         known = ", ".join(map(str, BLOCK_2D_HEIGHTS))
         yield f"the tile's {rows} rows are not those of a 2D block read: use one of {known}"
-    if wide % BLOCK_2D_LANES:
-        wider = -(-wide // BLOCK_2D_LANES) * BLOCK_2D_LANES
-        yield f"group {high}x{wide} is not of whole sub-groups of {BLOCK_2D_LANES}: use group {high}x{wider}"
-    if high * wide > target.max_group:
-        yield f"{high * wide} work-items > {target.max_group} on this target: use a smaller group"
+    yield from whole_sub_groups(s, target, BLOCK_2D_LANES)
     step = atom.depth if s.block_k < 2 * atom.depth else 2 * atom.depth
     if s.block_k % step:
         goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}, and a 2D block read twice as deep"
@@ -97,10 +90,7 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     words = (
         rows * cols + 2 * (rows * atom.a.cols.values // atom.a.rows.lanes + cols * atom.depth) * spec.dtype.size // 4
     )
-    used, limit = words * 4, sub_group_registers(s, target) // BLOCK_2D_LANES
-    if used > limit:
-        larger = "" if s.large_grf else " or large_grf"
-        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+    yield from fragment_problems(s, target, words, BLOCK_2D_LANES)
 
 
 def _as_block_2d_writes_ask(spec: GemmSpec, s: Schedule, sums: DType) -> Iterator[str]:

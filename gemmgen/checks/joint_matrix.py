@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gemmgen.checks.capacity import sub_group_registers
+from gemmgen.checks.capacity import fragment_problems, whole_sub_groups
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
 from gemmgen.ir.instructions import JOINT_MATRIX_LANES, JOINT_MATRIX_ROWS, Instruction, joint_matrix
 from gemmgen.ir.target import Target
@@ -31,15 +31,11 @@ def joint_matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterat
 
 def _tiling_problems(spec: GemmSpec, s: Schedule, target: Target, atom: Instruction) -> Iterator[str]:
     """What is wrong with the tile and the group."""
-    (rows, cols), (high, wide) = s.tile, s.group
+    rows, cols = s.tile
     if rows % atom.rows:
         fitting = -(-rows // atom.rows) * atom.rows
         yield f"the tile's {rows} rows are no multiple of {atom.rows}, those of a fragment: use tile {fitting}x{cols}"
-    if wide % JOINT_MATRIX_LANES:
-        wider = -(-wide // JOINT_MATRIX_LANES) * JOINT_MATRIX_LANES
-        yield f"group {high}x{wide} is not of whole sub-groups of {JOINT_MATRIX_LANES}: use group {high}x{wider}"
-    if high * wide > target.max_group:
-        yield f"{high * wide} work-items > {target.max_group} on this target: use a smaller group"
+    yield from whole_sub_groups(s, target, JOINT_MATRIX_LANES)
     if s.block_k % atom.depth:
         goes = f"but a fragment goes {atom.depth} deep in {spec.dtype}"
         yield f"block_k = {s.block_k}, {goes}: use block_k {atom.depth}, or a multiple of it"
@@ -48,10 +44,7 @@ def _tiling_problems(spec: GemmSpec, s: Schedule, target: Target, atom: Instruct
         yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with joint_matrix: use block_k {least}"
     # Fragments of a step of an instruction's depth.
     words = rows * cols + (rows // JOINT_MATRIX_LANES + cols) * atom.depth * spec.dtype.size // 4
-    used, limit = words * 4, sub_group_registers(s, target) // JOINT_MATRIX_LANES
-    if used > limit:
-        larger = "" if s.large_grf else " or large_grf"
-        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
+    yield from fragment_problems(s, target, words, JOINT_MATRIX_LANES)
 
 
 def _as_checked_loads_find_them(spec: GemmSpec) -> Iterator[str]:

@@ -260,8 +260,6 @@ class GemmSpec:
         """What a gated product can't be as well."""
         if self.beta:
             yield f"beta = {self.beta:g}, but {gate.short} makes C anew: fold 0, and add a matrix by residual after it"
-        if self.grouped:
-            yield f"a grouped product, but {gate.short} takes two columns of a group's B: multiply by its halves apart"
         if self.alpha == 0:
             yield f"alpha = 0 leaves no sums to {gate.short}: fold another factor, or leave it out"
         if (made := self.formula_of("b")) is not None and (named := made.names - {"b", "k"}):

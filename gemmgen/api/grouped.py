@@ -16,6 +16,7 @@ from gemmgen.api.kernels import Wanted, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
+from gemmgen.epilogue import gate_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
@@ -69,7 +70,8 @@ def grouped(
         c: [total rows, n], or for groups of K [groups, m, n]; scaled by beta, and overwritten if out is not given.
         alpha, beta: numbers.
         prologue_a, prologue_b: of 8-bit floats, scales of sums: `"a * a_scale_128"` and `"b * b_scale_128x128"`.
-        epilogue: functions applied to the result (docs/epilogues.md); each group has a `bias` of its own.
+        epilogue: functions applied to the result (docs/epilogues.md); each group has a `bias` of its own. Of a gate
+            such as `swiglu` the result has half as many columns as b.
         dtype: the result's type, as for `gemmgen.gemm`.
         out: the array for the result. Its rows behind the last group stay as they are; a new one's are undefined.
         schedule: a `Schedule` or the name of a preset; None for the choice by the mean size of a group.
@@ -178,7 +180,9 @@ class _Request(Request):
                 "[m, total k] and [total k, n]"
             )
         else:
-            problems += shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends)
+            problems += shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends, extra.epilogue)
+            if factors[1] != 0 and (gate := gate_of(extra.epilogue)) is not None:
+                problems.append(f"beta = {factors[1]}, but {gate} makes c anew: add it by residual")
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
         factor_problems(factors, c is not None, problems)
         problems += extra.problems(None, types is not None and types.on_host)
@@ -194,12 +198,12 @@ class _Request(Request):
     @property
     def shape(self) -> tuple[int, ...]:
         """The result's."""
-        n = self.b.shape[-1]
+        n = self.b.shape[-1] // (1 if self.extra.gate is None else 2)
         return (self.a.shape[0], n) if self.kind == "rows" else (self.ends.shape[0], self.a.shape[0], n)
 
     @property
     def mean(self) -> tuple[int, int, int]:
-        """m, n and k of a mean group, by which a schedule is chosen."""
+        """m, n and k of a mean group, by which a schedule is chosen; n is all columns of B."""
         (m, k), n, groups = self.a.shape, self.b.shape[-1], max(1, self.ends.shape[0])
         return (-(-m // groups), n, k) if self.kind == "rows" else (m, n, -(-k // groups))
 
@@ -277,7 +281,9 @@ class _Request(Request):
         return self.library.order(operand) if wanted is None else operand.first_order(wanted)
 
 
-def shape_problems(kind: Grouped, given: Mapping[str, Shaped | None], ends: Shaped) -> list[str]:
+def shape_problems(
+    kind: Grouped, given: Mapping[str, Shaped | None], ends: Shaped, epilogue: Sequence[str]
+) -> list[str]:
     """What does not go together."""
     a, b = cast(Shaped, given["a"]), cast(Shaped, given["b"])
     problems = []
@@ -289,7 +295,11 @@ def shape_problems(kind: Grouped, given: Mapping[str, Shaped | None], ends: Shap
     groups = ends.shape[0]
     if kind == "rows" and b.shape[0] != groups:
         problems.append(f"offsets end {groups} groups, but b has {b.shape[0]} matrices: pass as many")
-    wanted = (a.shape[0], b.shape[-1]) if kind == "rows" else (groups, a.shape[0], b.shape[-1])
+    cols, gate = b.shape[-1], gate_of(epilogue)
+    if gate is not None and cols % 2:
+        problems.append(f"{gate} takes two halves of b's columns, but b has {cols} columns: pass an even number")
+    cols = cols if gate is None else cols // 2
+    wanted = (a.shape[0], cols) if kind == "rows" else (groups, a.shape[0], cols)
     for name in ("c", "out"):
         operand = given.get(name)
         if operand is not None and operand.shape != wanted:

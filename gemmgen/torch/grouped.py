@@ -14,7 +14,7 @@ import torch
 
 from gemmgen.api.grouped import KINDS, shape_problems
 from gemmgen.api.grouped import grouped as product
-from gemmgen.epilogue import OPERANDS, RESULT, Applied
+from gemmgen.epilogue import OPERANDS, RESULT, Applied, gate_of
 from gemmgen.errors import SpecError
 from gemmgen.spec import OFFSETS, Grouped
 from gemmgen.torch.epilogue import Chain, functions_of
@@ -144,7 +144,8 @@ def without_elements(
     """A tensor of the result's shape and type. Raises: SpecError with every problem that needs no elements."""
     kind, dtype = kind_of(a, b), dtype_of(a, b, options.get("dtype"))
     given = dict(zip(_NAMES, (a, b, offsets, c, *operands), strict=False))
-    problems = shape_problems(kind, given, offsets)
+    epilogue = options.get("epilogue") or ()
+    problems = shape_problems(kind, given, offsets, epilogue)
     problems += [
         f"{name} is on {x.device}, but a on {a.device}: pass {name}.to({str(a.device)!r})"
         for name, x in given.items()
@@ -154,7 +155,8 @@ def without_elements(
         problems.append(f"beta = {options['beta']} adds to a c that was not given: pass c, or beta = 0")
     if problems:
         raise SpecError(problems)
-    shape = (a.shape[0], b.shape[-1]) if kind == "rows" else (offsets.shape[0], a.shape[0], b.shape[-1])
+    cols = b.shape[-1] if gate_of(epilogue) is None else b.shape[-1] // 2
+    shape = (a.shape[0], cols) if kind == "rows" else (offsets.shape[0], a.shape[0], cols)
     return a.new_empty(shape, dtype=dtype)
 
 

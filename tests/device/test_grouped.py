@@ -178,6 +178,38 @@ def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
     groups.check(result.copy(), result)
 
 
+@pytest.mark.parametrize("schedule", [None, "smem_8x8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gates(kind: Grouped, schedule: str | None, rng: np.random.Generator) -> None:
+    """B has two halves of columns, C has half as many columns as B; a second call is a prepared one."""
+    groups = Groups.of(rng, GemmSpec(grouped=kind, epilogue=("swiglu", "bias")), sizes=(38, 28), factors=(1.0, 0.0))
+    bias = rng.standard_normal((len(ENDS), groups.c.shape[-1]), np.float32)
+    groups = groups.with_operands(bias=bias)
+    for _ in range(2):
+        result = gemmgen.grouped(
+            groups.a, groups.b, ENDS, epilogue=["swiglu", "bias"], bias=bias, schedule=schedule
+        )
+        assert result.shape == groups.c.shape
+        groups.check(result.copy(), result)
+
+
+def test_what_a_gate_is_refused_for(rng: np.random.Generator) -> None:
+    a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 6), np.float32)
+    for call, said in (
+        (lambda: gemmgen.grouped(a, b[..., :5], [4, 9], epilogue="swiglu"), "but b has 5 columns: pass an even number"),
+        (
+            lambda: gemmgen.grouped(a, b, [4, 9], np.zeros((9, 3), np.float32), beta=1, epilogue="swiglu"),
+            "beta = 1, but swiglu makes c anew: add it by residual",
+        ),
+        (
+            lambda: gemmgen.grouped(a, b, [4, 9], epilogue="swiglu", out=np.zeros((9, 6), np.float32)),
+            "out has shape 9x6, not 9x3",
+        ),
+    ):
+        with pytest.raises(SpecError, match=said):
+            call()
+
+
 def test_an_empty_list_of_ends() -> None:
     """NumPy makes an array of float64 of it."""
     result = gemmgen.grouped(np.ones((3, 4), np.float32), np.ones((0, 4, 5), np.float32), [])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gemmgen.epilogue import gate_of
 from gemmgen.errors import SpecError
 from tests.device.naive import found as devices_found
 from tests.support.tensors import need_torch
@@ -85,23 +86,30 @@ CALLS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     ),
     ("rows", {"epilogue": ["row_bias", "tanh", "scale", "residual"]}, ("row_bias", "scale", "residual")),
     ("rows", {"epilogue": ["expr: acc * (row + 1) * bias + col"]}, ("bias",)),
+    ("rows", {"alpha": 0.5, "epilogue": ["swiglu", "residual"]}, ("residual",)),
+    ("k", {"epilogue": ["geglu", "bias"]}, ("bias",)),
 )
 
 
-def tensors_of(kind: str, names: Sequence[str]) -> tuple[list[Tensor], Tensor]:
-    """A, B and what is named, each with a gradient; and offsets."""
+def tensors_of(kind: str, names: Sequence[str], cols: int = 4) -> tuple[list[Tensor], Tensor]:
+    """A, B and what is named, each with a gradient; and offsets. C has so many columns."""
     a, b, ends = operands(kind)
-    whole = (TOTAL, 4) if kind == "rows" else (GROUPS, 3, 4)
+    whole = (TOTAL, cols) if kind == "rows" else (GROUPS, 3, cols)
     of_row = (TOTAL,) if kind == "rows" else (GROUPS, 3)
     shapes = {"c": whole, "residual": whole, "row_bias": of_row, "row_scale": of_row}
-    drawn = [a, b, *(draw(*shapes.get(name, (GROUPS, 4))) + i / 8 for i, name in enumerate(names))]
+    drawn = [a, b, *(draw(*shapes.get(name, (GROUPS, cols))) + i / 8 for i, name in enumerate(names))]
     return [x.requires_grad_() for x in drawn], ends
+
+
+def columns(options: Mapping[str, Any]) -> int:
+    """Of C, where B has 4: of a gate 2."""
+    return 4 if gate_of(options.get("epilogue", ())) is None else 2
 
 
 @pytest.mark.parametrize(("kind", "options", "names"), CALLS, ids=range(len(CALLS)))
 def test_derivatives(kind: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Of first and second order, by every tensor, against differences. Rows behind the last group give none."""
-    tensors, ends = tensors_of(kind, names)
+    tensors, ends = tensors_of(kind, names, columns(options))
 
     def function(a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
         named = dict(zip(names, others, strict=True))
@@ -114,7 +122,7 @@ def test_derivatives(kind: str, options: Mapping[str, Any], names: tuple[str, ..
 @pytest.mark.parametrize(("kind", "options", "names"), CALLS, ids=range(len(CALLS)))
 def test_torchs_check_of_operators(kind: str, options: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Schema, autograd, fake kernel, and both together as `torch.compile` uses them."""
-    tensors, ends = tensors_of(kind, names)
+    tensors, ends = tensors_of(kind, names, columns(options))
     a, b, *others = tensors
     named = dict(zip(names, others, strict=True))
     order = ("c", "bias", "row_bias", "scale", "row_scale", "residual")
@@ -133,6 +141,17 @@ def test_values_of_an_epilogue() -> None:
     result = ours.grouped(a, b, ends, c, beta=3)
     torch.testing.assert_close(result[: ENDS[-1]], (loop(a, b) + 3 * c)[: ENDS[-1]])
     assert torch.equal(c, before)
+
+
+def test_values_of_a_gate() -> None:
+    a, b, ends = operands("rows")
+    gate, up = loop(a, b).chunk(2, -1)
+    right = torch.nn.functional.silu(gate) * up
+    torch.testing.assert_close(ours.grouped(a, b, ends, epilogue="swiglu", zero_rest=True), right)
+    made = torch.ops.gemmgen.grouped(a.to("meta"), b.to("meta"), ends.to("meta"), epilogue=["swiglu"])
+    assert made.shape == (TOTAL, 2)
+    with pytest.raises(SpecError, match="swiglu takes two halves of b's columns, but b has 3 columns"):
+        ours.grouped(a, b[..., :3], ends, epilogue="swiglu")
 
 
 def test_it_is_compiled_in_one_graph() -> None:

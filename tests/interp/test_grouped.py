@@ -125,6 +125,32 @@ def test_rows_that_tma_stores(changes: dict[str, object], ends: tuple[int, ...],
     interpret(groups, of_k(changes), TARGETS["sm_90a"])
 
 
+#: Gates by registers, shared memory, matrix instructions, and TMA loads of both halves.
+GATED: dict[str, tuple[str, DType, dict[str, object]]] = {
+    "tile_8x8": ("portable", F32, {}),
+    "smem_8x8": ("portable", F32, {}),
+    "async_8x8_16x16": ("sm_90", F32, {}),
+    "mma_8x16_16x8": ("sm_90", BF16, {}),
+    "wgmma_128x256_s4": ("sm_90a", BF16, {}),
+    "wgmma_128x256_s4_turns": ("sm_90a", BF16, {"ordered_epilogue": False}),
+}
+
+
+@pytest.mark.parametrize("name", GATED)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("b_order", ["row", "col"])
+def test_gates(name: str, kind: Grouped, b_order: Order, rng: np.random.Generator) -> None:
+    """Of each group the same columns of both halves of its B."""
+    target, dtype, changes = GATED[name]
+    b_order = "row" if kind == "k" else b_order
+    spec = spec_of(kind, dtype=dtype, b_order=b_order, ld_multiple=8 if name.startswith("wgmma") else 1)
+    spec = replace(spec, epilogue=("swiglu", "bias"))
+    groups = Groups.of(rng, spec, sizes=(72, 40), pad=8, factors=(1.5, 0.0))
+    bias = rng.standard_normal((len(ENDS), groups.c.shape[-1])).astype(groups.c.dtype)
+    schedule = candidates.load(name).schedule.but(name=None, **changes)
+    interpret(groups.with_operands(bias=bias), schedule, TARGETS[target])
+
+
 @pytest.mark.parametrize("ends", OTHERS, ids=["one", "rows", "none", "alone"])
 def test_other_groups_along_k_by_warpgroups(ends: tuple[int, ...], rng: np.random.Generator) -> None:
     spec = spec_of("k", dtype=F16, ld_multiple=8)

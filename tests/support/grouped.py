@@ -58,8 +58,8 @@ class Groups:
             pad: by how much lines are longer than they need be.
         """
         shapes: dict[str, tuple[tuple[int, ...], ...]] = {
-            "rows": ((TOTAL, sizes[1]), (len(ends), sizes[1], sizes[0]), (TOTAL, sizes[0])),
-            "k": ((sizes[0], TOTAL), (TOTAL, sizes[1]), (len(ends), *sizes)),
+            "rows": ((TOTAL, sizes[1]), (len(ends), sizes[1], sizes[0] * spec.halves), (TOTAL, sizes[0])),
+            "k": ((sizes[0], TOTAL), (TOTAL, sizes[1] * spec.halves), (len(ends), *sizes)),
         }
         found = []
         types = spec.element("a"), spec.element("b"), spec.result
@@ -142,7 +142,7 @@ def interpret(
     spec, before = groups.spec, groups.c.copy()
     program = lowered(spec, schedule, target)
     known: dict[str, object] = {"alpha": groups.alpha, "beta": groups.beta, "group_count": len(groups.ends)}
-    known |= {"m": groups.a.shape[0], "n": groups.b.shape[-1], "k": groups.a.shape[1]}
+    known |= {"m": groups.a.shape[0], "n": groups.c.shape[-1], "k": groups.a.shape[1]}
     known["offsets"] = np.asarray(groups.ends if offsets is None else offsets, np.int32)
     orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     arrays = {"a": groups.a, "b": groups.b, "c": groups.c, **groups.operands}

@@ -258,6 +258,8 @@ class GemmSpec:
 
     def _gated_problems(self, gate: Applied) -> Iterator[str]:
         """What a gated product can't be as well."""
+        if self.n is not None and self.n > (most := LARGEST_SIZE // 2):
+            yield f"n = {self.n} > {most}: {gate.short} takes 2 n columns of B by 32-bit indices; multiply it in parts"
         if self.beta:
             yield f"beta = {self.beta:g}, but {gate.short} makes C anew: fold 0, and add a matrix by residual after it"
         if self.alpha == 0:

@@ -31,7 +31,7 @@ from gemmgen.runtime.views import (
     shape,
 )
 from gemmgen.source import EntryPoint
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import LARGEST_SIZE, GemmSpec, Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,9 @@ def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: lis
 
 
 def gate_problems(gate: Applied, b: str, columns: int) -> list[str]:
-    """Problems: a B, of a shape, that has no two halves of columns."""
+    """Problems: a B, of a shape, that has no two halves of columns, or more columns than indices reach."""
+    if columns > LARGEST_SIZE:
+        return [f"b is {b}, but {gate.short} takes at most {LARGEST_SIZE} columns of b: multiply it in parts"]
     if columns % 2 == 0:
         return []
     return [f"b is {b}, but {gate.short} takes two halves of its columns: pass one with an even number of columns"]

@@ -186,9 +186,7 @@ def test_gates(kind: Grouped, schedule: str | None, rng: np.random.Generator) ->
     bias = rng.standard_normal((len(ENDS), groups.c.shape[-1]), np.float32)
     groups = groups.with_operands(bias=bias)
     for _ in range(2):
-        result = gemmgen.grouped(
-            groups.a, groups.b, ENDS, epilogue=["swiglu", "bias"], bias=bias, schedule=schedule
-        )
+        result = gemmgen.grouped(groups.a, groups.b, ENDS, epilogue=["swiglu", "bias"], bias=bias, schedule=schedule)
         assert result.shape == groups.c.shape
         groups.check(result.copy(), result)
 

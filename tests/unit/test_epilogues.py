@@ -21,7 +21,7 @@ from gemmgen.ir.dtypes import BF16, F32, F64, I8, I32, DType
 from gemmgen.ir.functions import FAST, MATH
 from gemmgen.module import render_module
 from gemmgen.reference import FAST_ERROR, FAST_LEAST, Bounded, finished
-from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.arrays import check_extents, check_gemm
 from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
 from tests.support.cli import gemmgen, printed, refused
@@ -358,10 +358,17 @@ def test_what_a_gate_does_not_go_with() -> None:
         (("expr: acc * up + row + bias",), {}, "takes bias, row beside acc and up: use another function after it"),
         (("swiglu",), {"beta": 1}, "beta = 1, but swiglu makes C anew: fold 0, and add a matrix by residual after it"),
         (("swiglu",), {"alpha": 0}, "alpha = 0 leaves no sums to swiglu"),
-        (("swiglu",), {"grouped": "rows"}, "a grouped product, but swiglu takes two columns of a group's B"),
+        (("swiglu",), {"n": 2**30}, "n = 1073741824 > 1073741311: swiglu takes 2 n columns of B by 32-bit indices"),
         (("swiglu",), {"b_dtype": I8, "prologue_b": "b * b_scale"}, "prologue_b takes b_scale of each column of C"),
     ):
         assert any(words in problem for problem in problems(*epilogue, **fields)), (epilogue, fields)
+
+
+def test_more_columns_than_indices_reach_are_refused() -> None:
+    a, b = np.zeros((1, 1), np.float32), np.broadcast_to(np.float32(0), (1, 2**31))
+    problems: list[str] = []
+    check_extents(GemmSpec(epilogue=("swiglu",), wide=True), a, b, None, problems)
+    assert problems == ["b is 1x2147483648, but swiglu takes at most 2147482623 columns of b: multiply it in parts"]
 
 
 def test_every_gate_is_the_same_in_two() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import factor_problems, result_types
-from gemmgen.api.kernels import Wanted, kernel_for, target_for
+from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
@@ -255,13 +256,28 @@ class _Request(Request):
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         promise = promise_of(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
-        kernel = kernel_for(Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address))
+        wanted = Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address)
+        if groups and schedule is None and self.extra.in_two is not None and is_faster_in_two(wanted):
+            return self._in_two(backend, device)
+        kernel = kernel_for(wanted)
         if self.ends.shape[0]:
             operands = {OFFSETS: library.view(self._ends, numpy_dtype(I32)), **self.extra.arrays(library, spec)}
             why = "chosen by the mean size of a group" if schedule is None else "its schedule was named"
             choice = Choice(backend, kernel.source.name, why)
             self.launch(Work(kernel, spec, [Call(a, b, into)], operands, into, (a, b), choice))
         return self.finished(into)
+
+    def _in_two(self, backend: str, device: object) -> Operand:
+        """A gated product as two: by the second half of b's columns into an array, and by the first, which reads that.
+        Raises: as `run`.
+        """
+        assert self.extra.in_two is not None
+        (of_second, of_first), n = self.extra.in_two, self.b.shape[-1] // 2
+        first = replace(self.b, shape=(*self.b.shape[:-1], n))
+        second = replace(first, offset=first.offset + n * self.b.strides[-1])
+        up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)
+        extra = replace(of_first, operands={**of_first.operands, "residual": self.library.finish(up)})
+        return replace(self, b=first, extra=extra, kept=None).run(None, backend, device)
 
     def _takes_given(self, work: Work) -> bool:
         # Prepared calls make copies by rows, and groups may need them by columns.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import gemmgen
 from gemmgen import candidates, driver, presets
+from gemmgen.api.kernels import Kernel, Wanted
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.instructions import cut_sums
@@ -181,7 +184,7 @@ def test_epilogues(kind: Grouped, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("schedule", [None, "smem_8x8"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gates(kind: Grouped, schedule: str | None, rng: np.random.Generator) -> None:
-    """B has two halves of columns, C has half as many columns as B; a second call is a prepared one."""
+    """B has two halves of columns, C has half as many columns as B; by a named schedule a second call is prepared."""
     groups = Groups.of(rng, GemmSpec(grouped=kind, epilogue=("swiglu", "bias")), sizes=(38, 28), factors=(1.0, 0.0))
     bias = rng.standard_normal((len(ENDS), groups.c.shape[-1]), np.float32)
     groups = groups.with_operands(bias=bias)
@@ -191,9 +194,25 @@ def test_gates(kind: Grouped, schedule: str | None, rng: np.random.Generator) ->
         groups.check(result.copy(), result)
 
 
+def test_a_gate_is_two_products_on_a_cpu(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Vectors of a CPU hold one half's sums; two products by these take less time than one by registers."""
+    # `gemmgen.api.grouped` is the function.
+    module = sys.modules["gemmgen.api.grouped"]
+    asked, kernel_for = list[object](), module.kernel_for
+
+    def counted(wanted: Wanted) -> Kernel:
+        asked.append(wanted.spec.gate)
+        return kernel_for(wanted)
+
+    monkeypatch.setattr(module, "kernel_for", counted)
+    a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 6), np.float32)
+    gemmgen.grouped(a, b, [4, 9], epilogue="swiglu", device="cpu")
+    assert asked == [None, None]
+
+
 def test_what_a_gate_is_refused_for(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 6), np.float32)
-    for call, said in (
+    cases: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: gemmgen.grouped(a, b[..., :5], [4, 9], epilogue="swiglu"), "but b has 5 columns: pass an even number"),
         (
             lambda: gemmgen.grouped(a, b, [4, 9], np.zeros((9, 3), np.float32), beta=1, epilogue="swiglu"),
@@ -203,7 +222,8 @@ def test_what_a_gate_is_refused_for(rng: np.random.Generator) -> None:
             lambda: gemmgen.grouped(a, b, [4, 9], epilogue="swiglu", out=np.zeros((9, 6), np.float32)),
             "out has shape 9x6, not 9x3",
         ),
-    ):
+    )
+    for call, said in cases:
         with pytest.raises(SpecError, match=said):
             call()
 
@@ -314,6 +334,22 @@ def test_cuda(name: str, kind: Grouped, ends: tuple[int, ...], rng: np.random.Ge
         ld_multiple=unit if name.startswith("wgmma") else 1,
     )
     launch_on_cuda(Groups.of(rng, spec, ends, (4 * unit, 3 * unit), pad=0), preset.schedule)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", ["smem_8x8", "mma_8x16_16x8", "wgmma_128x256_s4"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_gates(name: str, kind: Grouped, rng: np.random.Generator) -> None:
+    preset = candidates.load(name)
+    unit = 16 // preset.spec.dtype.size
+    spec = GemmSpec(
+        grouped=kind,
+        dtype=preset.spec.dtype,
+        a_order="col" if kind == "k" else "row",
+        ld_multiple=unit if name.startswith("wgmma") else 1,
+        epilogue=("swiglu",),
+    )
+    launch_on_cuda(Groups.of(rng, spec, ENDS, (4 * unit, 4 * unit), (1.5, 0.0), pad=0), preset.schedule)
 
 
 def launch_on_cuda(groups: Groups, schedule: Schedule, only: int | None = None) -> None:

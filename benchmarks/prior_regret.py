@@ -142,8 +142,10 @@ def of_exhaustive() -> list[Problem]:
     Only what was measured again can be the fastest: single looks are luckier.
     """
     problems = []
-    for path in sorted((ROOT / "benchmarks" / "results" / "2026-11-26_h100").glob("exhaustive_*.jsonl.gz")):
-        for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()[1:]):
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*_h100/[em]*.jsonl.gz")):
+        for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()):
+            if "times" not in told:
+                continue
             jobs = [Job.read(text) for text in told["jobs"]]
             best = min(us for _, us, again, _ in told["times"] if again)
             times = (us if again else max(us, best) for _, us, again, _ in told["times"])

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,6 +27,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import cupy
+    import numpy.typing as npt
     from distributed import Client
 
 #: Timed products, and rows of a matrix until they repeat.
@@ -69,7 +70,8 @@ def on_gpus(client: Client, workers: list[str], size: int) -> tuple[float, bool]
     ]
     shared = client.submit(drawn, 2, size, size, workers=[workers[0]], pure=False)
     wait([*blocks, shared])
-    client.replicate([shared], workers=workers)
+    if len(workers) > 1:
+        client.replicate([shared], workers=workers)
     like = np.empty((0, 0), np.float16)
     x = da.concatenate([da.from_delayed(each, (half, size), meta=like) for each in blocks])
     y = da.from_delayed(shared, (size, size), meta=like)
@@ -98,6 +100,18 @@ def _synchronized(block: cupy.ndarray) -> cupy.ndarray:
     return block
 
 
+def _to_gpu(block: npt.NDArray[np.float16]) -> cupy.ndarray:
+    import cupy
+
+    return cupy.asarray(block)
+
+
+def _from_gpu(block: cupy.ndarray) -> npt.NDArray[np.float16]:
+    import cupy
+
+    return cast("npt.NDArray[np.float16]", cupy.asnumpy(block))
+
+
 def from_host(size: int) -> float:
     """Seconds of a product of NumPy's arrays, which workers copy to their GPUs."""
     import dask.array as da
@@ -108,7 +122,8 @@ def from_host(size: int) -> float:
     x, y = (rng.integers(-2, 3, (size, size), dtype=np.int8).astype(np.float16) for _ in range(2))
     times = []
     for _ in range(3):
-        product = gemmgen.dask.matmul(da.from_array(x, (size // 2, size)), da.from_array(y, size), backend="cuda")
+        there = (da.from_array(each, chunk).map_blocks(_to_gpu) for each, chunk in ((x, (size // 2, size)), (y, size)))
+        product = gemmgen.dask.matmul(*there).map_blocks(_from_gpu)
         begin = time.perf_counter()
         product.compute()
         times.append(time.perf_counter() - begin)

@@ -41,6 +41,8 @@ SUMMED = 256
 WARP, SCHEDULERS, MANY_THREADS = 32, 4, 1024
 #: Steps that compilers load for at once.
 UNROLLED = 4
+#: Instructions of a prologue, in those that convert an element.
+PROLOGUE = 5
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -145,10 +147,11 @@ class Weighed(NamedTuple):
 
 def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
     """A table of designs with their rates."""
-    return Weighed(own, np.array(_rates(spec.dtype, designs(own), machine)))
+    return Weighed(own, np.array(_rates(spec, designs(own), machine)))
 
 
-def _rates(dtype: DType, d: Designs, c: Machine) -> Rates:
+def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
+    dtype = spec.dtype
     peak, reads, busy, vector, single = _of_units(dtype, c)[:, d.unit.astype(np.intp)]
     (rows, cols), size = d.block, dtype.size
     # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
@@ -157,7 +160,9 @@ def _rates(dtype: DType, d: Designs, c: Machine) -> Rates:
     # Elements of fewer than 4 bytes that are copied one by one go through registers.
     alone = np.where(d.across > 0, ((c.copy_across,), (c.copy_apart,)), c.copy_single)
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
-    copy_a, copy_b = d.depth * each
+    # What is stored otherwise goes through registers, unless a kernel before has laid it out.
+    made = np.array([[c.conversion * _conversions(spec, x) * c.work / SCHEDULERS / WARP] for x in "ab"])
+    copy_a, copy_b = d.depth * (each + np.where(d.packed > 0, 0.0, d.block * made))
     return Rates(
         multiply=np.maximum(volume / peak, volume * passes * size / reads),
         # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
@@ -170,6 +175,12 @@ def _rates(dtype: DType, d: Designs, c: Machine) -> Rates:
         begin=c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays,
         line=LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES),
     )
+
+
+def _conversions(spec: GemmSpec, matrix: str) -> int:
+    """What an element costs that is not stored as it is multiplied, in instructions that convert one."""
+    formula = spec.prologue_a if matrix == "a" else spec.prologue_b
+    return (spec.element(matrix) != spec.dtype) + PROLOGUE * (formula is not None)
 
 
 @cache
@@ -404,10 +415,10 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     whole = s.block_k * s.split_k
     work = tiles * ceil(k / whole) * whole / WARP
     by_fours = s.atom == "dp4a"
-    # A few instructions make a small element a float32, and each prologue has five times as many.
+    # A few instructions make a small element a float32.
     small = 0 if by_fours or spec.dtype.size >= 4 else 1
     converted = c.conversion * sum(
-        extent * (small + 5 * (formula is not None))
+        extent * (small + PROLOGUE * (formula is not None))
         for extent, formula in ((rows, spec.prologue_a), (cols, spec.prologue_b))
     )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)

@@ -200,8 +200,10 @@ def _alike(kind: GemmSpec, by_warpgroups: bool) -> Iterator[GemmSpec]:
     if not by_warpgroups or kind.dtype.size > 2:
         return
     dtypes = (BF16, F16) if kind.dtype in (BF16, F16) else (kind.dtype,)
+    # Two elements of a byte lie along K: there is but one order.
+    other_order = kind.b_order if kind.element("b").pairs else "row" if kind.b_order == "col" else "col"
     for dtype in dtypes:
-        for order_of_b in (kind.b_order, "row" if kind.b_order == "col" else "col"):
+        for order_of_b in dict.fromkeys((kind.b_order, other_order)):
             other = replace(kind, dtype=dtype, b_order=order_of_b, a_order="row")
             if other != kind and (dtype.size == 2 or order_of_b == kind.b_order):
                 yield other

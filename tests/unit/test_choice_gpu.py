@@ -22,6 +22,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate
 from gemmgen.passes.validate import is_possible
+from gemmgen.schedule.direct import Gemv
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
 from gemmgen.tuning.job import promised
@@ -490,6 +491,18 @@ def test_prologues_go_by_packed_matrices() -> None:
     assert chosen.b.prepacked
     assert chosen.asynchronous
     assert not driver.refusals(spec, chosen, "cuda", SM_90)
+
+
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+@pytest.mark.parametrize("shape", [(1, 4096, 14336), (4, 4096, 4096), (4, 14336, 4096)])
+def test_few_rows_of_stored_weights_are_multiplied_as_they_are_read(bits: str, shape: Shape) -> None:
+    """A thread of `mma` makes each element on its way to shared memory: 58 to 270 us on an H100, where the kernel for
+    few rows took 10 to 44 for as many elements. Its cost had no such term until 2026-11-27.
+    """
+    spec = GemmSpec(dtype=BF16, b_dtype=bits, b_order="col", prologue_b="b * b_scale_128")
+    chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)
+    assert chosen is not None
+    assert isinstance(chosen.mainloop, Gemv)
 
 
 def test_more_products_want_other_tiles() -> None:

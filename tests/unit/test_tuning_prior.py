@@ -111,6 +111,16 @@ def test_float16_takes_what_bfloat16_has(tmp_path: Path) -> None:
     assert (other.schedule, other.how) == (own.schedule, "near")
 
 
+@pytest.mark.parametrize("bits", ["int4", "int8"])
+@pytest.mark.parametrize("group", [None, 32])
+def test_weights_in_fewer_bits_can_be_looked_up(bits: str, group: int | None, tmp_path: Path) -> None:
+    """int4 has one order, and was looked up in both: each such call on a GPU with records failed until 2026-11-27."""
+    shape, scale = (1, 4096, 4096), "b_scale" if group is None else f"b_scale_{group}"
+    spec = GemmSpec(dtype="bfloat16", b_dtype=bits, b_order="col", prologue_b=f"b * {scale}")
+    found = recorded(Book(KEY, Store(tmp_path), HOPPER), promised(spec, shape), shape, HOPPER)
+    assert found is None or found.how == "near"
+
+
 def test_the_users_own_come_before(tmp_path: Path) -> None:
     store, shape = Store(tmp_path / "tuned"), (2048, 768, 768)
     spec = promised(GemmSpec(dtype="bfloat16", b_order="col"), shape)

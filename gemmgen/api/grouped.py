@@ -199,8 +199,7 @@ class _Request(Request):
     @property
     def shape(self) -> tuple[int, ...]:
         """The result's."""
-        n = self.b.shape[-1] // (1 if self.extra.gate is None else 2)
-        return (self.a.shape[0], n) if self.kind == "rows" else (self.ends.shape[0], self.a.shape[0], n)
+        return result_shape(self.kind, self.a, self.b, self.ends, self.extra.epilogue)
 
     @property
     def mean(self) -> tuple[int, int, int]:
@@ -297,6 +296,12 @@ class _Request(Request):
         return self.library.order(operand) if wanted is None else operand.first_order(wanted)
 
 
+def result_shape(kind: Grouped, a: Shaped, b: Shaped, ends: Shaped, epilogue: Sequence[str]) -> tuple[int, ...]:
+    """That of C: a gate makes one column of two."""
+    n = b.shape[-1] // (1 if gate_of(epilogue) is None else 2)
+    return (a.shape[0], n) if kind == "rows" else (ends.shape[0], a.shape[0], n)
+
+
 def shape_problems(
     kind: Grouped, given: Mapping[str, Shaped | None], ends: Shaped, epilogue: Sequence[str]
 ) -> list[str]:
@@ -311,11 +316,9 @@ def shape_problems(
     groups = ends.shape[0]
     if kind == "rows" and b.shape[0] != groups:
         problems.append(f"offsets end {groups} groups, but b has {b.shape[0]} matrices: pass as many")
-    cols, gate = b.shape[-1], gate_of(epilogue)
-    if gate is not None and cols % 2:
+    if (gate := gate_of(epilogue)) is not None and (cols := b.shape[-1]) % 2:
         problems.append(f"{gate} takes two halves of b's columns, but b has {cols} columns: pass an even number")
-    cols = cols if gate is None else cols // 2
-    wanted = (a.shape[0], cols) if kind == "rows" else (groups, a.shape[0], cols)
+    wanted = result_shape(kind, a, b, ends, epilogue)
     for name in ("c", "out"):
         operand = given.get(name)
         if operand is not None and operand.shape != wanted:

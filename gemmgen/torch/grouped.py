@@ -12,9 +12,9 @@ from typing import Protocol, TypedDict, Unpack, cast
 
 import torch
 
-from gemmgen.api.grouped import KINDS, shape_problems
+from gemmgen.api.grouped import KINDS, result_shape, shape_problems
 from gemmgen.api.grouped import grouped as product
-from gemmgen.epilogue import OPERANDS, RESULT, Applied, gate_of
+from gemmgen.epilogue import OPERANDS, RESULT, Applied
 from gemmgen.errors import SpecError
 from gemmgen.spec import OFFSETS, Grouped
 from gemmgen.torch.epilogue import Chain, functions_of
@@ -155,9 +155,7 @@ def without_elements(
         problems.append(f"beta = {options['beta']} adds to a c that was not given: pass c, or beta = 0")
     if problems:
         raise SpecError(problems)
-    cols = b.shape[-1] if gate_of(epilogue) is None else b.shape[-1] // 2
-    shape = (a.shape[0], cols) if kind == "rows" else (offsets.shape[0], a.shape[0], cols)
-    return a.new_empty(shape, dtype=dtype)
+    return a.new_empty(result_shape(kind, a, b, offsets, epilogue), dtype=dtype)
 
 
 # --- the gradient ---------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def on_gpus(client: Client, workers: list[str], size: int) -> tuple[float, bool]
     shared = client.submit(drawn, 2, size, size, workers=[workers[0]], pure=False)
     wait([*blocks, shared])
     if len(workers) > 1:
-        client.replicate([shared], workers=workers)
+        client.replicate([shared])
     like = np.empty((0, 0), np.float16)
     x = da.concatenate([da.from_delayed(each, (half, size), meta=like) for each in blocks])
     y = da.from_delayed(shared, (size, size), meta=like)

@@ -158,6 +158,23 @@ class Problem:
         return ((0, COL0), *second)
 
     @cached_property
+    def overlapping(self) -> tuple[bool, bool]:
+        """Along C's rows, and along its columns: whether the last block begins earlier, to end where C does. TMA takes
+        long for what lies outside of A or B. Two blocks store the same bits then, so that none may read them first.
+        """
+        s, spec = self.schedule, self.spec
+        reads_c = spec.names_c or any(OPERANDS[name].axes == "mn" for name in spec.operands)
+        if not (s.tma or s.by_warpgroups) or s.stream_k or s.atomic or reads_c:
+            return False, False
+        known = [unit if size is None else size for size, unit in zip((spec.m, spec.n), spec.multiple_of, strict=False)]
+        rows, cols = (size % block > 0 for size, block in zip(known, self.c_tile, strict=True))
+        by_tiles = any(OPERANDS[name].axes == "t" for name in spec.operands)
+        return (
+            rows and "a" not in self.packed and spec.grouped != "rows",
+            cols and "b" not in self.packed and not by_tiles,
+        )
+
+    @cached_property
     def exact_k(self) -> bool:
         """Whether K is known to be a multiple of a round's depth."""
         known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
@@ -191,7 +208,7 @@ class Problem:
     @cached_property
     def c(self) -> Buffer:
         """C."""
-        return self.matrix("c", self.m, self.n, self.spec.c_order)
+        return replace(self.matrix("c", self.m, self.n, self.spec.c_order), stored_again=any(self.overlapping))
 
     def given(self, name: str) -> Buffer:
         """An operand as the caller has it."""
@@ -392,7 +409,8 @@ class Problem:
             return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
         pitch, (rows, cols) = self._pitch("workspace"), self._of_c
         layout = Layout((Const(self.schedule.partial_sums), rows, cols), (rows * pitch, pitch, Const(1)))
-        return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
+        again = writable and any(self.overlapping)
+        return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable, stored_again=again)
 
     @property
     def _of_c(self) -> tuple[Expr, Expr]:

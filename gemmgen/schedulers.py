@@ -17,7 +17,7 @@ from functools import cached_property
 from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
-from gemmgen.ir.dtypes import I32
+from gemmgen.ir.dtypes import BOOL, I32
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -32,6 +32,7 @@ from gemmgen.ir.expr import (
     compare,
     convert,
     div,
+    is_const,
     minimum,
     number,
     select,
@@ -92,6 +93,9 @@ FIRST_GROUP, LAST_GROUP = Var("first_group"), Var("last_group")
 #: Of persistent work-groups that go through groups of rows: their first block in a group, and what keeps it.
 FIRST_BLOCK = Var("first_block")
 _NEXT = Buffer("next_block", I32, Space.PRIVATE, Layout.packed(), places=True)
+
+#: Bytes that are stored at once at most.
+STORED_AT_ONCE = 16
 
 #: Threads of a group that finishes sums, side by side along a row; fewer where each has many parts to add up, so that
 #: more of a device is at it: where K is split so often, C is small.
@@ -259,10 +263,37 @@ class Scheduler:
     def origin(self) -> Body:
         """Where a block begins in C."""
         (rows, cols), (row, col) = self.problem.c_tile, self._block
-        if self.problem.spec.grouped == "rows":
-            found = (Let(ROW0, row * rows),) if self.by_groups else groups.group_of(row, rows)
-            return *found, Let(COL0, col * cols)
-        return Let(ROW0, row * rows), Let(COL0, col * cols)
+        by_search = self.problem.spec.grouped == "rows" and not self.by_groups
+        down = () if by_search else (Let(ROW0, self._begin(0, row * rows)),)
+        across = Let(COL0, self._begin(1, col * cols))
+        return *(groups.group_of(row, rows) if by_search else ()), *self._why_earlier(), *down, across
+
+    @property
+    def _earlier(self) -> Expr:
+        """Whether the last blocks begin earlier: where they read nothing of C."""
+        reads_none = compare("==", self.problem.beta, number(0, self.problem.sums))
+        none = self._schedule.partial_sums > 1 or not any(self.problem.overlapping)
+        return Const(int(any(self.problem.overlapping)), BOOL) if none else reads_none
+
+    def _why_earlier(self) -> Body:
+        if is_const(self._earlier, 0):
+            return ()
+        where = "The last" if is_const(self._earlier) else "Where C is not read, the last"
+        return (Comment(f"{where} block begins earlier, to end where C does: TMA is slow outside of matrices."),)
+
+    def _begin(self, axis: int, begin: Expr) -> Expr:
+        """Where a block begins along C's rows or columns. Along C's lines that is always on a multiple of what is
+        stored at once.
+        """
+        problem = self.problem
+        if not problem.overlapping[axis]:
+            return begin
+        size, block = (problem.m, problem.n)[axis], problem.c_tile[axis]
+        last = size - minimum(size, Const(block))
+        if axis == int(problem.spec.c_order == "row"):
+            unit = STORED_AT_ONCE // problem.spec.result.size
+            last = ceil_div(last, unit) * unit
+        return select(self._earlier, minimum(begin, last), begin)
 
     def origin_by_number(self) -> Body:
         """The same, by its number."""

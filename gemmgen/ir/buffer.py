@@ -97,6 +97,7 @@ class Buffer:
         multicast: groups of a cluster that each TMA load writes to, at the same place of each one's local memory.
         prepacked: whether it is a copy of A or B that one kernel lays out for another.
         apart: elements from one tile to another of the same step, where these are parts of the same lines.
+        stored_again: whether two groups may store an element, if it is to the same bits.
         places: whether it holds places (sizes, indices), the same in all work-items of a group.
     """
 
@@ -115,6 +116,7 @@ class Buffer:
     multicast: int = 1
     prepacked: bool = False
     apart: Expr | None = None
+    stored_again: bool = False
     places: bool = False
 
     @property

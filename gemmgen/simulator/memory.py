@@ -286,6 +286,7 @@ class GlobalMemory(_Shared):
         lanes.on_load(self._begin)
         # What nobody may write to cannot be raced for.
         self._accesses = Accesses(len(data)) if buffer.writable else None
+        self._stored_again = buffer.stored_again
 
     def _begin(self) -> None:
         """Where the groups that run next find it."""
@@ -310,8 +311,30 @@ class GlobalMemory(_Shared):
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes."""
-        addresses = self._changed(index, active, site, "writes")
-        self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
+        values = value[active.lanes] if isinstance(value, np.ndarray) else value
+        new = active if not self._stored_again else self._storing_others(index, values, active, site)
+        if new is not None:
+            addresses = self._changed(index, new, site, "writes")
+            self._data[addresses] = value[new.lanes] if isinstance(value, np.ndarray) else value
+
+    def _storing_others(self, index: Sequence[Index], values: Value, active: Active, site: Site) -> Active | None:
+        """Those of the active lanes that store what no other group has stored there."""
+        addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
+        again = np.zeros(len(active.mask), np.bool_)
+        again[active.lanes] = self.is_there(addresses, values, self._lanes.first + active.lanes)
+        return active.narrow(~again)
+
+    def is_there(self, addresses: Ints, values: Value, lanes: Ints) -> Bools:
+        """Whether another group has stored the same bits, or does so at once."""
+        groups = lanes // self._lanes.group_size
+        bits = _bits(np.broadcast_to(np.asarray(values, self._data.dtype), addresses.shape))
+        _, first, which = np.unique(addresses, return_index=True, return_inverse=True)
+        at_once = first[which]
+        again: Bools = (groups[at_once] != groups) & (bits == bits[at_once]).all(1)
+        if self._accesses is not None:
+            by_others = self._accesses.written_by_others(addresses, groups, self._lanes.group_size)
+            again |= by_others & (bits == _bits(self._data[addresses])).all(1)
+        return again
 
     def add(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Additions that may meet: only a plain access of somebody else's is in their way."""
@@ -335,6 +358,12 @@ class GlobalMemory(_Shared):
             some = np.zeros(self._lanes.grid_items, np.bool_)
             some[self._lanes.first + active.lanes] = True
             self._accesses.meet(some, self._lanes.lanes_of_sub_group())
+
+
+def _bits(values: Floats) -> Ints:
+    """Bytes of each."""
+    whole: Ints = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
+    return whole
 
 
 class ImageMemory(Base):

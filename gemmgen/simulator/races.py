@@ -77,6 +77,12 @@ class Accesses:
             return Conflict(position, int(self._writer[addresses[position]]), None, True)
         return None
 
+    def written_by_others(self, addresses: Ints, groups: Ints, size: int) -> Bools:
+        """Where another group than these, of so many work-items, has written."""
+        writer = _lanes(self._writer[addresses])
+        others: Bools = (writer != _NOBODY) & (writer // size != groups)
+        return others
+
     @property
     def settled(self) -> bool:
         """Whether all that was done is ordered before what follows."""

@@ -220,10 +220,13 @@ class BoxedMatrix(GlobalMemory):
             raise KernelFault("out-of-bounds", site.text, f"the TMA store ends past the elements of {self._name}")
         if len(addresses) and addresses.min() < 0:
             raise KernelFault("out-of-bounds", site.text, f"the TMA store begins before the elements of {self._name}")
-        self._touch(addresses, np.full(len(addresses), lane, np.int64), True, site)
-        lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
+        stored, lanes = values[np.ix_(some, part)].reshape(-1), np.full(len(addresses), self._lanes.first + lane, np.int64)
+        if self._stored_again:
+            new = ~self.is_there(addresses, stored, lanes)
+            addresses, stored, lanes = addresses[new], stored[new], lanes[new]
+        self._touch(addresses, lanes - self._lanes.first, True, site)
         conflict = self._accesses.write(addresses, lanes, site.number)
         if conflict is not None:
             detail = f"{self._lanes.who(conflict.lane)} was at an element of {self._name} that the TMA store writes"
             raise KernelFault("race", site.text, f"{detail}, and no barrier orders global memory")
-        self._data[addresses] = values[np.ix_(some, part)].reshape(-1)
+        self._data[addresses] = stored

@@ -38,6 +38,7 @@ from gemmgen.ir.expr import (
     select,
 )
 from gemmgen.ir.kernel import Kernel, arguments
+from gemmgen.ir.operands import PART_BYTES
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Let, Reduction, Registers, Store, Tile
 from gemmgen.ir.synchronization import RANK
@@ -93,9 +94,6 @@ FIRST_GROUP, LAST_GROUP = Var("first_group"), Var("last_group")
 #: Of persistent work-groups that go through groups of rows: their first block in a group, and what keeps it.
 FIRST_BLOCK = Var("first_block")
 _NEXT = Buffer("next_block", I32, Space.PRIVATE, Layout.packed(), places=True)
-
-#: Bytes that are stored at once at most.
-STORED_AT_ONCE = 16
 
 #: Threads of a group that finishes sums, side by side along a row; fewer where each has many parts to add up, so that
 #: more of a device is at it: where K is split so often, C is small.
@@ -285,14 +283,15 @@ class Scheduler:
         """Where a block begins along C's rows or columns. Along C's lines that is always on a multiple of what is
         stored at once.
         """
-        problem = self.problem
+        problem, spec = self.problem, self.problem.spec
         if not problem.overlapping[axis]:
             return begin
-        size, block = (problem.m, problem.n)[axis], problem.c_tile[axis]
-        last = size - minimum(size, Const(block))
-        if axis == int(problem.spec.c_order == "row"):
-            unit = STORED_AT_ONCE // problem.spec.result.size
-            last = ceil_div(last, unit) * unit
+        operand, line_of_c = problem.source("ab"[axis]), int(spec.c_order == "row")
+        sizes = [operand.dtype.size] if operand.contracted == 0 else []
+        sizes += [spec.result.size] if axis == line_of_c else []
+        unit = PART_BYTES // min([PART_BYTES, *sizes])
+        size = (problem.m, problem.n)[axis]
+        last = ceil_div(size - minimum(size, Const(problem.c_tile[axis])), unit) * unit
         return select(self._earlier, minimum(begin, last), begin)
 
     def origin_by_number(self) -> Body:

@@ -67,7 +67,8 @@ def blocks_in_order(kernel: Kernel, sizes: Mapping[str, int], tile: Block, at_on
         tile: rows and columns of a block.
         at_once: groups that the device runs at once.
     """
-    names = {**dict.fromkeys((v.name for v in kernel.scalars if not v.dtype.is_float), SIZE), **sizes}
+    # Any factors, too: where C is read, no block begins earlier, to end where C does.
+    names = {**dict.fromkeys((v.name for v in kernel.scalars), SIZE), **sizes}
     down, across = (value_of(extent, names) or 1 for extent in kernel.grid)
     if kernel.persistent:
         across = min(across, at_once)
@@ -83,7 +84,7 @@ def blocks_in_order(kernel: Kernel, sizes: Mapping[str, int], tile: Block, at_on
             if loop is not None and wave >= (value_of(loop.stop, own) or 1):
                 continue
             place = own if loop is None else _named(loop.body, {**own, WAVE.name: wave})
-            row, col = place[ROW0.name] // tile[0], place[COL0.name] // tile[1]
+            row, col = -(-place[ROW0.name] // tile[0]), -(-place[COL0.name] // tile[1])
             if place[ROW0.name] < sizes["m"] and place[COL0.name] < sizes["n"]:
                 yield row, col
 

@@ -318,22 +318,21 @@ class GlobalMemory(_Shared):
             self._data[addresses] = value[new.lanes] if isinstance(value, np.ndarray) else value
 
     def _storing_others(self, index: Sequence[Index], values: Value, active: Active, site: Site) -> Active | None:
-        """Those of the active lanes that store what no other group has stored there."""
+        """Those of the active lanes that store what is not there yet."""
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
         again = np.zeros(len(active.mask), np.bool_)
         again[active.lanes] = self.is_there(addresses, values, self._lanes.first + active.lanes)
         return active.narrow(~again)
 
     def is_there(self, addresses: Ints, values: Value, lanes: Ints) -> Bools:
-        """Whether another group has stored the same bits, or does so at once."""
+        """Whether the same bits were stored before, or another group stores them at once."""
         groups = lanes // self._lanes.group_size
         bits = _bits(np.broadcast_to(np.asarray(values, self._data.dtype), addresses.shape))
         _, first, which = np.unique(addresses, return_index=True, return_inverse=True)
         at_once = first[which]
         again: Bools = (groups[at_once] != groups) & (bits == bits[at_once]).all(1)
         if self._accesses is not None:
-            by_others = self._accesses.written_by_others(addresses, groups, self._lanes.group_size)
-            again |= by_others & (bits == _bits(self._data[addresses])).all(1)
+            again |= self._accesses.was_written(addresses) & (bits == _bits(self._data[addresses])).all(1)
         return again
 
     def add(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
@@ -348,7 +347,8 @@ class GlobalMemory(_Shared):
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
         self._touch(addresses, active.lanes, True, site)
         access = self._accesses.write if verb == "writes" else self._accesses.read
-        if (conflict := access(addresses, self._lanes.first + active.lanes, site.number)) is not None:
+        conflict = access(addresses, self._lanes.first + active.lanes, site.number)
+        if conflict is not None:
             self._clash(conflict, verb, index, active, site)
         return addresses
 

@@ -77,11 +77,10 @@ class Accesses:
             return Conflict(position, int(self._writer[addresses[position]]), None, True)
         return None
 
-    def written_by_others(self, addresses: Ints, groups: Ints, size: int) -> Bools:
-        """Where another group than these, of so many work-items, has written."""
-        writer = _lanes(self._writer[addresses])
-        others: Bools = (writer != _NOBODY) & (writer // size != groups)
-        return others
+    def was_written(self, addresses: Ints) -> Bools:
+        """Where somebody has written."""
+        written: Bools = self._writer[addresses] != _NOBODY
+        return written
 
     @property
     def settled(self) -> bool:

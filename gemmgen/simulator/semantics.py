@@ -61,17 +61,12 @@ def scatter(layout: ThreadValueLayout, matrices: Numbers, lanes: int) -> Numbers
 
 
 def product(instruction: Instruction, c: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    """The new sums, [unit, row, column], from matrices [unit, row, k] and [unit, k, column]. Those of an element are
-    added in one order wherever it stands, as devices do.
-    """
+    """The new sums, [unit, row, column], from matrices [unit, row, k] and [unit, k, column]."""
     # A type that holds products, and what they come to, as they are.
     wide = np.float64 if instruction.sums.is_float else np.int64
     left, right = (significant(x, instruction.digits).astype(wide) for x in (a, b))
     with np.errstate(over="ignore"):
-        total = c.astype(wide)
-        for k in range(left.shape[2]):
-            total += left[:, :, k, None] * right[:, None, k]
-        return cast(Numbers, total.astype(numpy_dtype(instruction.sums)))
+        return cast(Numbers, (c.astype(wide) + left @ right).astype(numpy_dtype(instruction.sums)))
 
 
 def multiply(instruction: Instruction, c: Numbers, a: Numbers, b: Numbers) -> Numbers:

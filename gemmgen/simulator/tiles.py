@@ -220,7 +220,8 @@ class BoxedMatrix(GlobalMemory):
             raise KernelFault("out-of-bounds", site.text, f"the TMA store ends past the elements of {self._name}")
         if len(addresses) and addresses.min() < 0:
             raise KernelFault("out-of-bounds", site.text, f"the TMA store begins before the elements of {self._name}")
-        stored, lanes = values[np.ix_(some, part)].reshape(-1), np.full(len(addresses), self._lanes.first + lane, np.int64)
+        stored = values[np.ix_(some, part)].reshape(-1)
+        lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
         if self._stored_again:
             new = ~self.is_there(addresses, stored, lanes)
             addresses, stored, lanes = addresses[new], stored[new], lanes[new]

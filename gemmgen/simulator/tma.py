@@ -42,6 +42,9 @@ def store_step(
     def act(active: Active) -> None:
         begin = np.broadcast_to(tile.locate([code(active) for code in src_index], active, site), active.lanes.shape)
         places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in dst_index]
+        each = np.stack([group.lanes.base[active.lanes], *places])
+        if np.unique(each, axis=1).shape[1] < len(active.lanes):
+            raise KernelFault("race", site.text, "another work-item of the group stores what the TMA store writes")
         for i, lane in enumerate(map(int, active.lanes)):
             first = int(begin[i]) * tile.item
             if first % (LINES * tile.swizzle):

@@ -305,8 +305,12 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
     const int block = int(blockIdx.x) / 2;
     const int block_col = block / blocks_down;
     const int block_row = block % blocks_down;
-    const int col0 = block_col * BN;
-    const int row0 = block_row * BM;
+
+    // Where C is not read, the last block begins earlier, to end where C does: TMA is slow outside
+    // of matrices.
+    const int col0 =
+        beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8) : block_col * BN;
+    const int row0 = beta == 0.0f ? min(block_row * BM, m - min(m, BM)) : block_row * BM;
     const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = rank * k_part;
     const int k_end = k_begin + k_part;

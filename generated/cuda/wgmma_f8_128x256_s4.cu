@@ -327,8 +327,12 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
     const int in_band = block % (blocks_across * GROUP_M);
     const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
     const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-    const int row0 = block_row * BM;
-    const int col0 = block_col * BN;
+
+    // Where C is not read, the last block begins earlier, to end where C does: TMA is slow outside
+    // of matrices.
+    const int row0 = beta == 0.0f ? min(block_row * BM, m - min(m, BM)) : block_row * BM;
+    const int col0 =
+        beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8) : block_col * BN;
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;

@@ -364,8 +364,13 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
             const int in_band = block % (blocks_across * GROUP_M);
             const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
             const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-            const int row0 = block_row * BM;
-            const int col0 = block_col * BN;
+
+            // Where C is not read, the last block begins earlier, to end where C does: TMA is slow
+            // outside of matrices.
+            const int row0 =
+                beta == 0.0f ? min(block_row * BM, (m - min(m, BM) + 3) / 4 * 4) : block_row * BM;
+            const int col0 =
+                beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 3) / 4 * 4) : block_col * BN;
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
             const int col = col0 + local_col * 2;
             float a_frag[BK / 8][2][2];
@@ -506,8 +511,10 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                 const int in_band = block % (blocks_across * GROUP_M);
                 const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
                 const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-                const int row0 = block_row * BM;
-                const int col0 = block_col * BN;
+                const int row0 = beta == 0.0f ? min(block_row * BM, (m - min(m, BM) + 3) / 4 * 4)
+                                              : block_row * BM;
+                const int col0 = beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 3) / 4 * 4)
+                                              : block_col * BN;
                 for (int k0 = 0; k0 < k; k0 += BK) {
                     const int step = wave * steps + k0 / BK;
                     const int stage = step % STAGES;

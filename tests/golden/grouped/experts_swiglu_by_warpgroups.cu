@@ -379,8 +379,11 @@ experts_swiglu_by_warpgroups(int m, int n, int k, int group_count, const int *of
                 const int in_band = block % (blocks_across * GROUP_M);
                 const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
                 const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
+
+                // The last block begins earlier, to end where C does: TMA is slow outside of
+                // matrices.
                 const int row0 = block_row * BM;
-                const int col0 = block_col * (BN / 2);
+                const int col0 = min(block_col * (BN / 2), (n - min(n, BN / 2) + 7) / 8 * 8);
                 const int col = col0 + local_col * 2;
                 __align__(16) float acc[2][BN / 4];
                 #pragma unroll
@@ -505,7 +508,7 @@ experts_swiglu_by_warpgroups(int m, int n, int k, int group_count, const int *of
                     const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
                     const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
                     const int row0 = block_row * BM;
-                    const int col0 = block_col * (BN / 2);
+                    const int col0 = min(block_col * (BN / 2), (n - min(n, BN / 2) + 7) / 8 * 8);
                     const int steps = (max(0, k) + BK - 1) / BK;
                     const int steps_before = steps_done;
                     steps_done = steps_before + steps;

@@ -361,8 +361,10 @@ weight_gradient_by_warpgroups(int m, int n, int k, const int *offsets,
             const int in_band = block % (blocks_across * GROUP_M);
             const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
             const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-            const int row0 = block_row * BM;
-            const int col0 = block_col * BN;
+
+            // The last block begins earlier, to end where C does: TMA is slow outside of matrices.
+            const int row0 = min(block_row * BM, (m - min(m, BM) + 7) / 8 * 8);
+            const int col0 = min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8);
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
             const int col = col0 + local_col * 2;
             __align__(16) float acc[2][BN / 4];
@@ -471,8 +473,8 @@ weight_gradient_by_warpgroups(int m, int n, int k, const int *offsets,
                 const int in_band = block % (blocks_across * GROUP_M);
                 const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
                 const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-                const int row0 = block_row * BM;
-                const int col0 = block_col * BN;
+                const int row0 = min(block_row * BM, (m - min(m, BM) + 7) / 8 * 8);
+                const int col0 = min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8);
                 const int steps = (max(0, group_depth) + BK - 1) / BK;
                 const int steps_before = steps_done;
                 steps_done = steps_before + steps;

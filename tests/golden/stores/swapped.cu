@@ -314,8 +314,12 @@ extern "C" __global__ void
             const int block = wave * int(gridDim.x) + int(blockIdx.x);
             const int block_col = block / blocks_down;
             const int block_row = block % blocks_down;
-            const int col0 = block_col * BN;
-            const int row0 = block_row * BM;
+
+            // Where C is not read, the last block begins earlier, to end where C does: TMA is slow
+            // outside of matrices.
+            const int col0 =
+                beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8) : block_col * BN;
+            const int row0 = beta == 0.0f ? min(block_row * BM, m - min(m, BM)) : block_row * BM;
             const int col = col0 + local_col / 8 * 16 + local_col % 8;
             const int row = row0 + local_row * 2;
             __align__(16) float acc[2][BM / 4];
@@ -433,8 +437,10 @@ extern "C" __global__ void
                 const int block = wave * int(gridDim.x) + int(blockIdx.x);
                 const int block_col = block / blocks_down;
                 const int block_row = block % blocks_down;
-                const int col0 = block_col * BN;
-                const int row0 = block_row * BM;
+                const int col0 = beta == 0.0f ? min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8)
+                                              : block_col * BN;
+                const int row0 =
+                    beta == 0.0f ? min(block_row * BM, m - min(m, BM)) : block_row * BM;
                 for (int k0 = 0; k0 < k; k0 += BK) {
                     const int step = wave * steps + k0 / BK;
                     const int stage = step % STAGES;

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NoReturn, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.errors import FaultKind, KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
@@ -360,10 +361,9 @@ class GlobalMemory(_Shared):
             self._accesses.meet(some, self._lanes.lanes_of_sub_group())
 
 
-def _bits(values: Floats) -> Ints:
+def _bits(values: Floats) -> npt.NDArray[np.uint8]:
     """Bytes of each."""
-    whole: Ints = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
-    return whole
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
 
 
 class ImageMemory(Base):

@@ -55,8 +55,8 @@ def test_products(
 @pytest.mark.parametrize(
     ("spec", "changes"),
     [
-        (replace(SPEC, epilogue="residual"), {}),
-        (replace(SPEC, epilogue="expr: acc + c"), {}),
+        (replace(SPEC, epilogue=("residual",)), {}),
+        (replace(SPEC, epilogue=("expr: acc + c",)), {}),
         (replace(SPEC, multiple_of=(64, 32, 1)), {}),
         (replace(SPEC, beta=1.0), {}),
         (SPEC, {"a.prepacked": True, "b.prepacked": True}),

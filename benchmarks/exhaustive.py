@@ -5,7 +5,8 @@
 
 Shapes are drawn by a commit's hash, as by `drawn_shapes.py`. Of each are measured: what a search would begin with; what
 the prior puts at most three times as high as its first; and points of the space near its best. The fastest ten are
-measured again, in turns with the choice. `--part 2/4` is the second of four parts of the shapes: a process a GPU.
+measured again, in turns with the choice. With `--most 24` only the first 12 of a search and the prior's first are
+measured: less of each shape, and more shapes. `--part 2/4` is the second of four parts of the shapes: a process a GPU.
 
 A line a shape: how many were measured; the time of the fastest by that of the choice, and by that of the fastest of the
 first 10, 20 and 40 that a search measures.
@@ -52,11 +53,14 @@ AGAIN, SECONDS = 10, 1.5
 COUNTS = (10, 20, 40)
 
 
-def candidates(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
+def candidates(spec: GemmSpec, shape: Shape, target: Target, most: int = MOST) -> list[Schedule]:
     """In the order of a search; what it would not come to follows."""
-    found = dict.fromkeys(islice(ordered(spec, shape, target), BEGUN))
-    ranked = list(gpu.ranked(spec, shape, target, wider=True))
+    found = dict.fromkeys(islice(ordered(spec, shape, target), min(BEGUN, most // 2)))
+    ranked = list(islice(gpu.ranked(spec, shape, target, wider=True), MOST))
     likely = [schedule.but(name=None) for cost, schedule in ranked if cost <= RULED_OUT * ranked[0][0]]
+    if most < MOST:
+        found.update(dict.fromkeys(likely[:most]))
+        return list(found)[:most]
     found.update(dict.fromkeys(likely[: MOST - NEAR_OF * NEAR]))
     draw = random.Random(0)
     for schedule in likely[:NEAR_OF]:
@@ -67,9 +71,11 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     return list(found)
 
 
-def measured(spec: GemmSpec, shape: Shape, target: Target, runner: LocalRunner) -> dict[str, object]:
+def measured(
+    spec: GemmSpec, shape: Shape, target: Target, runner: LocalRunner, most: int = MOST
+) -> dict[str, object]:
     """A row of the table: schedules in the search's order, each with its time."""
-    found = candidates(spec, shape, target)
+    found = candidates(spec, shape, target, most)
     jobs = [Job("cuda", None, spec, shape, 1, schedule) for schedule in found]
     times: dict[int, float] = {}
     wrong = []
@@ -122,6 +128,7 @@ def main() -> None:
     parser.add_argument("--commit", default="")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--most", type=int, default=MOST, help="schedules of a shape")
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--builders", type=int, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
@@ -141,7 +148,7 @@ def main() -> None:
         if time.perf_counter() - begin > said.seconds:
             break
         spec = promised(build_spec(dtype=said.dtype, layout=layout), shape)
-        rows.append(measured(spec, shape, info.target, runner))
+        rows.append(measured(spec, shape, info.target, runner, said.most))
         lines.append(json.dumps(rows[-1]))
         print(told(rows[-1])[0], *cast("list[str]", rows[-1]["wrong"]), sep="\n", flush=True)
         if said.output:

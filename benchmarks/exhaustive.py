@@ -71,9 +71,7 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target, most: int = MOST) -
     return list(found)
 
 
-def measured(
-    spec: GemmSpec, shape: Shape, target: Target, runner: LocalRunner, most: int = MOST
-) -> dict[str, object]:
+def measured(spec: GemmSpec, shape: Shape, target: Target, runner: LocalRunner, most: int = MOST) -> dict[str, object]:
     """A row of the table: schedules in the search's order, each with its time."""
     found = candidates(spec, shape, target, most)
     jobs = [Job("cuda", None, spec, shape, 1, schedule) for schedule in found]

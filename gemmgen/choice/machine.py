@@ -59,7 +59,9 @@ class Machine:
         torn: how much more a line costs that begins inside of a sector.
         parted, torn_tile: how much more a line of a TMA tile costs all of L2 that begins inside of another; inside of a
             sector beside that.
-        asked: the same for each block that asks for such a line, or one outside of a matrix, at the same time.
+        asked: the same for each block that asks for such a line at the same time.
+        outside, queued: cycles of a step for each line of a TMA tile that lies outside of a matrix; the power by which
+            they grow with the blocks that ask for it at the same time.
         latency: cycles from asking for a tile until it is there, while others are asked for.
         read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
             that read it together.
@@ -97,15 +99,17 @@ class Machine:
     mma: float
     fma: float
     launch: float = 0.294
-    another: float = 0.988
+    another: float = 1.1
     packing: float = 1.58
     fetch: float = 49.0
     apart: float = 36.0
     in_step: float = 0.9
-    torn_tile: float = 0.7
+    torn_tile: float = 0.4
     torn: float = 0.211
     parted: float = 0.3
     asked: float = 0.0214
+    outside: float = 0.26
+    queued: float = 0.75
     latency: float = 2080.0
     read_fma: float = 165.0
     read_mma: float = 58.5

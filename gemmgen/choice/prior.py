@@ -2,7 +2,8 @@
 
     time = launch + beside(busy, memory) + packing + the sum of K's parts
     busy = beside(blocks x steps x step, blocks x end) + blocks / together x begin
-    step = the longest of multiplying a step's tiles, fetching them, and waiting for what is on its way
+    step = the longest of multiplying a step's tiles, fetching them, and waiting for what is on its way; and lines of
+           TMA's tiles outside of a matrix
 
 Blocks are those of the busiest multiprocessor, `together` those that it has at once. Each formula is a few lines below;
 the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once; what follows from a
@@ -209,19 +210,19 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     m, n, k = (np.asarray(x, dtype=np.float64) for x in shape)
     extents, size = np.array([m, n]).reshape(2, -1), spec.dtype.size
     count = np.ceil(extents / d.block)
-    high, wide = np.ceil(count / d.cluster) * d.cluster
-    blocks = high * wide * products
+    placed = np.ceil(count / d.cluster) * d.cluster
+    blocks = placed[0] * placed[1] * products
     steps = np.ceil(np.ceil(k / d.parts) / d.depth)
     each = np.ceil(blocks * d.parts / c.cores)
     even = np.where(d.dealt > 0, blocks / c.cores, each)
     together = np.minimum(each, resident(spec, d, c))
-    grid = _Grid(extents, count, blocks, steps, each, together)
-    fetch, of_all = _fetch(spec, d, rates, k, grid, c)
+    grid = _Grid(extents, count, placed, blocks, steps, each, together)
+    fetch, of_all, outside = _fetch(spec, d, rates, k, grid, c)
     # The last round of blocks may have fewer of them at once.
     full = np.floor(each / together) * together / each
     rounds = np.array((together, np.maximum(1.0, each * (1 - full))))
     (multiply, last_multiply), (step, last_step) = _step(d, rates, k, steps, rounds, fetch, c)
-    multiply, step = full * multiply + (1 - full) * last_multiply, full * step + (1 - full) * last_step
+    multiply, step = full * multiply + (1 - full) * last_multiply, full * step + (1 - full) * last_step + outside
     cycles, end = even * steps * step, _end(spec, d, rates, grid, c)
     # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
     stays, begin = d.stays > 0, rates.begin
@@ -257,6 +258,7 @@ class _Grid:
     Attributes:
         extents: rows and columns of C.
         count: of blocks, above one another and beside one another.
+        placed: the same with those that fill up clusters.
         blocks: of C.
         steps: along K, of a part.
         each: blocks of the busiest multiprocessor, parts of K counted.
@@ -265,6 +267,7 @@ class _Grid:
 
     extents: Numbers
     count: Numbers
+    placed: Numbers
     blocks: Numbers
     steps: Numbers
     each: Numbers
@@ -295,15 +298,21 @@ def _step(
     return multiply, np.maximum(np.maximum(multiply, fetch), wait)
 
 
-def _fetch(spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
-    """Cycles until L2 has given a multiprocessor a step's lines; and that L2 takes for a step of all of them."""
+def _fetch(
+    spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c: Machine
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Cycles until L2 has given a multiprocessor a step's lines; that L2 takes for a step of all of them; and what
+    lines outside of a matrix add to a step.
+    """
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     (down, across), at_once = grid.count, np.minimum(grid.blocks, c.cores * grid.together)
     of_a = np.minimum(np.maximum(at_once / np.minimum(down, np.maximum(1, d.band)), 1), across)
     of_b = np.minimum(np.maximum(at_once / of_a, 1), down)
     # A cluster asks once for what it shares.
     shared = d.cluster[::-1]
-    lines, all_lines = _lines(spec, d, k, np.array((of_a, of_b)) / shared, grid, c)
+    asking = np.array((of_a, of_b)) / shared
+    lines, all_lines = _lines(spec, d, k, asking, grid, c)
+    outside = c.outside * d.fetched * (np.maximum(1, asking) ** c.queued * _outside(spec, d, k, grid)).sum(0)
     # Blocks in step ask for the same lines at once, and L2 reads these once.
     asked = (
         np.where(grid.each > 1, 1.0, c.in_step)
@@ -312,7 +321,7 @@ def _fetch(spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c:
         * d.parts
         / (grid.each * c.cores)
     )
-    return lines.sum(0) * rates.line / c.fetch, asked * rates.line / c.apart
+    return lines.sum(0) * rates.line / c.fetch, asked * rates.line / c.apart, outside
 
 
 def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
@@ -320,20 +329,17 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
 
     Args:
         asking: blocks that ask for the same lines at the same time, which L2 serves one after the other where they
-            begin inside of a sector, or lie outside of a matrix or in part.
+            begin inside of a sector.
     """
     wide, block, extents, count = LINE / spec.dtype.size, d.block, grid.extents, grid.count
     by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
-    last, at_edge = extents - (count - 1) * block, np.maximum(1 / grid.each, 1 / count)
     inside, deep = np.minimum(block, extents), np.minimum(d.depth, k / grid.steps)
     # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
     two = 1 + c.parted * d.begins * (count > 1)
     lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep * two)
-    boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
-    outside = at_edge * np.where(by_k, block - last, boxes)
     line = np.where(by_k, k, extents) * spec.dtype.size
     torn = lines * (line % SECTOR > 0)
-    hot = c.asked * asking * (torn + outside)
+    hot = c.asked * asking * torn
     # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five sectors.
     over = by_k * d.fetched * lines * (c.parted * (line % LINE > 0) + c.torn_tile * (line % SECTOR > 0))
     single = lines + c.torn * torn + hot
@@ -341,6 +347,19 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
         return single, single + over
     packed = np.ceil(block * d.depth / wide)
     return np.where(d.packed > 0, packed, single), np.where(d.packed > 0, packed, single + over)
+
+
+def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid) -> Numbers:
+    """Lines of a step's tile of A, and of B, that lie outside of the matrix or in part, of the busiest multiprocessor's
+    blocks in the mean: those at the edge, and those that fill up a cluster.
+    """
+    wide, block, deep = LINE / spec.dtype.size, d.block, np.minimum(d.depth, k / grid.steps)
+    by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
+    last = np.maximum(0, grid.extents - (grid.placed - 1) * block)
+    boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
+    lines = np.where(d.packed > 0, 0.0, np.where(by_k, block - last, boxes))
+    found: Numbers = np.maximum(1 / grid.each, 1 / grid.placed) * lines
+    return found
 
 
 def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> Numbers:

@@ -40,7 +40,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         cluster: blocks of a cluster above one another, and beside one another.
         packed: whether a kernel before lays A, and B, out.
         copy: instructions of a thread for each element of A, and of B, that it copies.
-        across: whether the copied tile is transposed.
+        across: whether the copied tile is transposed; 2 where its lines are not apart.
         begins: where blocks begin inside of a line of A, and of B: how much of a TMA tile has parts of two.
         depth: of a step.
         held: elements of A and B that all stages hold, padding counted.
@@ -172,7 +172,9 @@ def _read_together(s: Schedule) -> tuple[float, float]:
 
 
 def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, float]:
-    """Instructions for an element that threads copy to shared memory, and whether its tile is transposed."""
+    """Instructions for an element that threads copy to shared memory, and whether its tile is transposed: 2 where its
+    lines are not apart.
+    """
     if s.by_warpgroups or s.tma:
         return 0.0, 0.0
     m, n, k = shape
@@ -185,4 +187,5 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     along = operand.transposed == (order == "col")
     # Vectors of small elements are fast where they are promised of both matrices: so it was measured.
     whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= 4)
-    return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, float(not along))
+    across = 0.0 if along else 1.0 if operand.pad else 2.0
+    return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, across)

@@ -7,6 +7,7 @@ TMA, or a prologue, needs it, a kernel before packs A or B. All are points of `g
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from gemmgen import candidates
@@ -17,6 +18,7 @@ from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
 #: Named tiles beside those, by what multiplies: shallow steps and few stages for a short K, blocks that share tiles.
@@ -51,6 +53,9 @@ OF_WARPS = ((4, 8), (8, 8), (8, 16), (4, 16))
 GROUPS_OF_WARPS = ((8, 8), (16, 8), (16, 16))
 OF_THREADS = ((4, 4), (8, 4), (8, 8), (8, 16))
 GROUPS_OF_THREADS = ((8, 16), (16, 16), (8, 8))
+#: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
+#: warp write to the same bank.
+APART = 4
 #: Schedules by which those grow.
 _WARPS: dict[int, str] = {1: "mma_f8_8x16_16x8", 2: "mma_8x16_16x8"}
 _THREADS = ("async_8x8_8x16", "async_8x8_16x16")
@@ -82,7 +87,8 @@ def more(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     if "wgmma" in target.features and spec.dtype.size <= 2:
         return ()
     maker = of_warps if "mma" in target.features and spec.dtype.size in _WARPS else of_threads
-    return tuple(each for each in maker(spec, target) if not problems_as_asked(spec, each, target))
+    found = (_apart(spec, each) for each in maker(spec, target))
+    return tuple(each for each in found if not problems_as_asked(spec, each, target))
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +107,7 @@ def named(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     for name in (name for unit in TYPES.get(spec.dtype, ()) for name in NAMED[unit]):
         plain = candidates.varied(name)
         for way in WAYS if varies(plain) else WAYS[:1]:
-            if _can(spec, made := _as(plain, way), target):
+            if _can(spec, made := _apart(spec, _as(plain, way)), target):
                 found[made] = None
     return tuple(found)
 
@@ -111,6 +117,14 @@ def _as(plain: Schedule, way: Way) -> Schedule:
     if made.epilogue_stages == plain.epilogue_stages:
         return made
     return made.but(epilogue_stages=plain.epilogue_stages, persistent=plain.persistent)
+
+
+def _apart(spec: GemmSpec, plain: Schedule) -> Schedule:
+    """With lines of B's tile apart where the matrix' lines lie across them. Those of A's always are."""
+    b, copied = plain.b, isinstance(plain.mainloop, SharedMemory) and plain.atom == "fma" and not plain.b.prepacked
+    if spec.b_order == "row" or not copied or b.memory != "local" or b.transposed or b.pad:
+        return plain
+    return plain.but(b=replace(b, pad=APART), name=None)
 
 
 def _can(spec: GemmSpec, made: Schedule, target: Target) -> bool:

@@ -76,8 +76,8 @@ class Machine:
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
-        copy_single, copy_across, copy_apart: the same of an element by itself; of one of A whose tile is transposed;
-            of one of B, where each lane reads another line.
+        copy_single, copy_across, copy_conflicts: the same of an element by itself; of one whose tile is transposed; of
+            one whose tile's lines are not apart then, so that lanes write to the same bank.
         through: times as much for elements that go through registers.
         load: cycles of a multiprocessor for a warp's load from global memory.
         own_line: the same for each line that it reads where lanes read lines of their own.
@@ -132,7 +132,7 @@ class Machine:
     slice: float = 0.0642
     copy: float = 0.168
     copy_single: float = 0.313
-    copy_apart: float = 0.42
+    copy_conflicts: float = 0.42
     copy_across: float = 0.0965
     through: float = 3.0
     load: float = 4.0

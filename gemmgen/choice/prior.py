@@ -159,7 +159,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
     volume = rows * cols * d.depth
     # Elements of fewer than 4 bytes that are copied one by one go through registers.
-    alone = np.where(d.across > 0, ((c.copy_across,), (c.copy_apart,)), c.copy_single)
+    alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
     # What is stored otherwise goes through registers, unless a kernel before has laid it out.
     made = np.array([[c.conversion * _conversions(spec, x) * c.work / SCHEDULERS / WARP] for x in "ab"])

@@ -25,6 +25,7 @@ from tests.support.problems import Problem, check_products, interpret
     [
         (GemmSpec(c_order="col"), "sm_80", (40, 36, 70), "naive"),
         (GemmSpec(c_order="col"), "sm_90", (40, 36, 530), "slm split"),
+        (GemmSpec(b_order="col"), "sm_90", (40, 36, 530), "slm split"),
         (GemmSpec(dtype=BF16, c_order="col"), "sm_80", (70, 40, 150), "mma packed_a packed_b"),
         (GemmSpec(dtype=BF16, c_order="col"), "sm_90a", (70, 40, 150), "wgmma packed_a packed_b"),
         (GemmSpec(dtype=F64, c_order="col"), "sm_90a", (40, 36, 300), "mma_f64 split"),

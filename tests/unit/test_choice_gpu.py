@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gemmgen import candidates, driver
+from gemmgen.banks import local_accesses
 from gemmgen.choice import columns, designs, epilogue, few_rows, machine, prior, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
 from gemmgen.choose import choose
@@ -278,6 +279,16 @@ def test_blocks_that_only_fill_up_a_cluster_cost_more() -> None:
     above, beside = (next(x for x in schedules if x.cluster == cluster) for cluster in ((2, 1), (1, 2)))
     cost, other = prior.costs(spec, [above, beside], shape, machine.machine_of(HOPPER))
     assert cost > 1.2 * other
+
+
+def test_lanes_that_copy_across_lines_write_to_different_banks() -> None:
+    """12x3072x2592 by columns on an H100: 23 us by lines of B's tile apart, at best 42 with all lanes at one bank."""
+    spec = GemmSpec(b_order="col")
+    copying = [x for x in designs.named(spec, SM_80) if x.atom == "fma" and x.b.memory == "local" and not x.b.prepacked]
+    assert all(x.b.pad for x in copying)
+    for schedule in (x for x in copying if not x.mbarrier and not x.a.prepacked):
+        accesses = local_accesses(driver.lower(spec, schedule, SM_80), 32, 32)
+        assert max(x.ways for x in accesses if x.is_store and x.buffer == "b_shared") <= 4, schedule
 
 
 def test_clusters_of_work_items_add_up_no_more_than_two_parts() -> None:

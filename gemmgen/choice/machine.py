@@ -62,6 +62,8 @@ class Machine:
         asked: the same for each block that asks for such a line at the same time.
         outside, queued: cycles of a step for each line of a TMA tile that lies outside of a matrix; the power by which
             they grow with the blocks that ask for it at the same time.
+        earlier: whether the last block begins earlier where C is not read, to end where C does. Kernels of before
+            2026-11-27 never did.
         latency: cycles from asking for a tile until it is there, while others are asked for.
         read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
             that read it together.
@@ -110,6 +112,7 @@ class Machine:
     asked: float = 0.0214
     outside: float = 0.26
     queued: float = 0.75
+    earlier: bool = True
     latency: float = 2080.0
     read_fma: float = 165.0
     read_mma: float = 58.5

@@ -312,7 +312,7 @@ def _fetch(
     shared = d.cluster[::-1]
     asking = np.array((of_a, of_b)) / shared
     lines, all_lines = _lines(spec, d, k, asking, grid, c)
-    outside = c.outside * d.fetched * (np.maximum(1, asking) ** c.queued * _outside(spec, d, k, grid)).sum(0)
+    outside = c.outside * d.fetched * (np.maximum(1, asking) ** c.queued * _outside(spec, d, k, grid, c)).sum(0)
     # Blocks in step ask for the same lines at once, and L2 reads these once.
     asked = (
         np.where(grid.each > 1, 1.0, c.in_step)
@@ -349,13 +349,16 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
     return np.where(d.packed > 0, packed, single), np.where(d.packed > 0, packed, single + over)
 
 
-def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid) -> Numbers:
+def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) -> Numbers:
     """Lines of a step's tile of A, and of B, that lie outside of the matrix or in part, of the busiest multiprocessor's
-    blocks in the mean: those at the edge, and those that fill up a cluster.
+    blocks in the mean: those of blocks larger than the matrix, and where the last block does not begin earlier those at
+    the edge, and those that fill up a cluster.
     """
     wide, block, deep = LINE / spec.dtype.size, d.block, np.minimum(d.depth, k / grid.steps)
     by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
     last = np.maximum(0, grid.extents - (grid.placed - 1) * block)
+    if c.earlier and not bytes_read(spec):
+        last = np.where(d.dealt > 0, last, np.minimum(block, grid.extents))
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     lines = np.where(d.packed > 0, 0.0, np.where(by_k, block - last, boxes))
     found: Numbers = np.maximum(1 / grid.each, 1 / grid.placed) * lines

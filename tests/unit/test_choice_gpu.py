@@ -288,8 +288,8 @@ def test_blocks_larger_than_the_matrix_cost_more() -> None:
 
 
 def test_blocks_that_only_fill_up_a_cluster_cost_more() -> None:
-    """240x64 for three rows of blocks on an H100: 42.0 us by clusters of two of them, 22.9 by clusters along them, when no
-    block began earlier.
+    """240x64 for three rows of blocks on an H100: 42.0 us by clusters of two of them, 22.9 by clusters along them, of
+    kernels whose last block did not begin earlier.
     """
     spec, shape = replace(ALIGNED, b_order="row"), (579, 1152, 3888)
     schedules = [x for _, x in ranked(spec, shape, HOPPER, wider=True) if x.block_tile == (240, 64)]

@@ -280,7 +280,7 @@ def test_rows_of_a_tile_outside_of_the_matrix_cost_more_than_those_inside() -> N
 
 def test_blocks_larger_than_the_matrix_cost_more() -> None:
     """16 rows by blocks of 16 and of 64: as much of B is read, and all ask for the lines of A that are outside."""
-    shape, found = (16, 8192, 4096), {}
+    shape, found = (16, 8192, 4096), dict[int, float]()
     for cost, schedule in ranked(ALIGNED, shape, HOPPER):
         if schedule.block_tile[1] == 64 and schedule.split_k == 1 and schedule.operands_swapped:
             found.setdefault(schedule.block_tile[0], cost)

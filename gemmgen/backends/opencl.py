@@ -28,7 +28,7 @@ from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import rendered
 from gemmgen.backends.opencl_launcher import MATRICES, REQUIRED_SIZE, launcher_fields
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import nibbles
+from gemmgen.backends.routines import small_integers
 from gemmgen.backends.vectors import POSTFIX, VectorWords
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
@@ -219,7 +219,7 @@ class OpenCL(CLike):
         return [
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("static inline"),
-            *nibbles(self.kernel, "static inline", self.types[I8.name]),
+            *small_integers(self.kernel, "static inline", self.types[I8.name]),
             *rendered(
                 "opencl/functions.cl.j2",
                 used=used,

@@ -1,6 +1,6 @@
 """What is written once: the load of a tile that a pipeline's prologue and its loop have in common, and in it the copy
-of an operand, whose width lines' beginnings choose; a loop with and without branches before its loads; the half of a
-byte.
+of an operand, whose width lines' beginnings choose; a loop with and without branches before its loads; elements
+of 4 and 8 bits.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from gemmgen.backends.files import rendered
 from gemmgen.backends.printer import Printer
 from gemmgen.ir.affine import conjunction
 from gemmgen.ir.constants import WIDTH, by_width
-from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.dtypes import BOOL, F32, I8
 from gemmgen.ir.expr import Bin, Expr, Var
-from gemmgen.ir.kernel import Kernel, uses_calls
+from gemmgen.ir.kernel import Kernel, conversions, uses_calls
 from gemmgen.ir.stmt import Body, Comment, For, If, Let, Stmt, VectorCopy
 from gemmgen.ir.walk import bodies, exprs, map_body, walk, walk_expr
 from gemmgen.positions import K_LOAD, LOAD_STAGE
@@ -26,16 +26,19 @@ _PARAMETERS = (K_LOAD, LOAD_STAGE)
 ALONG_K, ALIGNED = "multiply_along_k", Var("aligned", BOOL)
 
 
-def nibbles(kernel: Kernel, qualifier: str, element: str, as_float: str | None = None) -> list[str]:
-    """The function for elements of int4, if a kernel calls it.
+def small_integers(kernel: Kernel, qualifier: str, element: str, as_float: str | None = None) -> list[str]:
+    """The functions for elements of int4 and int8 that a kernel calls.
 
     Args:
         element: what the language calls a byte.
         as_float: what takes an integer's bits for a float32, where that costs less than a conversion.
     """
-    if not uses_calls(kernel, {"nibble"}):
+    nibbles = uses_calls(kernel, {"nibble"})
+    int8 = as_float is not None and any(change[:2] == (I8, F32) for change in conversions(kernel))
+    if not (nibbles or int8):
         return []
-    return rendered("nibble.j2", qualifier=qualifier, as_float=as_float, element=element)
+    said = {"nibbles": nibbles, "int8": int8, "qualifier": qualifier, "as_float": as_float, "element": element}
+    return rendered("small_integers.j2", **said)
 
 
 def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:

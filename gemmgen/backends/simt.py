@@ -10,15 +10,16 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import nibbles
+from gemmgen.backends.routines import small_integers
 from gemmgen.backends.shared_struct import PADDED, Member, SharedStruct, member_of
-from gemmgen.backends.vectors import PRECEDENCE
+from gemmgen.backends.vectors import POSTFIX, PRECEDENCE
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
-from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, I32, I64, DType
-from gemmgen.ir.expr import Call, Const, Load, Var, as_int
+from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, I32, I64, DType
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
@@ -41,11 +42,13 @@ PAIRS = {F8_E4M3: "__nv_fp8x2_e4m3", F8_E5M2: "__nv_fp8x2_e5m2"}
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 #: Functions for moves, in the order in which they are printed.
 KINDS = (
-    *("copy", "copy_from_anywhere", "load", "store", "load_inside", "store_inside", "atomic_add"),
+    *("copy", "copy_from_anywhere", "load", "load_pair", "store", "load_inside", "store_inside", "atomic_add"),
     *("async_copy", "async_copy_inside", "async_copy_by_width"),
 )
+#: Types of two elements of 16 bits, and the bits of 2^10, of 2^7, to which small whole numbers are added as they are.
+HALVES = {F16: ("__half2", 0x6400), BF16: ("__nv_bfloat162", 0x4300)}
 #: The instructions of moves.
-MOVES = ("aligned_vector", "part_of_vector", "spanning_vector", "async_copy", "atomic_add")
+MOVES = ("aligned_vector", "byte_of_pair", "part_of_vector", "spanning_vector", "async_copy", "atomic_add")
 
 
 class Simt(CLike):
@@ -145,8 +148,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        halves = nibbles(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
-        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *halves, *moves]
+        integers = small_integers(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
+        return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *integers, *moves]
 
     def block_threads(self) -> str:
         """How many threads a block has, by the names of constants."""
@@ -161,7 +164,7 @@ class Simt(CLike):
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, kind="copy", to=t, source=t) for copy in found for t in copy.kept()}
-        return [copy.said(self.types) for copy in sorted(found, key=_Copy.order)]
+        return [copy.said(self.types, self.float_of_bits is not None) for copy in sorted(found, key=_Copy.order)]
 
     def is_copy(self, move: VectorCopy) -> bool:
         """Whether a move is one that this printer has a function for."""
@@ -195,6 +198,11 @@ class Simt(CLike):
         """What vectors are loaded from and stored to."""
         moves = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.width > 1)
         return [x for move in moves for x in (move.src, move.dst)]
+
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        if self.float_of_bits and (value.dtype, dtype) == (I8, F32):
+            return f"from_int8({self.expr(value)})", POSTFIX
+        return super().conversion(value, dtype)
 
     def call(self, call: Call) -> tuple[str, int]:
         match call:
@@ -475,6 +483,8 @@ class _Copy:
             kind = "load_inside" if move.dst.space is Space.PRIVATE else "store_inside"
         if move.atom.around:
             kind = "copy_from_anywhere"
+        if move.atom.name == BYTE_OF_PAIR.name:
+            kind = "load_pair"
         if move.atom.is_async:
             kind = "async_copy" if move.valid is None else "async_copy_inside"
         if by_width(move.width):
@@ -488,8 +498,12 @@ class _Copy:
     def order(self) -> tuple[int, int, str]:
         return KINDS.index(self.kind), self.width, f"{self.to} {self.source}"
 
-    def said(self, types: Mapping[str, str]) -> Mapping[str, object]:
-        """Its words for a template."""
+    def said(self, types: Mapping[str, str], by_bits: bool) -> Mapping[str, object]:
+        """Its words for a template.
+
+        Args:
+            by_bits: whether int8 become float32 by their bits.
+        """
         memory = self.to if self.kind in ("store", "store_inside") else self.source
         size = memory.size * (self.width or 1)
         element = types[memory.name]
@@ -503,7 +517,9 @@ class _Copy:
             "half": WORDS.get(size // 2, "") if self.width > 2 else "",
             "source": types[self.source.name],
             "to": types[self.to.name],
+            "as_to": "from_int8" if by_bits and (self.source, self.to) == (I8, F32) else types[self.to.name],
             "pair": PAIRS.get(self.source) if self.to == F32 else None,
+            "halves": HALVES.get(self.to) if self.source == I8 and self.width == PAIR and by_bits else None,
             "cache": "cg" if size == max(WORDS) else "ca",
         }
 
@@ -514,6 +530,8 @@ def _copy_name(move: VectorCopy) -> str:
         return f"cp_async_{move.width * move.src.dtype.size}" + ("" if move.valid is None else "_zfill")
     if move.atom.edge == "part":
         return f"{'load' if move.dst.space is Space.PRIVATE else 'store'}{move.width}_inside"
+    if move.atom.name == BYTE_OF_PAIR.name:
+        return "copy_pair"
     name = "atomic_add" if move.atom.adds else "copy"
     how = "_from_anywhere" if move.atom.around else ""
     return f"{name}{move.width if move.width > 1 else ''}{how}"

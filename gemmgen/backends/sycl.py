@@ -31,7 +31,7 @@ from gemmgen.backends.joint_matrix import (
     uses_fragments,
 )
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import nibbles
+from gemmgen.backends.routines import small_integers
 from gemmgen.backends.sycl_dpas import BLOCK_2D_WORDS, declarations, dpas_needs, dpas_text, functions
 from gemmgen.backends.sycl_program import program_words
 from gemmgen.backends.vectors import POSTFIX, VectorWords
@@ -239,7 +239,7 @@ class Sycl(CLike):
             *self.pairs.functions(self.kernel, self.types),
             *self.dot_products("inline"),
             *self._fragments(),
-            *nibbles(self.kernel, "inline", self.types[I8.name]),
+            *small_integers(self.kernel, "inline", self.types[I8.name]),
             *rendered(
                 "sycl/functions.hpp.j2",
                 used=_conversions(self.kernel, self.elements) | {own[word] for word in own.keys() & words},

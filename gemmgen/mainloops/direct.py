@@ -22,6 +22,7 @@ from gemmgen.ir.copy_instructions import (
     ThreadValueLayout,
     block_read,
 )
+from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
 from gemmgen.ir.kernel import Kernel, arguments
@@ -471,6 +472,7 @@ class OperandPath:
         registers: its fragment.
         atom, width: the instruction that fills the fragment.
         whole_step: whether the fragment holds a whole step of K, not only an inner one.
+        prologue: what its elements are made into on that way.
     """
 
     problem: Problem
@@ -482,6 +484,7 @@ class OperandPath:
     atom: CopyAtom
     width: int
     whole_step: bool
+    prologue: Step | None
 
     @staticmethod
     def of(
@@ -505,8 +508,9 @@ class OperandPath:
         held = problem.spec.dtype if s.by_warps or s.atom == DP4A.name else problem.sums
         buffer = Buffer(f"{name}_frag", held, Space.PRIVATE, Layout.packed(*slots, *shape))
         registers = Registers(buffer, fragment, Const(0), pipe) if ring else Registers(buffer, fragment)
-        matrix = problem.source(name)
-        return OperandPath(problem, name, matrix, transposed, staged, registers, atom, width, operand.shuffle)
+        matrix, whole = problem.source(name), operand.shuffle
+        made = None if name in problem.packed else problem.prologue(name, in_registers=True)
+        return OperandPath(problem, name, matrix, transposed, staged, registers, atom, width, whole, made)
 
     def fill(self, own_row: bool, k0: Expr, kk: Expr) -> Body:
         """Registers filled with what stands `kk` behind the beginning of the step at `k0`.
@@ -520,8 +524,6 @@ class OperandPath:
             offset = (Const(0), kk) if lines_along_k else (kk, Const(0))
             tile = replace(self.staged, origin=(*self.staged.origin[:-2], *offset), rows=rows, cols=cols)
             return (FragmentLoad(self.registers, tile, self.atom, self.width),)
-        packed = self.name in self.problem.packed
-        made = None if packed else self.problem.prologue(self.name, in_registers=True)
         out, parts = list[Stmt](), self.problem.parts_of(self.name)
         cols = cols // len(parts)
         for part, (_, begin) in enumerate(parts):
@@ -529,7 +531,7 @@ class OperandPath:
             logical = (begin, k0 + kk) if self.name == "a" else (k0 + kk, begin)
             tile = Tile(self.matrix, logical[::-1] if self.transposed else logical, rows, cols, self.transposed)
             own = epilogues.part_of(self.registers, part, len(parts))
-            out.append(FragmentLoad(own, tile, self.atom, self.width, prologue=made))
+            out.append(FragmentLoad(own, tile, self.atom, self.width, prologue=self.prologue))
         return tuple(out)
 
 

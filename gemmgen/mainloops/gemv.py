@@ -5,6 +5,9 @@ has one element. Then the sums of lanes meet by shuffles, or in shared memory wh
 lane gives half of its sums away at a time: to the lane whose number differs in one bit, which gives the other half in
 return. Once each has a single sum left, that goes the same way whole. So every lane ends with few sums, and there are
 about as many shuffles as sums.
+
+Where a prologue multiplies all elements of a load by the same number, a weight's scale, a lane adds up the load's
+products without it, and multiplies their sum.
 """
 
 from __future__ import annotations
@@ -15,11 +18,17 @@ from functools import cached_property
 from gemmgen import epilogues
 from gemmgen.ir.copy_instructions import AxisLayout, aligned
 from gemmgen.ir.dtypes import BOOL
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, compare, select
+from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, compare, minimum, number, select
 from gemmgen.ir.kernel import loop
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Mma, Registers, Store
-from gemmgen.mainloops.direct import Direct
-from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Stmt, Store
+from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.warp_mma import step_sums_of
+from gemmgen.passes.expand_functions import without_factor
+from gemmgen.positions import COL as OWN_COL
+from gemmgen.positions import COL0, K0, LANE_K, LOCAL_COL, LOCAL_ROW, ROW0, SLICE, SUM_COL, SUM_ROW, position_in_c
+from gemmgen.positions import ROW as OWN_ROW
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 
@@ -56,7 +65,60 @@ class Gemv(Direct):
         s = self.schedule
         return SLICE * s.lanes_along_k + LANE_K if s.sliced_k > 1 else LANE_K
 
+    def path(self, name: str) -> OperandPath:
+        """The way of an operand, whose elements are made without the factor of sums."""
+        path = super().path(name)
+        if path.prologue is None:
+            return path
+        step = self.problem.prologue(name)
+        assert step is not None
+        rest, factor = without_factor(step, self.depth)
+        return path if factor is None else replace(path, prologue=rest)
+
+    @cached_property
+    def _factors(self) -> tuple[tuple[str, Expr], ...]:
+        """What sums are multiplied by, in place of a load's elements, all of which share it: scales of A or B."""
+        found = []
+        for name in "ab":
+            step = None if name in self.problem.packed else self.problem.prologue(name)
+            factor = None if step is None else without_factor(step, self.depth)[1]
+            found += [] if factor is None else [(name, factor)]
+        return tuple(found)
+
+    def _factor(self, of_load: bool, k: Expr) -> Expr | None:
+        """The factor of the sum of row `i` and column `j`.
+
+        Args:
+            of_load: whether that of the elements of a load is meant, else that of all along K.
+            k: where the load begins.
+        """
+        problem, (rows, cols) = self.problem, (self.threads.rows, self.threads.cols)
+        row = position_in_c(OWN_ROW, ROW0, rows) + rows.step(ROW)
+        col = position_in_c(OWN_COL, COL0, cols) + cols.step(COL)
+        lines = {"a": minimum(row, problem.m - 1), "b": minimum(col, problem.n - 1)}
+        found: Expr | None = None
+        for name, factor in self._factors:
+            if (ELEMENT_K in walk_expr(factor)) == of_load:
+                own = map_expr(factor, substitute({ELEMENT_K: k, ELEMENT_LINE: lines[name]}))
+                found = own if found is None else Bin("*", found, own)
+        return found
+
     def along_k(self) -> Body:
+        """The sum over K: whole loads, then less than one; and what all products of a sum are multiplied by."""
+        body, factor = self._loads_along_k(), self._factor(False, Const(0))
+        if factor is None:
+            return body
+        place = self.acc.at(ROW, COL)
+        scaled = Store(self.acc.buffer, place, Bin("*", Load(self.acc.buffer, place), factor))
+        say = Comment("Scales that hold for all of K multiply the sums, not each element.")
+        return (*body, say, *self._each_sum(scaled))
+
+    def _each_sum(self, *body: Stmt) -> Body:
+        """`body` for each of a lane's sums."""
+        rows, cols = self.schedule.tile
+        return loop(ROW, rows, loop(COL, cols, body))
+
+    def _loads_along_k(self) -> Body:
         """The sum over K: whole loads, then less than one."""
         s, end, depth = self.schedule, self.scheduler.k_end, self.depth
         step = s.sliced_k * s.lanes_along_k * depth
@@ -72,7 +134,16 @@ class Gemv(Direct):
         fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
         loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
         a, b, conj = self.a.registers, self.b.registers, self.problem.spec.conj
-        return (*fragments, *loads, Mma(self.acc, a, b, Const(0), Const(0), self.depth, self.instruction, conj))
+        factor = self._factor(True, k)
+        sums = self.acc if factor is None else step_sums_of(self.acc)
+        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, conj)
+        if factor is None:
+            return (*fragments, *loads, product)
+        zeros = Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums))
+        place, dtype = self.acc.at(ROW, COL), self.acc.buffer.dtype
+        total = Call("fma", (Load(sums.buffer, place), factor, Load(self.acc.buffer, place)), dtype)
+        say = Comment("Elements of a load share their scale, which multiplies their sums.")
+        return (*fragments, *loads, *zeros, product, say, *self._each_sum(Store(self.acc.buffer, place, total)))
 
     def _by_vectors(self, main: For) -> Body:
         """The loop, twice where lines may begin anywhere: a branch before each load would have them wait for one

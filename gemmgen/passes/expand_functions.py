@@ -127,6 +127,31 @@ def _by_vectors(step: Step, move: VectorCopy, first: Expr) -> Step:
     return replace(step, value=map_expr(step.value, of_first)) if along else step
 
 
+def without_factor(step: Step, depth: int) -> tuple[Step | None, Expr | None]:
+    """The rest of a prologue, None for elements as they are; and its factor, if it has one that `depth` neighbours
+    along K share, the first of them on a multiple of that.
+    """
+    match step.value:
+        case Bin("*", first, second):
+            for factor, rest in ((second, first), (first, second)):
+                if _is_shared(factor, depth) and not _is_shared(rest, depth):
+                    return None if isinstance(rest, Var) else replace(step, value=rest), factor
+    return step, None
+
+
+def _is_shared(value: Expr, depth: int) -> bool:
+    """Whether it is the same for so many neighbours along K."""
+
+    def as_constant(node: Expr) -> Expr:
+        match node:
+            case Bin("/", place, Const(int(group))) if place == ELEMENT_K and group % depth == 0:
+                return Const(0)
+        return node
+
+    names = {node.name for node in walk_expr(map_expr(value, as_constant)) if isinstance(node, Var)}
+    return names.isdisjoint({element(value.dtype).name, ELEMENT_K.name})
+
+
 def staged(step: Step, stage: CooperativeCopy, move: VectorCopy, along: bool, vector: Expr) -> Body:
     """One work-item's vector on its way to local memory, or the half of the way on which elements are made.
 

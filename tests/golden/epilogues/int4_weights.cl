@@ -112,18 +112,19 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            float b_vector[32];
             char b_pairs[16];
             COPY16(b_pairs, &b[min(col0 + j, n - 1) * ldb + k0 / 2]);
             #pragma unroll
             for (int e = 0; e < 32; ++e) {
-                b_vector[e] = nibble(b_pairs[e / 2], e % 2);
+                b_frag[j][e] = nibble(b_pairs[e / 2], e % 2);
             }
+        }
+        float step_sums[TM][TN];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int e = 0; e < 32; ++e) {
-                const ushort b_frag_value =
-                    float_to_half(b_vector[e] * b_scale_128[k0 / 128 * n + min(col0 + j, n - 1)]);
-                b_frag[j][e] = half_to_float(b_frag_value);
+            for (int j = 0; j < TN; ++j) {
+                step_sums[i][j] = 0.0f;
             }
         }
         #pragma unroll
@@ -132,8 +133,18 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    acc[i][j] = fma(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    step_sums[i][j] = fma(a_frag[i][p], b_frag[j][p], step_sums[i][j]);
                 }
+            }
+        }
+
+        // Elements of a load share their scale, which multiplies their sums.
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fma(step_sums[i][j], b_scale_128[k0 / 128 * n + min(col0 + j, n - 1)],
+                                acc[i][j]);
             }
         }
     }
@@ -150,17 +161,31 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            const int b_element_col = min(col0 + j, n - 1);
-            const ushort b_frag_value =
-                float_to_half(nibble(b[b_element_col * ldb + k_left / 2], k_left % 2) *
-                              b_scale_128[k_left / 128 * n + b_element_col]);
-            b_frag[j] = half_to_float(b_frag_value);
+            b_frag[j] = nibble(b[min(col0 + j, n - 1) * ldb + k_left / 2], k_left % 2);
+        }
+        float step_sums[TM][TN];
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                step_sums[i][j] = 0.0f;
+            }
         }
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                step_sums[i][j] = fma(a_frag[i], b_frag[j], step_sums[i][j]);
+            }
+        }
+
+        // Elements of a load share their scale, which multiplies their sums.
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] = fma(step_sums[i][j],
+                                b_scale_128[k_left / 128 * n + min(col0 + j, n - 1)], acc[i][j]);
             }
         }
     }

@@ -111,18 +111,19 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         #pragma GCC unroll TN
         for (int j = 0; j < TN; ++j) {
-            float b_vector[32];
             signed char b_pairs[16];
             copy16(b_pairs, &b[std::min(col0 + j, n - 1) * ldb + k0 / 2]);
             #pragma GCC unroll 32
             for (int e = 0; e < 32; ++e) {
-                b_vector[e] = nibble(b_pairs[e / 2], e % 2);
+                b_frag[j][e] = nibble(b_pairs[e / 2], e % 2);
             }
-            #pragma GCC unroll 32
-            for (int e = 0; e < 32; ++e) {
-                const sycl::half b_frag_value =
-                    sycl::half(b_vector[e] * b_scale_128[k0 / 128 * n + std::min(col0 + j, n - 1)]);
-                b_frag[j][e] = float(b_frag_value);
+        }
+        float step_sums[TM][TN];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                step_sums[i][j] = 0.0f;
             }
         }
         #pragma GCC unroll 32
@@ -131,8 +132,19 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             for (int i = 0; i < TM; ++i) {
                 #pragma GCC unroll TN
                 for (int j = 0; j < TN; ++j) {
-                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[j][p], acc[i][j]);
+                    step_sums[i][j] = sycl::fma(a_frag[i][p], b_frag[j][p], step_sums[i][j]);
                 }
+            }
+        }
+
+        // Elements of a load share their scale, which multiplies their sums.
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] =
+                    sycl::fma(step_sums[i][j],
+                              b_scale_128[k0 / 128 * n + std::min(col0 + j, n - 1)], acc[i][j]);
             }
         }
     }
@@ -149,17 +161,32 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         #pragma GCC unroll TN
         for (int j = 0; j < TN; ++j) {
-            const int b_element_col = std::min(col0 + j, n - 1);
-            const sycl::half b_frag_value =
-                sycl::half(nibble(b[b_element_col * ldb + k_left / 2], k_left % 2) *
-                           b_scale_128[k_left / 128 * n + b_element_col]);
-            b_frag[j] = float(b_frag_value);
+            b_frag[j] = nibble(b[std::min(col0 + j, n - 1) * ldb + k_left / 2], k_left % 2);
+        }
+        float step_sums[TM][TN];
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                step_sums[i][j] = 0.0f;
+            }
         }
         #pragma GCC unroll TM
         for (int i = 0; i < TM; ++i) {
             #pragma GCC unroll TN
             for (int j = 0; j < TN; ++j) {
-                acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                step_sums[i][j] = sycl::fma(a_frag[i], b_frag[j], step_sums[i][j]);
+            }
+        }
+
+        // Elements of a load share their scale, which multiplies their sums.
+        #pragma GCC unroll TM
+        for (int i = 0; i < TM; ++i) {
+            #pragma GCC unroll TN
+            for (int j = 0; j < TN; ++j) {
+                acc[i][j] =
+                    sycl::fma(step_sums[i][j],
+                              b_scale_128[k_left / 128 * n + std::min(col0 + j, n - 1)], acc[i][j]);
             }
         }
     }

@@ -88,6 +88,9 @@ def with_fixed_order(schedule: Schedule) -> Schedule:
 def _by(schedule: Schedule) -> str:
     """What multiplies. The hardware's order within a matrix instruction is taken to depend on places along K alone."""
     loop: Mainloop = schedule.mainloop
+    if isinstance(loop, WarpgroupMma) and "private" in (loop.a.memory, loop.b.memory):
+        # Scales that multiply sums there, or elements where there are many, multiply elements elsewhere.
+        return repr((schedule.tiling, loop))
     if isinstance(loop, _INSTRUCTIONS) or (isinstance(loop, _CHAINS) and schedule.atom == "fma"):
         return schedule.atom
     return repr((schedule.tiling, loop))

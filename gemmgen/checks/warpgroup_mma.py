@@ -74,7 +74,7 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
                 f"prologue_{name}, but TMA loads go straight to shared memory with atom {s.atom}: let a kernel before "
                 f"apply it (--set {name}.prepacked=true)"
             )
-        elif spec.element(name).pairs:
+        elif spec.element(name).pairs and not is_held(s, name):
             yield (
                 f"{name}_dtype {spec.element(name)}, but tiles that TMA loads have whole bytes: let a kernel before "
                 f"take pairs apart (--set {name}.prepacked=true)"
@@ -146,6 +146,9 @@ def _steps(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     if s.block_k not in known and not several:
         whose = f"lines of {spec.dtype} are {_either(known)} long"
         yield f"block_k = {s.block_k}, but {whose}: use block_k {atom.line}, or less where K is short"
+    elif spec.element("a").pairs and is_held(s, "a") and s.block_k == known[0]:
+        stored = spec.element("a")
+        yield f"block_k = {s.block_k} of {stored} are lines of {s.block_k // 2} bytes: use block_k {known[1]} or more"
 
 
 def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:

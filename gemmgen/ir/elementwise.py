@@ -13,6 +13,9 @@ ELEMENT_K, ELEMENT_LINE = Var("element_k"), Var("element_line")
 #: Which of a work-item's own rows of A that is; of C, which of its own columns.
 ELEMENT_OWN, ELEMENT_OWN_COL = Var("element_own"), Var("element_own_col")
 
+#: Where, in a step along K, the instruction begins that takes an element of registers.
+ELEMENT_STEP_K = Var("element_step_k")
+
 
 def element(dtype: DType) -> Var:
     """What the steps so far have made of it."""
@@ -37,8 +40,8 @@ class Step:
     Attributes:
         name: for the name of what it makes.
         value: in terms of `element`, `old`, `ELEMENT_ROW`, `ELEMENT_COL`, and where a work-item holds what is read of
-            arrays, `ELEMENT_OWN` and `ELEMENT_OWN_COL`; of a prologue, of `element`, `ELEMENT_K`, `ELEMENT_LINE` and
-            `ELEMENT_OWN`.
+            arrays, `ELEMENT_OWN` and `ELEMENT_OWN_COL`; of a prologue, of `element`, `ELEMENT_K`, `ELEMENT_LINE`,
+            `ELEMENT_OWN` and `ELEMENT_STEP_K`.
     """
 
     name: str

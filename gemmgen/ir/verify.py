@@ -16,6 +16,7 @@ from gemmgen.ir.elementwise import (
     ELEMENT_OWN,
     ELEMENT_OWN_COL,
     ELEMENT_ROW,
+    ELEMENT_STEP_K,
     Step,
     element,
     old,
@@ -353,7 +354,7 @@ class _Verifier(Checker):
 
     def _prologue(self, prologue: Step | None, scope: _Scope) -> None:
         if prologue is not None:
-            for name in (element(prologue.value.dtype), ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN):
+            for name in (element(prologue.value.dtype), ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_STEP_K):
                 self._bind(name, scope)
             self._exprs((prologue.value,), scope)
 

@@ -14,9 +14,17 @@ from gemmgen.epilogues import WarpgroupEpilogue
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free
-from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
-from gemmgen.ir.dtypes import I64, DType
-from gemmgen.ir.elementwise import ELEMENT_LINE, ELEMENT_OWN, Step
+from gemmgen.ir.copy_instructions import (
+    ALIGNED_VECTOR,
+    BYTE_OF_PAIR,
+    PAIR,
+    SCALAR,
+    AxisLayout,
+    CopyAtom,
+    ThreadValueLayout,
+)
+from gemmgen.ir.dtypes import I8, I64, DType
+from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Load, Var, convert, minimum, number
 from gemmgen.ir.instructions import (
     WARPGROUP_LANES,
@@ -45,10 +53,11 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
-from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.ir.workspace import Workspace
+from gemmgen.mainloops.held_prologue import HeldPrologue
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of
+from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     COL0,
     GROUP_BEGIN,
@@ -134,7 +143,12 @@ class WarpgroupMma(Mainloop):
     def _element(self, name: str) -> DType:
         """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
         from_registers = self.instruction.held and name == "a"
-        return self.problem.spec.element(name) if from_registers else self.problem.spec.made(name)
+        found = self.problem.spec.element(name) if from_registers else self.problem.spec.made(name)
+        return I8 if found.pairs else found
+
+    def _each(self, name: str) -> int:
+        """Elements of an element of an operand's tile: bytes of int4 hold pairs along K, taken apart in registers."""
+        return PAIR if name == "a" and self.problem.source("a").dtype.pairs else 1
 
     @property
     def _depth(self) -> int:
@@ -144,7 +158,7 @@ class WarpgroupMma(Mainloop):
     def _logical(self, name: str) -> tuple[int, int]:
         """Rows and columns of an operand's tile."""
         rows, cols = self.schedule.block_tile
-        return (rows, self._depth) if name == "a" else (self._depth, cols)
+        return (rows, self._depth // self._each("a")) if name == "a" else (self._depth, cols)
 
     def _extents(self, name: str) -> tuple[int, int]:
         """The same in storage order."""
@@ -161,7 +175,7 @@ class WarpgroupMma(Mainloop):
         """Elements of a line of an operand's tile."""
         size = self._element(name).size
         order = self.problem.spec.a_order if name == "a" else self.problem.spec.b_order
-        along = self.schedule.tile_line(name, order)
+        along = self.schedule.tile_line(name, order) // self._each(name)
         line = line_bytes(along * size) // size
         # Of the widest there may be several side by side.
         several = is_free(along) and line * size == LINES_BYTES[-1]
@@ -172,6 +186,7 @@ class WarpgroupMma(Mainloop):
         a tile that a cluster shares by multicast each group brings some TMA tiles, or some lines of each.
         """
         matrix = self.problem.source(name)
+        matrix = in_bytes(matrix) if matrix.dtype.pairs else matrix
         if name in self.problem.packed:
             lines, length = matrix.shape
             step = convert(lines, I64) * length if self.problem.spec.batched else None
@@ -201,7 +216,7 @@ class WarpgroupMma(Mainloop):
 
     def _source(self, name: str, begin: Expr | None = None) -> Tile:
         """Where the TMA tiles of a step come from, from a row of A or a column of B on."""
-        k0 = K0 if self.instruction.terms == 1 else K0 * self.instruction.terms
+        k0 = K0 * self.instruction.terms // self._each(name)
         matrix, transposed = self.matrix(name), self.problem.is_transposed(name)
         begin = begin or (ROW0 if name == "a" else COL0)
         logical = (begin, k0) if name == "a" else (k0, begin)
@@ -235,47 +250,18 @@ class WarpgroupMma(Mainloop):
         """The products of a step."""
         if not self.instruction.held:
             return (TileMma(sums, self.tile("a"), self.tile("b"), self.instruction),)
-        filled = _fill(self._a_registers, self.tile("a"), self._source("a"), self._prologue_in_registers)
+        source, each, made = self._source("a"), self._each("a"), self._prologue
+        # Prologues ask for places by elements.
+        of = source if each == 1 else replace(source, origin=(*source.origin[:-1], K0))
+        filled = _fill(self._a_registers, self.tile("a"), of, each, None if made is None else made.step)
         return (filled, TileMma(sums, self._a_registers, self.tile("b"), self.instruction))
 
-    @property
-    def _prologue(self) -> Step | None:
-        """What A's elements are made into on their way to registers."""
-        return self.problem.prologue("a") if self.instruction.held and "a" not in self.problem.packed else None
-
     @cached_property
-    def _same_along_k(self) -> dict[Load, Load]:
-        """What that reads of arrays by a row of A, or of a single element, and the registers that hold it instead."""
-        made, found = self._prologue, dict[Load, Load]()
-        for load in () if made is None else walk_expr(made.value):
-            if isinstance(load, Load) and load.index in ((ELEMENT_LINE,), (Const(0),)):
-                by_row = load.index == (ELEMENT_LINE,)
-                layout = Layout.packed(*((self.threads.rows.values,) if by_row else ()))
-                own = Buffer(f"own_{load.buffer.name}", load.dtype, Space.PRIVATE, layout)
-                found[load] = Load(own, (ELEMENT_OWN,) if by_row else ())
-        return found
-
-    @property
-    def _prologue_in_registers(self) -> Step | None:
-        """The prologue with those for what it reads."""
-        made, kept = self._prologue, self._same_along_k
-        return made and replace(
-            made, value=map_expr(made.value, lambda x: kept.get(x, x) if isinstance(x, Load) else x)
-        )
-
-    def _read_before(self) -> Body:
-        """Fills them, in front of the loop along K."""
-        out: list[Stmt] = []
-        rows, row = self.threads.rows, Var("i")
-        for load, own in self._same_along_k.items():
-            at = minimum(position_in_c(ROW, ROW0, rows) + rows.step(row), load.buffer.shape[0] - 1)
-            out.append(Alloc(own.buffer))
-            if own.index:
-                out += loop(row, rows.values, (Store(own.buffer, (row,), Load(load.buffer, (at,))),))
-            else:
-                out.append(Store(own.buffer, (), load))
-        line = "column of B" if self.problem.swapped else "row of A"
-        return (Comment(f"What the prologue takes of a {line} stays the same along K."), *out) if out else ()
+    def _prologue(self) -> HeldPrologue | None:
+        """What makes A's elements on their way to registers."""
+        if not self.instruction.held:
+            return None
+        return HeldPrologue(self.problem, self.threads.rows, self.threads.rows.values * self.acc.fragment.cols.values)
 
     # --- scales of sums ---------------------------------------------------------------------------
 
@@ -316,17 +302,20 @@ class WarpgroupMma(Mainloop):
 
     def _block(self) -> Body:
         """One block of C, or a part of its sum."""
-        pipe, zero, sums = self.pipe, number(0, self.problem.sums), self.acc
+        pipe, zero, sums, made = self.pipe, number(0, self.problem.sums), self.acc, self._prologue
         fresh: Body = ()
         added: Body = ()
-        if self.instruction.terms > 1 or self._scaled:
+        scales_steps = made is not None and made.scales_steps
+        if self.instruction.terms > 1 or self._scaled or scales_steps:
             sums, added = step_sums_of(self.acc), self._add_scaled() if self._scaled else add_step(self.acc)
+            added = made.add_step(self.acc) if made is not None and scales_steps else added
             fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
             PipeOp("acquire", pipe),
             *(load for name in "ab" for load in self._loads(name)),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
+            *(() if made is None else made.read_in_step()),
             *self._multiply(sums),
             PipeOp("release", pipe),
             *added,
@@ -338,10 +327,11 @@ class WarpgroupMma(Mainloop):
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
-            *self._read_before(),
+            *(() if made is None else made.read_before(start)),
             *self.epilogue.read_before(),
             *((Comment(said),) if self.problem.rows_are_columns else ()),
             For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
+            *(() if made is None else made.scale_sums(self.acc)),
             *self._slots_read(),
             *self.epilogue.store(self.acc),
         )
@@ -431,7 +421,7 @@ class WarpgroupMma(Mainloop):
         for name in "ab":
             if self.problem.is_transposed(name) != (name == "b"):
                 limits.append(Limit(depth, None, MOST_LINES, "TMA tiles have no longer sides"))
-            elif (size := depth * self._element(name).size) < LINES_BYTES[-1]:
+            elif (size := depth * self._element(name).size // self._each(name)) < LINES_BYTES[-1]:
                 limits.append(Limit(depth, depth, depth, f"its lines swizzle as lines of {int(size)} bytes do"))
         return tuple(dict.fromkeys(limits))
 
@@ -459,9 +449,9 @@ def _registers_of_a(atom: Instruction, k_step: int, rows: AxisLayout, lane: Expr
     return Registers(Buffer("a_frag", atom.dtype, Space.PRIVATE, Layout.packed(*shape)), fragment, Const(0))
 
 
-def _fill(dst: Registers, src: Tile, of: Tile, made: Step | None) -> FragmentLoad:
-    """What loads it there from its tile, which TMA fills from `of`."""
-    atom, width = _instruction(dst, src, made is not None)
+def _fill(dst: Registers, src: Tile, of: Tile, each: int, made: Step | None) -> FragmentLoad:
+    """What loads it there from its tile, which TMA fills from `of`; `each` of its elements hold several."""
+    atom, width = _instruction(dst, src, made is not None) if each == 1 else (BYTE_OF_PAIR, each)
     return FragmentLoad(dst, src, atom, width, prologue=made, of=of)
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free
-from gemmgen.ir.copy_instructions import ThreadValueLayout
-from gemmgen.ir.dtypes import accumulator
-from gemmgen.ir.elementwise import ELEMENT_OWN
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, compare, convert, select
+from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, ThreadValueLayout, in_pairs
+from gemmgen.ir.dtypes import F32, I8, accumulator
+from gemmgen.ir.elementwise import ELEMENT_OWN, ELEMENT_STEP_K
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, convert, select
 from gemmgen.ir.instructions import (
     ACROSS,
     LINES,
@@ -46,7 +46,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import RANK
-from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.passes.expand_functions import made
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
@@ -160,7 +160,7 @@ ROW, COL, STEP, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 MATRIX, SIDE = Var("q"), Var("side")
 ZERO = Const(0)
 #: An element's place in A's tile.
-TILE_ROW, TILE_K = Var("tile_row"), Var("tile_k")
+TILE_ROW, TILE_K, TILE_BYTE = Var("tile_row"), Var("tile_k"), Var("tile_byte")
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
 
@@ -169,18 +169,25 @@ def load_operand(copy: FragmentLoad, named: Namer) -> Body:
     """All of a step's A."""
     if copy.atom is LDMATRIX_BYTES:
         return _by_bytes(copy, named)
+    if copy.atom is BYTE_OF_PAIR:
+        return _in_pairs(copy, named)
     return _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
 
 
-def place(tile: Tile, row: Expr, k: Expr) -> tuple[Expr, ...]:
-    """Where an element of A lies in its tile, [slot][box][line][element], as it is found by plain instructions."""
+def place(tile: Tile, row: Expr, k: Expr, own: Expr = ZERO) -> tuple[Expr, ...]:
+    """Where an element of A lies in its tile, [slot][box][line][element], as it is found by plain instructions.
+
+    Args:
+        own: how far behind `k` along a line, in the same part of 16 bytes: so all that the swizzle changes is the same
+            for each thread of a row.
+    """
     length, parts = as_int(tile.buffer.shape[-1]) or 1, tile.buffer.layout.swizzle // PART_BYTES
     part = PART_BYTES // tile.buffer.dtype.size
     line, along = (k, row) if tile.transposed else (row, k)
     box: Expr = along // length if tile.transposed else ZERO
     element = along % length if tile.transposed else along
     swizzled = Bin("^", element, line // (LINES // parts) % parts * part)
-    return (tile.origin[0], box, line, swizzled)
+    return (tile.origin[0], box, line, swizzled + own)
 
 
 def _by_lines(copy: FragmentLoad, named: Namer) -> Body:
@@ -262,18 +269,43 @@ def _singly(copy: FragmentLoad, named: Namer) -> Body:
     if width == 1:
         names, value = _made(copy, TILE_ROW, TILE_K, ROW, Load(src.buffer, at))
         body = (*names, Store(dst.buffer, dst.at(ROW, COL), value))
+    elif copy.prologue is None and src.buffer.dtype == I8:
+        own = fragment.cols.start + fragment.cols.chunk_step(COL, width)
+        at = place(src, TILE_ROW, _first_k(src) + STEP * depth, own)
+        load = VectorCopy(dst.buffer, dst.at(ROW, COL * width), src.buffer, at, copy.atom, width)
+        columns = loop(COL, fragment.cols.values // width, (load,))
+        return loop(STEP, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *columns)))
     else:
         raw = Buffer(
             f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width)
         )
         names, value = _made(copy, TILE_ROW, TILE_K + ELEMENT, ROW, Load(raw, (ELEMENT,)))
         once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in walk_expr(name.value))
-        own = tuple(name for name in names if name not in once)
+        each = tuple(name for name in names if name not in once)
         to = dst.at(ROW, COL * width + ELEMENT)
         load = VectorCopy(raw, (ZERO,), src.buffer, at, copy.atom, width)
-        body = (Alloc(raw), load, *once, *loop(ELEMENT, width, (*own, Store(dst.buffer, to, value))))
+        body = (Alloc(raw), load, *once, *loop(ELEMENT, width, (*each, Store(dst.buffer, to, value))))
     columns = loop(COL, fragment.cols.values // width, (tile_k, *body))
     return loop(STEP, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *columns)))
+
+
+def _in_pairs(copy: FragmentLoad, named: Namer) -> Body:
+    """Of int4 neighbours along K, which are the halves of a byte."""
+    fragment, src, dst = copy.dst.fragment, copy.src, replace(copy.dst, slot=_slot(copy, STEP))
+    depth = fragment.cols.extent
+    row = named("a_row", fragment.rows.start, 1) + fragment.rows.step(ROW)
+    to = dst.at(ROW, COL * PAIR)
+    first = _first_k(src) + STEP * (depth // PAIR)
+    own = in_pairs(fragment.cols.start) + in_pairs(fragment.cols.chunk_step(COL, PAIR))
+    at = place(src, TILE_ROW, first, own)
+    pair = Var("a_pair", src.buffer.dtype)
+    names, value = _made(copy, TILE_ROW, TILE_BYTE * PAIR + ELEMENT, ROW, Call("nibble", (pair, ELEMENT), F32))
+    each = loop(ELEMENT, PAIR, (*names, Store(dst.buffer, dst.at(ROW, COL * PAIR + ELEMENT), value)))
+    body: Body = (Let(TILE_BYTE, first + own), Let(pair, Load(src.buffer, at)), *each)
+    if copy.prologue is None:
+        body = (VectorCopy(dst.buffer, to, src.buffer, at, copy.atom, PAIR),)
+    columns = loop(COL, fragment.cols.values // PAIR, body)
+    return loop(STEP, src.cols * PAIR // depth, loop(ROW, fragment.rows.values, (Let(TILE_ROW, row), *columns)))
 
 
 def _lie_in_half_the_banks(copy: FragmentLoad) -> bool:
@@ -298,7 +330,7 @@ def _in_turns(copy: FragmentLoad, element: Load, named: Namer) -> Body:
     return (Alloc(pair), *read, *loop(COL, 2, (in_order,)))
 
 
-def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Load) -> tuple[Body, Expr]:
+def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple[Body, Expr]:
     """What an element becomes: what its prologue makes of it, or what it is, in the instruction's type.
 
     Args:
@@ -310,15 +342,24 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Load) -> tuple
         # By way of sums' type: languages convert all others from that and to it.
         return (), raw if raw.dtype == dtype else convert(convert(raw, accumulator(dtype)), dtype)
     of = copy.of
-    matrix, (slow0, fast0) = _alone(of.buffer), of.origin[-2:]
+    each = PAIR if copy.atom is BYTE_OF_PAIR else 1
+    matrix, (slow0, fast0) = _alone(of.buffer, each), of.origin[-2:]
     slow, fast = (k, row) if of.transposed else (row, k)
-    step = replace(copy.prologue, value=map_expr(copy.prologue.value, substitute({ELEMENT_OWN: own})))
+    first = _first_k(copy.src) + STEP * (copy.dst.fragment.cols.extent // each)
+
+    def in_step(node: Expr) -> Expr:
+        match node:
+            case Bin("/", place, Const(int(group))) if place == ELEMENT_STEP_K:
+                return first // (group // each)
+        return own if node == ELEMENT_OWN else node
+
+    step = replace(copy.prologue, value=map_expr(copy.prologue.value, in_step))
     return made(step, matrix, (slow0 + slow, fast0 + fast), dtype, raw)
 
 
-def _alone(matrix: Buffer) -> Buffer:
-    """A matrix of a batch by its own two coordinates."""
-    if len(matrix.shape) == 2:
-        return matrix
-    layout = Layout(matrix.layout.shape[1:], matrix.layout.strides[1:])
-    return replace(matrix, layout=layout, contracted=None if matrix.contracted is None else matrix.contracted - 1)
+def _alone(matrix: Buffer, each: int) -> Buffer:
+    """A matrix of a batch by its own two coordinates, of bytes by those of the elements that they hold."""
+    (slow, fast), contracted = matrix.shape[-2:], matrix.contracted
+    layout = Layout((slow, fast * each), matrix.layout.strides[-2:])
+    contracted = None if contracted is None else contracted - (len(matrix.shape) - 2)
+    return replace(matrix, layout=layout, contracted=contracted)

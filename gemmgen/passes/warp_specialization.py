@@ -30,6 +30,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, compare, select
 from gemmgen.ir.kernel import end_of_search
@@ -248,31 +249,33 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     first_of_warp = compare("==", lane, 0) if cluster == 1 else lane < cluster
     rank = None if cluster == 1 else lane
     whole = MultiplyGroup("wait", 0, _sums(parts))
-    # What instructions take from registers is there before the fence.
-    fills = tuple(stmt for stmt in parts.consume if not isinstance(stmt, TileMma))
+    # What instructions take from registers is there before the fence; what that is made by, before tiles are.
+    reads = tuple(stmt for stmt in parts.consume if not isinstance(stmt, FragmentLoad | TileMma))
+    fills = tuple(stmt for stmt in parts.consume if isinstance(stmt, FragmentLoad))
+    products = tuple(stmt for stmt in parts.consume if isinstance(stmt, TileMma))
     full: Body = (
         *named,
         Let(SLOT, step % pipe.stages),
         *parts.before,
+        *reads,
         replace(_mbarrier("wait", "full", pipe), parity=step // pipe.stages % 2),
     )
     begin: Body = (
         *full,
         *in_slot(fills, pipe, SLOT),
-        MultiplyGroup("fence", taken=next((s.dst.buffer for s in fills if isinstance(s, FragmentLoad)), None)),
-        *in_slot(tuple(stmt for stmt in parts.consume if stmt not in fills), pipe, SLOT),
+        MultiplyGroup("fence", taken=next((s.dst.buffer for s in fills), None)),
+        *in_slot(products, pipe, SLOT),
         MultiplyGroup("commit"),
     )
-    by_parts = _from_registers(in_slot(parts.consume, pipe, SLOT))
-    if fills and not by_parts:  # which the next step's take the place of
-        arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
+    by_parts = _from_registers(in_slot((*fills, *products), pipe, SLOT))
+    waited: Body = (*full, *by_parts) if by_parts else begin
+    arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
+    if fills and not by_parts and not parts.after:  # which the next step's take the place of
         return (replace(loop, body=(*begin, MultiplyGroup("wait", 0), arrive)), whole)
     if parts.after:  # which uses the sums of the step
-        arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
         # What does not, such as loads of scales, is done while they are computed.
         first = next(i for i, stmt in enumerate(parts.after) if _names(stmt, _sums(parts)))
-        return (replace(loop, body=(*begin, *parts.after[:first], whole, arrive, *parts.after[first:])),)
-    waited: Body = (*full, *by_parts) if by_parts else begin
+        return (replace(loop, body=(*waited, *parts.after[:first], whole, arrive, *parts.after[first:])),)
     body: Body = (
         *waited,
         Comment("The previous step's wgmma are complete: its stage is free."),
@@ -282,9 +285,10 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
         last = (before + STEPS - 1) % pipe.stages
-        given = replace(_mbarrier("arrive", "empty", pipe, last), rank=rank)
-        arrive = If(both(Const(0) < STEPS, first_of_warp), (given,))
-        done = (Comment("The last step's stage is free as well."), arrive)
+        given = If(
+            both(Const(0) < STEPS, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)
+        )
+        done = (Comment("The last step's stage is free as well."), given)
     return (replace(loop, body=body), whole, *done)
 
 
@@ -305,12 +309,13 @@ def _from_registers(consume: Body) -> Body:
         return ()
     fragments = tuple(KK // mma.atom.depth + i for i in range(at_once))
     registers = replace(load.dst, slot=fragments[0])
-    filled = replace(load, dst=registers, src=_along(load.src, KK, depth))
+    each = PAIR if load.atom is BYTE_OF_PAIR else 1
+    filled = replace(load, dst=registers, src=_along(load.src, KK // each, depth // each))
     products = (
         replace(mma, a=replace(registers, slot=slot), b=_across(mma.b, KK + i * mma.atom.depth, mma.atom.depth))
         for i, slot in enumerate(fragments)
     )
-    each: Body = (
+    part: Body = (
         Comment("What took these registers a step ago is complete; later wgmma are under way."),
         MultiplyGroup("wait", count - 1),
         filled,
@@ -318,7 +323,7 @@ def _from_registers(consume: Body) -> Body:
         *products,
         MultiplyGroup("commit"),
     )
-    return (For(KK, Const(0), Const(mma.b.rows), depth, each, unroll=True, exact=True),)
+    return (For(KK, Const(0), Const(mma.b.rows), depth, part, unroll=True, exact=True),)
 
 
 def _along(a: Tile, first: Expr, depth: int) -> Tile:

@@ -243,7 +243,7 @@ class Evaluator:
                 return lambda active: cast(Value, convert(inner(active), dtype))
             case "nibble", (pair, half):
                 byte, place = self.index(pair, scope, site), self.index(half, scope, site)
-                return lambda active: _nibble(byte(active), place(active))
+                return lambda active: nibble(byte(active), place(active))
             case name, args if name in OF_TF32:
                 codes, meaning = [self.expr(part, scope, site) for part in args], OF_TF32[name]
                 return lambda active: cast(Value, meaning(*(code(active) for code in codes)))
@@ -369,7 +369,7 @@ def _per_load(lanes: Lanes, value: Callable[[], Index]) -> Code:
     return lambda _active: cell.value
 
 
-def _nibble(pair: Index, half: Index) -> Value:
+def nibble(pair: Index, half: Index) -> Value:
     """Half of a byte, two's complement: a shift to the left, and one to the right that keeps the sign."""
     bits = (np.asarray(pair, np.int64) >> 4 * np.asarray(half, np.int64)) & 15
     return cast(Value, ((bits ^ 8) - 8).astype(np.float32))

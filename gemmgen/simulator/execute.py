@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.copy_instructions import CopyAtom
+from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, CopyAtom
 from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, Program, awaits_others
@@ -64,7 +64,16 @@ from gemmgen.simulator.block_io import (
     block_2d_write_step,
     payload_step,
 )
-from gemmgen.simulator.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.simulator.evaluate import (
+    Cell,
+    Evaluator,
+    IndexCode,
+    Scope,
+    literal,
+    nibble,
+    require_uniform,
+    require_whole,
+)
 from gemmgen.simulator.in_flight import CopyInFlight, all_come, group_step
 from gemmgen.simulator.lanes import Active, Floats, Index, Lanes, Site, Value, agreed, by_lanes
 from gemmgen.simulator.launches import Stream
@@ -489,10 +498,14 @@ class _Run:
             check(active)
             aligned(source, target, active)
             # All elements are read before one is written.
-            values = [
-                read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)
-                for e in range(stmt.width)
-            ]
+            if stmt.atom == BYTE_OF_PAIR:
+                pair = cast(Index, read(source, active, site))
+                values = [nibble(pair, e) for e in range(PAIR)]
+            else:
+                values = [
+                    read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)
+                    for e in range(stmt.width)
+                ]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = neighbour(target, e) if loads else element(self._lanes, target, stmt.atom, e)

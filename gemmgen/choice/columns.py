@@ -136,7 +136,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         across=(across_a, across_b),
         begins=begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
         depth=s.round_depth,
-        held=_held(s),
+        held=_held(spec, s),
         stages=s.stages / max(1, s.mbarrier),
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
@@ -155,11 +155,13 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
     )
 
 
-def _held(s: Schedule) -> int:
-    """Elements of A and B that all stages hold."""
+def _held(spec: GemmSpec, s: Schedule) -> float:
+    """Elements of A and B that all stages hold; of what is made in registers, by the bytes that are stored."""
     (rows, cols), depth, a, b = s.block_tile, s.block_k, s.a, s.b
-    of_a = depth * (rows + a.pad) if a.transposed else rows * (depth + a.pad)
-    of_b = cols * (depth + b.pad) if b.transposed else depth * (cols + b.pad)
+    of_a: float = depth * (rows + a.pad) if a.transposed else rows * (depth + a.pad)
+    of_b: float = cols * (depth + b.pad) if b.transposed else depth * (cols + b.pad)
+    if s.by_warpgroups and s.operands_swapped and b.memory == "private":
+        of_b *= spec.element("b").bytes_of(2) / 2 / spec.dtype.size
     return s.stages * (of_a + of_b)
 
 

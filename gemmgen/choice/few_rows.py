@@ -29,6 +29,8 @@ LOAD, LINE = 16, 128
 WARP = 32
 #: Columns of a work-item, and warps of a block, where lanes lie along K.
 COLUMNS, WARPS = 4, 8
+#: Warps of a multiprocessor at least, where they make elements.
+MADE = 16
 #: Steps along K of which the last one would leave most of a block's warps without work.
 SHORT = 4 / 3
 #: Work-items of a block where they lie across K, and of a multiprocessor.
@@ -113,6 +115,9 @@ def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored:
         warps, depth = warps // 2, depth // 2
     while own > 1 and up(cols, own) < 2 * target.cores:
         own //= 2
+    # Where elements are made, threads are busy, and fewer slices have fewer sums to add up.
+    while spec.element(long) != spec.dtype and warps > 1 and up(cols, own) * warps >= 2 * MADE * target.cores:
+        warps, depth = warps // 2, depth // 2
     parts = _parts(target.cores // up(cols, own), k // (2 * depth))
     return _made(
         f"gemv_{rows}x{own}_by{warps}x{rounds}" + (f"_rows{few}" if few > rows else ""),

@@ -145,7 +145,7 @@ def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short:
         short: whether lines of A, and of B, are. What TMA could read itself is packed only where they are.
     """
     of_warpgroups = kinds(spec, target)
-    needed = of_warpgroups[0][0].packed if of_warpgroups else (True, True)
+    needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
     others = dict.fromkeys((*named(spec, target), *(more(spec, target) if wider else ())))
     tiled = tuple(
@@ -226,7 +226,8 @@ def _in_order(
 @lru_cache(maxsize=256)
 def _asked(spec: GemmSpec) -> GemmSpec:
     """More than a vector's alignment lets no other schedule in: fewer classes of specs are looked through."""
-    a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // spec.dtype.size)) for name in "abc")
+    sizes = spec.element("a").size, spec.element("b").size, spec.dtype.size
+    a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // size)) for name, size in zip("abc", sizes, strict=True))
     return replace(spec, ld_multiple=(a, b, c))
 
 

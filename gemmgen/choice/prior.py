@@ -42,8 +42,8 @@ SUMMED = 256
 WARP, SCHEDULERS, MANY_THREADS = 32, 4, 1024
 #: Steps that compilers load for at once.
 UNROLLED = 4
-#: Instructions of a prologue, in those that convert an element.
-PROLOGUE = 5
+#: Instructions of a prologue, in those that convert an element; of one of whole numbers whose scale multiplies sums.
+PROLOGUE, OF_SUMS = 5, 0.7
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -162,7 +162,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
     each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
     # What is stored otherwise goes through registers, unless a kernel before has laid it out.
-    made = np.array([[c.conversion * _conversions(spec, x) * c.work / SCHEDULERS / WARP] for x in "ab"])
+    each_element = [_conversions(spec, x, d.unit == WGMMA) for x in "ab"]
+    made = c.conversion * np.array(each_element) * c.work / SCHEDULERS / WARP
     copy_a, copy_b = d.depth * (each + np.where(d.packed > 0, 0.0, d.block * made))
     return Rates(
         multiply=np.maximum(volume / peak, volume * passes * size / reads),
@@ -178,10 +179,20 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     )
 
 
-def _conversions(spec: GemmSpec, matrix: str) -> int:
-    """What an element costs that is not stored as it is multiplied, in instructions that convert one."""
+def _conversions(spec: GemmSpec, matrix: str, scaled: npt.NDArray[np.bool_]) -> Numbers:
+    """What an element costs that is not stored as it is multiplied, in instructions that convert one.
+
+    Args:
+        scaled: whether scales multiply sums.
+    """
     formula = spec.prologue_a if matrix == "a" else spec.prologue_b
-    return (spec.element(matrix) != spec.dtype) + PROLOGUE * (formula is not None)
+    each = np.where(scaled, _of_formula(spec, matrix), PROLOGUE) if formula is not None else np.zeros(len(scaled))
+    return np.asarray(each + (spec.element(matrix) != spec.dtype), dtype=np.float64)
+
+
+def _of_formula(spec: GemmSpec, matrix: str) -> float:
+    """The same of its prologue, where scales multiply sums."""
+    return PROLOGUE if spec.element(matrix).is_float else OF_SUMS
 
 
 @cache
@@ -336,7 +347,10 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
     inside, deep = np.minimum(block, extents), np.minimum(d.depth, k / grid.steps)
     # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
     two = 1 + c.parted * d.begins * (count > 1)
+    # What no kernel has laid out is read as it is stored.
+    stored = np.array([[spec.element(x).bytes_of(2) / 2 / spec.dtype.size] for x in "ab"])
     lines = np.where(by_k, inside * np.ceil(d.depth / wide), np.ceil(inside / wide) * deep * two)
+    lines = lines * np.where(d.packed > 0, 1.0, stored)
     line = np.where(by_k, k, extents) * spec.dtype.size
     torn = lines * (line % SECTOR > 0)
     hot = c.asked * asking * torn
@@ -440,8 +454,8 @@ def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     # A few instructions make a small element a float32.
     small = 0 if by_fours or spec.dtype.size >= 4 else 1
     converted = c.conversion * sum(
-        extent * (small + PROLOGUE * (formula is not None))
-        for extent, formula in ((rows, spec.prologue_a), (cols, spec.prologue_b))
+        extent * (small + (_of_formula(spec, x) if formula is not None else 0.0))
+        for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
     )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)
     multiply = (fmas + converted) * c.work / SCHEDULERS

@@ -63,6 +63,8 @@ class Kind:
         staged: whether TMA may store C: where its lines begin at multiples of a vector.
         grouped: what groups share out.
         shared: bytes of shared memory of a block.
+        held: bytes of an element of B as it is stored, where B is multiplied from registers, with operands swapped; 0
+            where it is multiplied from shared memory.
     """
 
     atom: WarpgroupAtom
@@ -73,11 +75,13 @@ class Kind:
     staged: bool
     grouped: Grouped | None
     shared: int
+    held: float = 0.0
 
     def most_stages(self, block: Pair, slot: int, blocks: int = 1) -> int:
         """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
-        ring = sum(self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
-        return ((self.shared - RESERVED) // blocks - slot) // ring
+        of_a, of_b = (self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
+        of_b = int(of_b * self.held / self.size) if self.held else of_b
+        return ((self.shared - RESERVED) // blocks - slot) // (of_a + of_b)
 
     def _tile_bytes(self, extent: int, by_k: bool) -> int:
         """Of A's tile or of B's, in whole lines."""
@@ -138,7 +142,7 @@ class Block(NamedTuple):
 
 def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     """Each with whether its narrow blocks alone are meant: the first way of packing that is possible, and where that
-    packs nothing, the others for short lines.
+    packs nothing, the others for short lines; before them B from registers, where it is stored otherwise, or made.
     """
     if "wgmma" not in target.features or spec.dtype not in (F16, BF16, I8, *FLOAT8):
         return ()
@@ -148,7 +152,10 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     first = next((x for x, block in of_each if not problems_as_asked(spec, built(x, block), target)), None)
     if first is None:
         return ()
-    return (first, False), *((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
+    held = replace(known[0], held=spec.element("b").bytes_of(2) / 2)
+    can = first is not known[0] and not problems_as_asked(spec, built(held, next(_swapped(held))), target)
+    others = ((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
+    return *(((held, False),) if can else ()), (first, False), *others
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
@@ -166,6 +173,8 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     Args:
         narrow: whether only those that may be worth packing what TMA could read itself.
     """
+    if kind.held:
+        return tuple(_swapped(kind))
     found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
     if narrow:
         found = tuple(x for x in found if x.cols in PACKED and not x.stays and (x.few or not x.swapped))
@@ -241,7 +250,7 @@ def built(kind: Kind, block: Block) -> Schedule:
     # Elements of two bytes are multiplied whichever way their tiles lie.
     loop = WarpgroupMma(
         a=a,
-        b=replace(b, transposed=kind.packed[1] and kind.atom != "wgmma"),
+        b=replace(b, transposed=kind.packed[1] and kind.atom != "wgmma", memory="private" if kind.held else "local"),
         atom=kind.atom,
         stages=block.stages,
         producer_threads=block.producers,
@@ -265,7 +274,7 @@ def row(kind: Kind, block: Block) -> Row:
         across=(0, 0),
         begins=begins((rows, cols), kind.size),
         depth=depth,
-        held=block.stages * (rows + cols) * depth,
+        held=block.stages * (rows + cols * (kind.held / kind.size if kind.held else 1)) * depth,
         stages=block.stages,
         threads=threads,
         producers=block.producers,

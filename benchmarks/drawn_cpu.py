@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 #: Seconds of a turn, of the pause after it, and of the longest product by the machine's speed.
-TURN, PAUSE = 0.02, 0.04
+TURN, PAUSE = 0.02, 0.15
 #: Multiply-adds of a product at most.
 MOST = 2**33
 ROUNDS = 9

@@ -47,10 +47,11 @@ TILES_ALONG_K = {
 DEPTHS_ALONG_K, TRANSPOSED = (1024, 4096, 16384), 16
 #: Of C's rows, times the tallest tile's, up to which tiles are so tall that no row is left over.
 EVEN = 2
-#: What vectors a tile may have where it is as tall as C.
-WIDE = (16, 8, 6, 4, 3, 2, 1)
+#: What vectors a tile may have where it is as tall as C, and their bytes at most: each row of B is a stream of its own
+#: from memory, of which hardware fetches some lines ahead.
+WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
 #: Rows of C up to which B may come from memory a few lines at a time.
-FEW_ROWS, FEW_LINES = 5, (8, 32)
+FEW_ROWS, FEW_LINES = 5, (8,)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -349,8 +350,8 @@ def _registers(target: Target) -> int:
 def _tiles_in_place(m: int, target: Target) -> tuple[tuple[int, int], ...]:
     """Rows and vectors of tiles; where C has few rows also tiles as tall, with what vectors registers have room for."""
     registers = _registers(target)
-    # With a single row each vector of B is used once, and needs no register.
-    own = [(m, width) for width in WIDE if m <= _tallest(target) and width * (m + (m > 1)) < registers]
+    wide = [width for width in WIDE if width * target.vector_bytes <= WIDE_BYTES]
+    own = [(m, width) for width in wide if m <= _tallest(target) and width * (m + 1) < registers]
     return tuple(dict.fromkeys([*_tiles(m, TILES, target), *own]))
 
 

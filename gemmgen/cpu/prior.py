@@ -31,8 +31,8 @@ LINE, PAGE = 64, 4096
 HELD = 0.8
 #: Rows of a tile from which on its beginning takes as long as it does.
 FULL = 6
-#: Lines of B at a time from which on hardware follows none.
-FOLLOWED = 64
+#: Rows of B in place at a time whose lines hardware follows.
+FOLLOWED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +180,12 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     second, third, home = _lines(spec, p, work, shape, machine)
     beyond = second * machine.second_line, third * machine.third_line + home
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
-    # In place, a step's line of B may lie on a page of its own; from memory hardware follows few lines at a time.
+    # In place, a step's line of B may lie on a page of its own. From memory hardware follows few rows at a time, and
+    # from a cache few that begin at the same places of their pages.
     page = steps * in_place * machine.page * min(1.0, n * size / PAGE)
-    if n * k * size > HELD * machine.third:
+    if n * k * size > HELD * machine.third or n * size % PAGE == 0:
         run = p.across * p.cols * size >= PAGE
-        apart = np.where(run, np.minimum(1.0, work.block / FOLLOWED), 1.0) * in_place
+        apart = np.where(run, 1 - np.minimum(1.0, FOLLOWED / work.block), 1.0) * in_place
         page += apart * steps * (p.cols * size / LINE) * machine.apart
     return multiply, together + page + steps * p.rows * p.cols * rest * machine.rest
 

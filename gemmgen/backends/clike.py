@@ -517,6 +517,12 @@ class CLike(ABC):
             raise LoweringError(f"{self.name} has no vectors of {width} {dtype}")
         return self.vectors.type.format(element=self.types[dtype.name], width=width)
 
+    def converted(self, vector: str, source: DType, to: DType, width: int) -> str:
+        """A vector in another type."""
+        if source != to:
+            raise LoweringError(f"{self.name} does not convert vectors of {width} {source} to {to}")
+        return vector
+
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
         if buffer.vector == 1:

@@ -362,6 +362,9 @@ class OpenCL(CLike):
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX
 
+    def converted(self, vector: str, source: DType, to: DType, width: int) -> str:
+        return _applied(_function(source, to), width, vector)
+
     def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
         if self.types[dtype.name] == "ushort" and not value:
             return "0", POSTFIX  # the bits of zero

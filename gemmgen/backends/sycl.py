@@ -152,7 +152,7 @@ class Sycl(CLike):
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable", "cpu")
     lacks: ClassVar[frozenset[str]] = frozenset(
-        {"intel_sub_groups", "image_block_read", "cache_prefetch", "free_sub_group_size"}
+        {"intel_sub_groups", "image_block_read", "converted_vectors", "cache_prefetch", "free_sub_group_size"}
     )
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     elements: ClassVar[Elements] = OWN

@@ -81,6 +81,7 @@ def vector_copy_text(printer: Printer, words: VectorWords, move: VectorCopy) -> 
         value = vector_name(printer, move.src, move.src_index)
     else:
         value = words.load.format(width=width, place=printer.address(move.src, move.src_index))
+    value = printer.converted(value, move.src.dtype, move.dst.dtype, width)
     if move.dst.vector > 1:
         return f"{vector_name(printer, move.dst, move.dst_index)} = {value};"
     return words.store.format(width=width, value=value, place=printer.address(move.dst, move.dst_index))

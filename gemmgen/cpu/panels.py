@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.checks.cpu_panel import rounds_sums
 from gemmgen.cpu import prior
 from gemmgen.cpu.machine import Machine, derived, machine_of
 from gemmgen.cpu.prior import Panels, Shape
@@ -89,7 +90,7 @@ class _Sizes(NamedTuple):
 
     @classmethod
     def of(cls, spec: GemmSpec, shape: Shape, target: Target, parts: int) -> _Sizes:
-        (m, n, k), widest = shape, target.vector_bytes // spec.dtype.size
+        (m, n, k), widest = shape, target.vector_bytes // spec.accumulator.size
         if n > widest:  # whole vectors, and whether there is a part of one
             n = n // widest * widest + (n % widest > 0)
         most = max(vectors for _, vectors in _tiles_in_place(m, target)) * widest + 1
@@ -244,17 +245,18 @@ def _free(spec: GemmSpec) -> GemmSpec:
 def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
     """All that are worth a thought, and that the target can run: for one core, and for all that it has."""
     forms: list[_Form] = []
-    tables = [np.empty((0, 5 + 13))]
+    tables, parts = [np.empty((0, 5 + 13))], sizes.parts
     orders: dict[tuple[int, int], int] = {}
     evens = np.array([(*even, cores) for even, cores in _evens(target.cores)])
     for form, depths in (*_of_columns(spec, sizes, target), *_along_k(spec, sizes, target)):
-        if not _is_possible(spec, form, target):
+        depths = depths if _holds_sums(spec, parts) else (0,) if not form.copied else ()
+        if not depths or not _is_possible(spec, form, 0 in depths, target):
             continue
         kernels = _kernels(sizes.m <= form.tile[0], form.copied, form.dot)
         numbers = [orders.setdefault((depth, form.vector if form.dot else 1), len(orders)) for depth in depths]
         found = np.indices((len(kernels), len(depths), len(evens))).reshape(3, -1)
         (mc, down, across, *more), depth, order = kernels[found[0]].T, np.array(depths)[found[1]], found[1]
-        block = (depth + B_PREFETCH) * across * form.tile[1] * spec.dtype.size
+        block = (depth + B_PREFETCH) * across * form.tile[1] * spec.accumulator.size
         own = np.broadcast_to((*form.tile, form.vector, form.copied, form.dot), (len(mc), 5)).T
         *even, cores = evens[found[2]].T
         least = (depth + 1) * ((depth > 0) & (not form.copied))
@@ -275,7 +277,7 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     # Deeper than K is needless, but a copy has to say how deep it is at most.
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
-    widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
+    widest, fitting = target.vector_bytes // spec.accumulator.size, _lanes(spec, n, target)
     beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else ()
     ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
     seen: set[tuple[int, int, bool, int]] = set()
@@ -300,7 +302,7 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
 def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_Form, tuple[int, ...]]]:
     """The same of vectors along K, for which B that has lines is transposed by a copy."""
     m, n, k, parts = sizes
-    lanes, transposed = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
+    lanes, transposed = target.vector_bytes // spec.accumulator.size, spec.b_order == "row"
     if k < lanes or (transposed and n > TRANSPOSED):
         return
     enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
@@ -332,9 +334,14 @@ def _after(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return zip(lengths, (0, *lengths), strict=False)
 
 
+def _holds_sums(spec: GemmSpec, parts: int) -> bool:
+    """Whether what is stored between blocks of K has all digits of the sums: C, or the workspace of K's parts."""
+    return parts > 1 or not rounds_sums(spec)
+
+
 @lru_cache(maxsize=4096)
-def _is_possible(spec: GemmSpec, form: _Form, target: Target) -> bool:
-    return not problems_as_asked(spec, form.schedule(), target)
+def _is_possible(spec: GemmSpec, form: _Form, at_once: bool, target: Target) -> bool:
+    return not problems_as_asked(spec, form.schedule(kc=0) if at_once else form.schedule(), target)
 
 
 def _evens(cores: int) -> tuple[tuple[tuple[int, int], int], ...]:
@@ -373,7 +380,7 @@ def _tallest(target: Target) -> int:
 
 def _lanes(spec: GemmSpec, n: int, target: Target) -> int:
     """Elements of a vector: as wide as the target's, unless C is narrower."""
-    lanes = target.vector_bytes // spec.dtype.size
+    lanes = target.vector_bytes // spec.accumulator.size
     while lanes > 2 and lanes > n:
         lanes //= 2
     return lanes

@@ -31,6 +31,8 @@ LINE, PAGE = 64, 4096
 HELD = 0.8
 #: Rows of a tile from which on its beginning takes as long as it does.
 FULL = 6
+#: Instructions of a load of a narrower type than that of the sums: two of them convert.
+CONVERTED = 3
 #: Rows of B in place at a time whose lines hardware follows.
 FOLLOWED = 8
 
@@ -175,7 +177,8 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     lanes = np.where(p.dot > 0, p.vector, 1.0)
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
-    loads = p.rows * (1 + (p.rows > known)) + p.cols / width
+    loaded = CONVERTED if spec.accumulator.size > size else 1
+    loads = loaded * p.rows * (1 + (p.rows > known)) + np.where(p.copied > 0, 1, loaded) * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
     beyond = second * machine.second_line, third * machine.third_line + home

@@ -46,6 +46,7 @@ FEATURES: dict[str, str] = {
     "funnel_shifts": "one word is cut out of two by an instruction",
     "fast_functions": "powers of two and reciprocals of float32 by an instruction each, of known error",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
+    "converted_vectors": "such a vector is converted as it is loaded or stored, which SYCL has no word for here",
     "cached_private": "private arrays of megabytes fit the caches of a core",
     "leading_barriers": "a loop that begins with a barrier is compiled right, which PoCL 5 to 7 do not",
     "cache_prefetch": "a cache line can be prefetched, which SPIR-V can't express",
@@ -114,7 +115,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("clusters", "vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
+    *("clusters", "vectors", "converted_vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8", "mfma"),
     *("funnel_shifts", "cache_prefetch", "free_sub_group_size", "joint_matrix", "leading_barriers", "fast_functions"),
 }
 #: For kernels by block reads: a device is picked that has them.
@@ -196,7 +197,7 @@ TARGETS: dict[str, Target] = {
     # 32 registers of 64 bytes, as of AVX-512; with half of that (AVX2) tiles are to be half as large.
     "cpu": Target(
         "cpu",
-        CPU_FEATURES | {"cache_prefetch", "unaligned_vectors", "fp64", "fp16"},
+        CPU_FEATURES | {"converted_vectors", "cache_prefetch", "unaligned_vectors", "fp64", "fp16"},
         register_bytes=2048,
         private_bytes=CPU_PRIVATE_BYTES,
         vector_bytes=64,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, element, old
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, minimum
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, convert, minimum
 from gemmgen.ir.instructions import VECTOR_FMA_ALONG_K, Instruction
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Mma, Store, VectorCopy
 from gemmgen.ir.vectors import value_problem
@@ -102,7 +102,7 @@ def _steps(update: EpilogueStore) -> tuple[Store, ...]:
     row, col = update.dst.origin[-2] + ROW, update.dst.origin[-1] + COL * width + ELEMENT
     before = Load(update.dst.buffer, (*update.dst.origin[:-2], row, col))
     value = Load(values, (ELEMENT,))
-    means = {element(value.dtype): value, old(value.dtype): before, ELEMENT_ROW: row, ELEMENT_COL: col}
+    means = {element(value.dtype): value, old(value.dtype): convert(before, value.dtype), ELEMENT_ROW: row, ELEMENT_COL: col}
     return tuple(Store(values, (ELEMENT,), map_expr(step.value, substitute(means))) for step in update.steps)
 
 
@@ -133,10 +133,10 @@ def _singles(update: EpilogueStore, say: str) -> Body:
 
 def _stored(update: EpilogueStore, sum_: Expr, before: Load, row: Expr, col: Expr) -> Body:
     """An element of C, which goes through the epilogue once its sum is whole."""
-    value = blended(update, sum_, before)
-    store = Store(before.buffer, before.index, value)
+    value = blended(update, sum_, convert(before, sum_.dtype))
+    store = Store(before.buffer, before.index, convert(value, before.dtype))
     if not update.steps:
         return (store,)
     names, value = epilogue_applied(update, value, before, row, col)
-    finish = *names, Store(before.buffer, before.index, value)
+    finish = *names, Store(before.buffer, before.index, convert(value, before.dtype))
     return once_whole(update, finish, (store,))

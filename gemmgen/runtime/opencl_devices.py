@@ -164,6 +164,7 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "fp64": "cl_khr_fp64" in extensions,
         "fp16": True,  # vload_half and vstore_half, by the language
         "unaligned_vectors": True,  # vloadN, too
+        "converted_vectors": type_of(device) == "cpu",
         "cache_prefetch": type_of(device) == "cpu",  # by a builtin of clang, on which all their runtimes are based
     }
     of_cpus = CPU_FEATURES if type_of(device) == "cpu" else frozenset()

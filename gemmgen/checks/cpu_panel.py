@@ -30,29 +30,16 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     elif (width := s.vector * spec.accumulator.size) > target.vector_bytes:
         fits = target.vector_bytes // spec.accumulator.size
         yield (
-            f"vector = {s.vector} of {spec.accumulator} is {width} B > {target.vector_bytes} B on target {target.name!r}: "
-            f"use vector {fits}"
+            f"vector = {s.vector} of {spec.accumulator} is {width} B > {target.vector_bytes} B on target "
+            f"{target.name!r}: use vector {fits}"
         )
     if s.tile[1] % s.vector and not s.dot_product:
         yield (
             f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}, or "
             f"dot_product = true, for vectors along K"
         )
-    if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features:
-        yield (
-            f"dtype {spec.dtype}, but target {target.name!r} has no vectors of it ({FEATURES['converted_vectors']}): use "
-            "backend opencl, or vector 1"
-        )
-    elif spec.dtype not in (F32, F64, F16, BF16):
-        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
-    elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
-        yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
+    yield from _types(spec, s, target)
     yield from _as_they_are(spec)
-    if rounds_sums(spec) and s.kc and s.split_k == 1:
-        yield (
-            f"c_dtype {spec.result} would round the sums that C stores between blocks of K: set kc = 0, or split_k = 2, "
-            f"or use c_dtype {spec.accumulator}"
-        )
     if spec.names_c and s.kc and s.split_k == 1:
         reads = next(function.short for function in spec.functions if "c" in function.names)
         yield (
@@ -75,6 +62,24 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     yield from _registers(spec, s, target)
 
 
+def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What vectors can't hold, or C can't."""
+    if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features:
+        yield (
+            f"dtype {spec.dtype}, but target {target.name!r} has no vectors of it ({FEATURES['converted_vectors']}): "
+            "use backend opencl, or vector 1"
+        )
+    elif spec.dtype not in (F32, F64, F16, BF16):
+        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
+    elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
+        yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
+    if rounds_sums(spec) and s.kc and s.split_k == 1:
+        yield (
+            f"c_dtype {spec.result} would round the sums that C stores between blocks of K: set kc = 0, or "
+            f"split_k = 2, or use c_dtype {spec.accumulator}"
+        )
+
+
 def rounds_sums(spec: GemmSpec) -> bool:
     """Whether C has fewer digits than the sums of a product, which it therefore can't keep for later."""
     return spec.result.size < spec.accumulator.size
@@ -91,7 +96,9 @@ def _as_they_are(spec: GemmSpec) -> Iterator[str]:
 
 def block_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Bytes of the block of B that a work-item copies."""
-    return (s.kc + s.b_prefetch) * s.macro_kernel[1] * s.tile[1] * spec.accumulator.size if s.b.memory == "private" else 0
+    if s.b.memory != "private":
+        return 0
+    return (s.kc + s.b_prefetch) * s.macro_kernel[1] * s.tile[1] * spec.accumulator.size
 
 
 def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

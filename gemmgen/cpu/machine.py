@@ -64,7 +64,7 @@ class Machine:
     copy: float = 4.5
     transposed: float = 30.0
     move: float = 2.0
-    apart: float = 4.0
+    apart: float = 4.5
     tile: float = 200.0
     element: float = 6.0
     single: float = 2.0

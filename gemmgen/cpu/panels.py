@@ -52,7 +52,7 @@ EVEN = 2
 #: from memory, of which hardware fetches some lines ahead.
 WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
 #: Rows of C up to which B may come from memory a few lines at a time.
-FEW_ROWS, FEW_LINES = 5, (8,)
+FEW_ROWS, FEW_LINES = 5, (8, 16)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -176,7 +176,7 @@ def choose_panels(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedu
 
 @lru_cache(maxsize=256)
 def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Schedule | None:
-    found = _candidates(spec, _Sizes.of(spec, shape, target, _parts(shape)), target).useful(shape)
+    found = _candidates(spec, _Sizes.of(spec, shape, target, _parts(spec, shape)), target).useful(shape)
     costs = prior.cycles(spec, found.panels, shape, machine)
     if not costs.size:
         return None
@@ -189,7 +189,7 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> S
 
 def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
     """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
-    found, costs = _with_costs(spec, shape, target, target.cores, _parts(shape), machine_of(target))
+    found, costs = _with_costs(spec, shape, target, target.cores, _parts(spec, shape), machine_of(target))
     kinds: dict[tuple[float, ...], int] = {}
     p = found.panels
     for at in np.argsort(costs, kind="stable"):
@@ -203,7 +203,7 @@ def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int
 
     What was measured decides nothing here: an order holds before a calibration and after it.
     """
-    found, costs = _with_costs(spec, shape, target, cores, _parts((rows, *shape[1:])), derived(target))
+    found, costs = _with_costs(spec, shape, target, cores, _parts(spec, (rows, *shape[1:])), derived(target))
     seen: set[tuple[float, float]] = set()
     for at in np.argsort(costs, kind="stable"):
         kind = float(found.order[at]), found.panels.copied[at]
@@ -386,11 +386,14 @@ def _lanes(spec: GemmSpec, n: int, target: Target) -> int:
     return lanes
 
 
-def _parts(shape: Shape) -> int:
-    """Parts of K, by the sizes alone, since the order of sums depends on them."""
+def _parts(spec: GemmSpec, shape: Shape) -> int:
+    """Parts of K, by the sizes and types alone, since the order of sums depends on them. Two parts let few rows of a
+    narrow C go along B a few lines at a time, as their sums wait in the workspace.
+    """
     m, n, k = shape
+    fewest = 2 if rounds_sums(spec) and m <= FEW_ROWS and k > AT_ONCE else 1
     tiles = _up(m, 6) * _up(n, 64)
-    return 1 if tiles >= FEW_TILES else max(1, min(MOST_PARTS, k // LONG))
+    return fewest if tiles >= FEW_TILES else max(fewest, min(MOST_PARTS, k // LONG))
 
 
 def _up(a: int, b: int) -> int:

@@ -33,8 +33,8 @@ HELD = 0.8
 FULL = 6
 #: Instructions of a load of a narrower type than that of the sums: two of them convert.
 CONVERTED = 3
-#: Rows of B in place at a time whose lines hardware follows.
-FOLLOWED = 8
+#: Rows of B in place at a time whose lines hardware follows, and those at the same places of their pages that it keeps.
+FOLLOWED, WAYS = 16, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +181,22 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     loads = loaded * p.rows * (1 + (p.rows > known)) + np.where(p.copied > 0, 1, loaded) * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
-    beyond = second * machine.second_line, third * machine.third_line + home
+    apart, b_bytes = steps * in_place * _apart(spec, p, work, shape) * machine.apart, n * k * size
+    from_memory = b_bytes > HELD * machine.third
+    first_pass = apart / work.down * (b_bytes > HELD * machine.second and not from_memory)
+    beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
-    # In place, a step's line of B may lie on a page of its own. From memory hardware follows few rows at a time, and
-    # from a cache few that begin at the same places of their pages.
-    page = steps * in_place * machine.page * min(1.0, n * size / PAGE)
-    if n * k * size > HELD * machine.third or n * size % PAGE == 0:
-        run = p.across * p.cols * size >= PAGE
-        apart = np.where(run, 1 - np.minimum(1.0, FOLLOWED / work.block), 1.0) * in_place
-        page += apart * steps * (p.cols * size / LINE) * machine.apart
+    # In place, a step's line of B may lie on a page of its own.
+    page = steps * in_place * machine.page * min(1.0, n * size / PAGE) + apart * from_memory
     return multiply, together + page + steps * p.rows * p.cols * rest * machine.rest
+
+
+def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape) -> Numbers:
+    """Of B in place, the lines of a step that hardware does not fetch ahead: it follows few rows at a time."""
+    row = shape[1] * spec.dtype.size
+    followed = min(FOLLOWED, WAYS * PAGE / gcd(row, PAGE))
+    width = p.cols * spec.dtype.size
+    return np.where(p.across * width >= PAGE, 1 - np.minimum(1.0, followed / work.block), 1.0) * width / LINE
 
 
 def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machine) -> tuple[Numbers, Numbers, Numbers]:

@@ -100,9 +100,9 @@ def _steps(update: EpilogueStore) -> tuple[Store, ...]:
     """What an epilogue makes of a vector, function by function."""
     values, width = _values(update, "values"), update.acc.buffer.vector
     row, col = update.dst.origin[-2] + ROW, update.dst.origin[-1] + COL * width + ELEMENT
-    before = Load(update.dst.buffer, (*update.dst.origin[:-2], row, col))
     value = Load(values, (ELEMENT,))
-    means = {element(value.dtype): value, old(value.dtype): convert(before, value.dtype), ELEMENT_ROW: row, ELEMENT_COL: col}
+    before = convert(Load(update.dst.buffer, (*update.dst.origin[:-2], row, col)), value.dtype)
+    means = {element(value.dtype): value, old(value.dtype): before, ELEMENT_ROW: row, ELEMENT_COL: col}
     return tuple(Store(values, (ELEMENT,), map_expr(step.value, substitute(means))) for step in update.steps)
 
 

@@ -15,10 +15,10 @@ from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.cpu.machine import CACHES, machine_of
 from gemmgen.cpu.panels import account, by_order, choose_panels, cycles
 from gemmgen.cpu.prior import HELD, Shape
-from gemmgen.ir.dtypes import F16, F64
+from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate, measured_on
 from gemmgen.kernel_names import kernel_name
-from gemmgen.passes.validate import validate
+from gemmgen.passes.validate import problems_as_asked, validate
 from gemmgen.runtime import limits
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -143,10 +143,11 @@ def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
     chosen = choose_panels(GemmSpec(), (2, 8192, 8192), CPU)
     assert chosen is not None
     assert chosen.tile[0] == 2
-    assert chosen.kc in (8, 32)
-    one = choose_panels(GemmSpec(), (1, 8192, 8192), CPU)
-    assert one is not None
-    assert (one.tile, one.kc) == ((1, 256), 8)
+    assert chosen.kc == 8
+    for n, kc in ((8192, 8), (3000, 16)):  # rows at the same places of their pages, or at others
+        one = choose_panels(GemmSpec(), (1, n, n), CPU)
+        assert one is not None
+        assert (one.tile, one.kc) == ((1, 64), kc)
 
 
 @pytest.mark.parametrize("m", range(2, 29))
@@ -168,8 +169,26 @@ def test_a_c_by_columns_is_written_once() -> None:
     assert (chosen.tile[0], chosen.kc) == (8, 0)
 
 
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_sums_of_16_bit_floats_stay_in_registers_or_wait_in_float32(dtype: DType) -> None:
+    """C would round them between blocks of K, unless it is in float32, or a workspace takes the parts of K."""
+    spec = GemmSpec(dtype=dtype)
+    for shape, kc, parts in (((1000, 1000, 4000), 0, 1), ((1, 4096, 4096), 8, 2), ((6, 64, 100000), None, 12)):
+        chosen = choose_panels(spec, shape, CPU)
+        assert chosen is not None
+        assert (chosen.vector, chosen.split_k) == (16, parts)
+        assert kc is None or chosen.kc == kc
+        driver.emit(spec, chosen, target=CPU)
+    wide = choose_panels(GemmSpec(dtype=dtype, c_dtype="float32"), (1000, 1000, 4000), CPU)
+    assert wide is not None
+    assert wide.kc > 0
+    assert [problem for problem in problems_as_asked(spec, wide, CPU) if "would round the sums" in problem]
+
+
 def test_what_vectors_cannot_do_is_left_to_others() -> None:
-    assert choose_panels(GemmSpec(dtype=F16), (1000, 1000, 1000), CPU) is None
+    assert choose_panels(GemmSpec(dtype=I8), (1000, 1000, 1000), CPU) is None
+    unconverted = replace(CPU, features=CPU.features - {"converted_vectors"})
+    assert choose_panels(GemmSpec(dtype=F16), (1000, 1000, 1000), unconverted) is None
 
 
 def test_a_compiler_that_keeps_fewer_pointers_gets_fewer_rows_in_place() -> None:

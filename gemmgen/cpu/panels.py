@@ -157,8 +157,9 @@ def _loop(spec: GemmSpec, form: _Form, depth: int, target: Target) -> dict[str, 
     prefetches = "cache_prefetch" in target.features
     asks_for_c = prefetches and depth >= C_PREFETCH and (spec.c_order == "row" or form.split > 1)
     asks_for_b = prefetches and form.tile[0] <= ROWS_BESIDE_PREFETCH
-    # Where A is by columns, the steps stay apart: compilers load neighbours of several as one vector, to shuffle them.
-    steps = WRITTEN_OUT if spec.a_order == "row" else 1
+    # Where A is by columns or converted, the steps stay apart: compilers load neighbours of several as one vector, to
+    # shuffle them.
+    steps = WRITTEN_OUT if spec.a_order == "row" and spec.element("a") == spec.accumulator else 1
     return {"block_k": steps, "b_prefetch": B_PREFETCH * asks_for_b, "c_prefetch": asks_for_c}
 
 
@@ -387,13 +388,20 @@ def _lanes(spec: GemmSpec, n: int, target: Target) -> int:
 
 
 def _parts(spec: GemmSpec, shape: Shape) -> int:
-    """Parts of K, by the sizes and types alone, since the order of sums depends on them. Two parts let few rows of a
-    narrow C go along B a few lines at a time, as their sums wait in the workspace.
-    """
+    """Parts of K, by the sizes, types and orders alone, since the order of sums depends on them."""
     m, n, k = shape
-    fewest = 2 if rounds_sums(spec) and m <= FEW_ROWS and k > AT_ONCE else 1
+    fewest = 2 if rounds_sums(spec) and k > _in_registers(spec, m) else 1
     tiles = _up(m, 6) * _up(n, 64)
     return fewest if tiles >= FEW_TILES else max(fewest, min(MOST_PARTS, k // LONG))
+
+
+def _in_registers(spec: GemmSpec, m: int) -> int:
+    """How deep K may be for sums to stay in registers along all of it, where C would round them between blocks of K.
+    Those of a deeper K wait in the workspace of parts.
+    """
+    if spec.a_order == spec.b_order == "col":
+        return SHALLOW  # B must be copied in blocks
+    return AT_ONCE if m <= FEW_ROWS else 2 * AT_ONCE
 
 
 def _up(a: int, b: int) -> int:

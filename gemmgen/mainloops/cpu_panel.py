@@ -15,7 +15,7 @@ from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR
-from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
+from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
@@ -52,6 +52,8 @@ COL_END, COLS_EACH = Var("col_end"), Var("cols_each")
 K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
 #: A thread's share of an axis: names for its length, begin and end; its place, the size, a tile's part and the shares.
 _Share = tuple[Var, Var, Var, Expr, Expr, int, Var]
+#: The first row that is a tile's own: the last tile of a column may begin earlier.
+OWN_ROW = Var("own_row")
 M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
 
 
@@ -188,10 +190,10 @@ class CpuPanel(Mainloop):
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
         rows, cols = self.schedule.tile
         tile = self._micro_kernel.tile(start, stop, beta)
-        down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=self._panel.whole_rows)
         if self.schedule.mc == 1:
             a, b = map(self.problem.title, "ab")
-            return Comment(f"Some rows of {a} pass all panels of {b}."), replace(down, body=self._panels(tile))
+            return Comment(f"Some rows of {a} pass all panels of {b}."), self._down(self._panels(tile), beta)
+        down = self._down(tile, beta)
         if many := self.schedule.mc * rows:
             some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
             end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
@@ -207,6 +209,17 @@ class CpuPanel(Mainloop):
         say = Comment(f"The last tile of a line begins earlier, so that {vectors} end inside.")
         line = (say, Let(COL0, shifted), *main, *self._panel.first_column(beta), down)
         return (For(OWN_COL, COL_BEGIN, COL_END, cols, line),)
+
+    def _down(self, body: Body, beta: Expr) -> For:
+        """A column of tiles. The last one begins earlier where it may store rows again, so that all of it is inside."""
+        rows = self.schedule.tile[0]
+        again = self._panel.rows_again(beta)
+        if again is None:
+            return For(ROW0, ROW_BEGIN, ROW_END, rows, body, exact=self._panel.whole_rows)
+        fits = both(again, ROW_BEGIN + rows <= ROW_END)
+        shifted = select(fits, minimum(OWN_ROW, ROW_END - rows), OWN_ROW)
+        say = Comment("Where C is not read, the last tile begins earlier, and stores rows again.")
+        return For(OWN_ROW, ROW_BEGIN, ROW_END, rows, (say, Let(ROW0, shifted), *body))
 
     def _panels(self, body: Body) -> Body:
         """The copy's panels, each the columns of a tile."""

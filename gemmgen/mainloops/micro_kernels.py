@@ -126,17 +126,31 @@ class Panel:
         return number(0, self.problem.sums) if is_written_once else beta
 
     @property
-    def _stores_again(self) -> bool:
-        """Whether the last tile of a line may store columns of the one before, which lets it store whole vectors."""
+    def _may_store_again(self) -> bool:
+        """Whether a tile may store elements of another one, which lets it store whole vectors at C's edges."""
         lines = self.problem.spec.c_order == "row" and not self.problem.spec.names_c
-        return self.begins_earlier and (lines or self._schedule.split_k > 1)
+        return lines or self._schedule.split_k > 1
+
+    @property
+    def _stores_again(self) -> bool:
+        """Whether the last tile of a line may store columns of the one before."""
+        return self.begins_earlier and self._may_store_again
+
+    def _is_unread(self, beta: Expr) -> Expr:
+        """Whether nothing is added to what the tile is stored to."""
+        return compare("==", self._stored(beta), number(0, self.problem.sums))
+
+    def rows_again(self, beta: Expr) -> Expr | None:
+        """Whether the last tile of a column stores rows of the one before; None where no tile can."""
+        if self.whole_rows or self._schedule.dot_product or not self._may_store_again:
+            return None
+        return self._is_unread(beta)
 
     def first_column(self, beta: Expr) -> Body:
         """The first column that a tile stores."""
         if not self._stores_again:
             return ()
-        is_unread = compare("==", self._stored(beta), number(0, self.problem.sums))
-        again = both(is_unread, compare("<=", COL_BEGIN, COL0))
+        again = both(self._is_unread(beta), compare("<=", COL_BEGIN, COL0))
         say = Comment("Where C is not read, columns of the tile before are stored again.")
         return say, Let(FIRST_COL, select(again, COL0, OWN_COL))
 

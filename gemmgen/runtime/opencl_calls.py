@@ -365,9 +365,9 @@ def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: 
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
-#: Multiply-adds that take no longer than waking another thread; and those of a single work-item, whose vectors do many
-#: at a time, and for which no other thread could help. Python is blocked for as long: 0.05 ms.
-FEW, FEW_FOR_ONE = 2**16, 2**20
+#: Multiply-adds of real numbers that take no longer than waking another thread; and those of a single work-item, whose
+#: vectors do many at a time, and for which no other thread could help. Python is blocked for as long: 0.05 ms.
+FEW, FEW_FOR_ONE = 2**18, 2**20
 _STATUS, _COMPLETE = cl.event_info.COMMAND_EXECUTION_STATUS, cl.command_execution_status.COMPLETE
 
 
@@ -398,7 +398,7 @@ def _is_whole(array: DeviceArray) -> bool:
 def is_small(source: Source, request: Request) -> bool:
     """Whether the calling thread computes a product faster than it could wake other threads."""
     products = request.sizes.get("batch_count", 1)
-    multiply_adds = products * math.prod(request.sizes[name] for name in "mnk")
+    multiply_adds = products * math.prod(request.sizes[name] for name in "mnk") * source.spec.dtype.flops // 2
     launches = source.launches(request.sizes)
     work_items = sum(math.prod(groups) * math.prod(source.entry_points[number].group) for number, groups in launches)
     return multiply_adds <= (FEW if work_items > 1 else FEW_FOR_ONE)

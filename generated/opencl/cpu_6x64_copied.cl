@@ -1,7 +1,7 @@
 // cpu_6x64_copied: C = alpha * A * B + beta * C; float32
 //
 // Tile       6x64 of C at a time, in vectors of 16
-// Loops      outermost first: k_block by 512, col0 by 64, row0 by 6, k0 by 1
+// Loops      outermost first: k_block by 512, col0 by 64, own_row by 6, k0 by 1
 // Work-items 1x1 per group
 // A          buffer, loads of single elements
 // B          buffer, copied in blocks of 4x512x64 to private memory, loads of 16 elements
@@ -68,7 +68,11 @@ cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict
         const float beta_now = k_block == 0 ? beta : 1.0f;
         for (int col0 = col_begin; col0 < col_end; col0 += NR) {
             const int panel = (col0 - col_begin) / NR;
-            for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+            for (int own_row = row_begin; own_row < row_end; own_row += MR) {
+                // Where C is not read, the last tile begins earlier, and stores rows again.
+                const int row0 = beta_now == 0.0f && row_begin + MR <= row_end
+                                     ? min(own_row, row_end - MR)
+                                     : own_row;
                 float16 acc[MR][NR / 16];
                 #pragma unroll
                 for (int i = 0; i < MR; ++i) {

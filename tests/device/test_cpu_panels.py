@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -60,6 +61,23 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
     if target.vector_bytes == 64:
         problem, one_panel = Problem.random(rng, 9, 3, 1003), gemmgen.compile(GemmSpec(), ONE_PANEL, device=device)
         problem.check(one_panel(problem.a, problem.b, problem.c.copy()))
+
+
+@pytest.mark.parametrize("device", CPUS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_by_vectors(device: DeviceInfo, dtype: str, rng: np.random.Generator) -> None:
+    """In place, transposed, as a vector, and with K in parts."""
+    element = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16
+    shapes = (((67, 70, 90), "row"), ((67, 70, 90), "col"), ((1, 300, 1100), "row"), ((9, 65, 2100), "row"))
+    for (m, n, k), b_order in shapes:
+        a, b = (rng.standard_normal(size, np.float32).astype(element) for size in ((m, k), (k, n)))
+        b = np.asfortranarray(b) if b_order == "col" else b
+        c = gemmgen.gemm(a, b, device=device)
+        chosen = choose_panels(GemmSpec(m=m, n=n, k=k, dtype=dtype, b_order=b_order), None, target_of(device.handle))
+        assert chosen is not None
+        right = a.astype(np.float64) @ b.astype(np.float64)
+        scale = np.sqrt(k) * 2.0 ** (-8 if dtype == "bfloat16" else -11)
+        assert np.abs(c.astype(np.float64) - right).max() <= 4 * scale
 
 
 @pytest.mark.parametrize("device", CPUS[:1])

@@ -15,7 +15,7 @@ from gemmgen.build import build
 from gemmgen.driver import run_passes
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import F16, F32, F64
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const, Load, Var, number
 from gemmgen.ir.stmt import EpilogueStore, For, PointerInit, Prefetch, Store
 from gemmgen.ir.target import TARGETS
@@ -47,6 +47,29 @@ FORMS = {
 }
 #: Whole tiles, ragged ones, narrower and shorter than a tile, more groups than tiles.
 SIZES = ((6, 16, 8), (7, 21, 9), (2, 5, 3), (13, 9, 1), (1, 1, 1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_16_bit_floats_are_converted(form: str, dtype: DType, rng: np.random.Generator) -> None:
+    """Where C has as few digits as A and B, its sums are stored once, or wait in the workspace of parts."""
+    schedule = FORMS[form]
+    c_dtype = F32 if schedule.kc and schedule.split_k == 1 else None
+    for spec in (GemmSpec(dtype=dtype, c_dtype=c_dtype), GemmSpec(dtype=dtype, c_dtype=c_dtype, a_order="col")):
+        program = driver.lower_program(spec, schedule, CPU)
+        for size in SIZES:
+            check_products(program, spec, rng, size, factors=(1.5, -0.5))
+
+
+def test_the_last_tile_of_a_column_begins_earlier_where_c_is_not_read(rng: np.random.Generator) -> None:
+    """So that it stores whole vectors; it reads no row past the last one, and stays in its own work-item's block."""
+    for schedule in (IN_PLACE, COPIED, COPIED.but(mc=1), COPIED.but(mc=2)):
+        program = driver.lower_program(GemmSpec(), schedule, CPU)
+        for size, beta in product(((7, 16, 5), (13, 16, 5), (2, 8, 9)), (0.0, 2.0)):
+            check_products(program, GemmSpec(), rng, size, factors=(1.5, beta))
+        assert "min(own_row, row_end - MR)" in driver.emit(GemmSpec(), schedule, target=CPU).text
+    for spec in (GemmSpec(m=6), GemmSpec(epilogue=("expr: acc + c",))):
+        assert "own_row" not in driver.emit(spec, IN_PLACE, target=CPU).text
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -176,7 +199,13 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
         "vector = 16 of float64 is 128 B > 64 B on target 'cpu': use vector 8",
     ),
     "columns": (IN_PLACE.but(tile=(3, 6)), GemmSpec(), "cpu", "6 columns are no whole vectors of 4"),
-    "type": (IN_PLACE, GemmSpec(dtype=F16), "cpu", "vectors hold float32 or float64, not float16"),
+    "type": (IN_PLACE, GemmSpec(dtype=I8), "cpu", "vectors hold float32 or float64, not int8"),
+    "sums that C would round": (
+        IN_PLACE.but(kc=3),
+        GemmSpec(dtype=BF16),
+        "cpu",
+        "c_dtype bfloat16 would round the sums .*: set kc = 0, or split_k = 2, or use c_dtype float32",
+    ),
     "B": (IN_PLACE, GemmSpec(b_order="col"), "cpu", "set b.memory = 'private', which transposes it"),
     "group": (IN_PLACE.but(group=(2, 1)), GemmSpec(), "cpu", "group 2x1, but .* use group 1x1"),
     "others": (partial(IN_PLACE.but, stages=2), GemmSpec(), "cpu", "stages = 2 means nothing to mainloop CpuPanel"),
@@ -240,6 +269,9 @@ def test_refused_with_a_remedy(name: str) -> None:
 def test_languages_without_vectors_say_so() -> None:
     (problem,) = driver.refusals(GemmSpec(), IN_PLACE, "cuda")
     assert "use --target cpu, or method slm" in problem
+    unconverted = replace(CPU, features=CPU.features - {"converted_vectors"})
+    with pytest.raises(ScheduleError, match="dtype float16, but target 'cpu' has no vectors of it"):
+        driver.emit(GemmSpec(dtype=F16), IN_PLACE, target=unconverted)
 
 
 PREFETCHED = COPIED.but(kc=256, c_prefetch=True)

@@ -173,7 +173,12 @@ def test_a_c_by_columns_is_written_once() -> None:
 def test_sums_of_16_bit_floats_stay_in_registers_or_wait_in_float32(dtype: DType) -> None:
     """C would round them between blocks of K, unless it is in float32, or a workspace takes the parts of K."""
     spec = GemmSpec(dtype=dtype)
-    for shape, kc, parts in (((1000, 1000, 4000), 0, 1), ((1, 4096, 4096), 8, 2), ((6, 64, 100000), None, 12)):
+    for shape, kc, parts in (
+        ((1000, 1000, 2000), 0, 1),
+        ((1000, 1000, 4000), 1024, 2),
+        ((1, 4096, 4096), 8, 2),
+        ((6, 64, 100000), None, 12),
+    ):
         chosen = choose_panels(spec, shape, CPU)
         assert chosen is not None
         assert (chosen.vector, chosen.split_k) == (16, parts)

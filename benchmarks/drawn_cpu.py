@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -27,7 +27,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-#: Seconds of a turn, of the pause after it, and of the longest product by the machine's speed.
+#: Seconds of a turn, and of the pause after it: OpenBLAS' threads spin for 0.1 s after a product.
 TURN, PAUSE = 0.02, 0.15
 #: Multiply-adds of a product at most.
 MOST = 2**33
@@ -200,9 +200,12 @@ def ask(process: subprocess.Popen[str], what: str) -> dict[str, float]:
     return json.loads(line)
 
 
-def compare(drawn: Drawn, ours: subprocess.Popen[str], peer: subprocess.Popen[str], rounds: int) -> dict[str, object]:
+def compare(
+    drawn: Drawn, ours: subprocess.Popen[str], peer: subprocess.Popen[str], rounds: int, peer_dtype: str = ""
+) -> dict[str, object]:
     """A row."""
-    said = [ask(process, json.dumps(asdict(drawn))) for process in (ours, peer)]
+    theirs_is = replace(drawn, dtype=peer_dtype) if peer_dtype else drawn
+    said = [ask(process, json.dumps(asdict(x))) for process, x in ((ours, drawn), (peer, theirs_is))]
     within = WITHIN.get(drawn.dtype, 1e-4) * max(1e-30, said[1]["size"])
     assert abs(said[0]["sum"] - said[1]["sum"]) <= within, (drawn, said)
     turns = []
@@ -230,6 +233,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--platform", default="", help="of OpenCL, by a part of its name")
     parser.add_argument("--vs", default="numpy", choices=("numpy", "torch"))
+    parser.add_argument("--peer-dtype", default="", help="what the peer multiplies, in place of the product's type")
     parser.add_argument("--kernel", action="store_true", help="leave nothing to NumPy itself")
     parser.add_argument("--one-core", action="store_true", help="on one core, by processor time: beside other jobs")
     parser.add_argument("--json", type=Path)
@@ -246,7 +250,7 @@ def main() -> None:
             drawn = draw(family, rng)
             if drawn.batch * drawn.m * drawn.n * drawn.k > MOST:
                 continue
-            row = compare(drawn, ours, peer, given.rounds)
+            row = compare(drawn, ours, peer, given.rounds, given.peer_dtype)
             mine.append(row)
             print(f"{row['ratio']:6.2f} {row['of_the_least']:6.2f}  {drawn}  us {row['us']}  {row['by']}", flush=True)
         ratios = [float(str(row["ratio"])) for row in mine]

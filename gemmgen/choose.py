@@ -151,7 +151,7 @@ def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int 
         small = candidates.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):
             return small
-    return choose_panels(spec, shape, device, products)
+    return choose_panels(spec, shape, device)
 
 
 def _in_one_order(spec: GemmSpec, sizes: Sizes, device: Target) -> Schedule:

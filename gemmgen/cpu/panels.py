@@ -60,8 +60,6 @@ LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
 #: Beside a copy of B: steps of K in an iteration; how many steps ahead its lines are prefetched, for tiles that leave
 #: registers for their places; and the depth of a block from which on all rows of C are prefetched in time.
 WRITTEN_OUT, B_PREFETCH, ROWS_BESIDE_PREFETCH, C_PREFETCH = 4, 8, 6, 384
-#: Products for each core of a batch from which on none is shared by several cores.
-SHARED = 4
 #: Where B comes from.
 IN_PLACE, COPIED = Operand(), Operand(memory="private")
 
@@ -168,16 +166,13 @@ def _loop(spec: GemmSpec, form: _Form, depth: int, target: Target) -> dict[str, 
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def choose_panels(spec: GemmSpec, shape: Shape | None, target: Target, products: int = 1) -> Schedule | None:
-    """The schedule for a product on a CPU; None where the target is none, or vectors can't compute the product. Of many
-    products each core computes whole ones.
-    """
+def choose_panels(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedule | None:
+    """The schedule for a product on a CPU; None where the target is none, or vectors can't compute the product."""
     if "vectors" not in target.features:
         return None
     known = (spec.m, spec.n, spec.k)
     m, n, k = (size or asked for size, asked in zip(known, shape or USUAL, strict=True))
-    machine, alone = machine_of(target), products >= SHARED * target.cores
-    return _choose(_free(spec), (m, n, k), replace(target, cores=1) if alone else target, machine)
+    return _choose(_free(spec), (m, n, k), target, machine_of(target))
 
 
 @lru_cache(maxsize=256)

@@ -94,6 +94,13 @@ def draw(family: str, rng: random.Random) -> Drawn:
     return Drawn(family, *big)
 
 
+def parse(text: str) -> Drawn:
+    """A product: how many, sizes, type and layout."""
+    sizes, dtype, layout = text.split(":")
+    batch, m, n, k = map(int, sizes.split("x"))
+    return Drawn("named", m, n, k, batch, dtype, layout)
+
+
 FAMILIES = (
     *("few_rows", "few_columns", "tall", "deep", "batch", "layouts", "vector", "small"),
     *("float32", "float64", "float16", "bfloat16", "int8", "int32"),
@@ -230,6 +237,7 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=8, help="products of a family")
     parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--products", default="", help="in place of families, such as 64x128x128x128:float32:nn")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--platform", default="", help="of OpenCL, by a part of its name")
     parser.add_argument("--vs", default="numpy", choices=("numpy", "torch"))
@@ -244,10 +252,11 @@ def main() -> None:
         return
     ours, peer = start("gemmgen", given), start(given.vs, given)
     rows = []
-    for family in given.families.split(","):
+    for family in ["named"] if given.products else given.families.split(","):
         rng, mine = random.Random(f"{given.seed} {family}"), []
-        while len(mine) < given.count:
-            drawn = draw(family, rng)
+        named = [parse(text) for text in given.products.split(",") if text]
+        while len(mine) < (len(named) or given.count):
+            drawn = named[len(mine)] if named else draw(family, rng)
             if drawn.batch * drawn.m * drawn.n * drawn.k > MOST:
                 continue
             row = compare(drawn, ours, peer, given.rounds, given.peer_dtype)

@@ -24,7 +24,7 @@ from gemmgen.runtime.call import WorkspaceSizes
 from gemmgen.runtime.opencl_build import check_workspaces
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import CPUS, DEVICES
 from tests.support.cli import printed
 from tests.support.problems import Problem
@@ -68,6 +68,7 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
 def test_16_bit_floats_by_vectors(device: DeviceInfo, dtype: str, rng: np.random.Generator) -> None:
     """In place, transposed, as a vector, and with K in parts."""
     element = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16
+    shapes: tuple[tuple[tuple[int, int, int], Order], ...]
     shapes = (((67, 70, 90), "row"), ((67, 70, 90), "col"), ((1, 300, 1100), "row"), ((9, 65, 2100), "row"))
     for (m, n, k), b_order in shapes:
         a, b = (rng.standard_normal(size, np.float32).astype(element) for size in ((m, k), (k, n)))
@@ -90,7 +91,7 @@ def test_run_chooses_where_nothing_is_said(device: DeviceInfo) -> None:
 
 BITS = """
 import hashlib, numpy as np, gemmgen
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 rng = np.random.default_rng(0)
 for m, n, k in ((300, 200, 1300), (12, 64, 17000)):
     a, b = (rng.standard_normal(s, dtype=np.float32) for s in ((m, k), (k, n)))

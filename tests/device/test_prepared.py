@@ -355,7 +355,7 @@ def test_small_products_wake_no_thread(gemm: CompiledKernel, device: DeviceInfo,
         c, event = gemm(a, b, return_event=True)
         assert queue_of(event) == (within if within is not None and reached else gemm.queue)
         assert (c == a @ b).all()
-        large = whole(rng, 64, 64)
+        large = whole(rng, 80, 80)
         for left, right, queue in ((large, large, None), (a, b, gemm.queue)):
             c, event = gemm(left, right, queue=queue, return_event=True)
             assert queue_of(event) == gemm.queue

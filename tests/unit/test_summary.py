@@ -84,7 +84,7 @@ def test_what_is_said(name: str, label: str, said: str) -> None:
         ),
         ("L3_SIMD_8x4_8x8", "Tile", "32 along K per step, in sub-steps of 8"),
         ("dpas_32x2_1x8", "B", "buffer, prepacked by a kernel before, block reads of 8 words"),
-        ("cpu_6x64_prefetched", "Loops", "k_block by 1024, row0 by 6, col0 by 64, k0 by 4, kk by 1"),
+        ("cpu_6x64_prefetched", "Loops", "k_block by 1024, own_row by 6, col0 by 64, k0 by 4, kk by 1"),
         ("cpu_6x64_prefetched", "Prefetch", "C, b_block"),
         ("cpu_4x4_along_k", "Multiply", "dot products along K, in vectors of 16"),
         ("smem_8x8_double", "Pipeline", "the next stage is loaded into registers before the arithmetic"),

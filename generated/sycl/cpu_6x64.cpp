@@ -1,7 +1,7 @@
 // cpu_6x64: C = alpha * A * B + beta * C; float32
 //
 // Tile       6x64 of C at a time, in vectors of 16
-// Loops      outermost first: own_col by 64, row0 by 6, k0 by 1
+// Loops      outermost first: own_col by 64, own_row by 6, k0 by 1
 // Work-items 1x1 per group
 // A          USM, loads of single elements
 // B          USM, loads of 16 elements
@@ -62,7 +62,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
         // Where C is not read, columns of the tile before are stored again.
         const int first_col = beta == 0.0f && col_begin <= col0 ? col0 : own_col;
-        for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+        for (int own_row = row_begin; own_row < row_end; own_row += MR) {
+            // Where C is not read, the last tile begins earlier, and stores rows again.
+            const int row0 = beta == 0.0f && row_begin + MR <= row_end
+                                 ? std::min(own_row, row_end - MR)
+                                 : own_row;
             sycl::float16 acc[MR][NR / 16];
             #pragma GCC unroll MR
             for (int i = 0; i < MR; ++i) {

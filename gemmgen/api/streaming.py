@@ -1,16 +1,17 @@
 """Products of host arrays that are larger than a limit on device memory: tiles of them go through the device.
 
-C is computed tile by tile, each over K in steps. While a step is multiplied, one thread stages and copies the next
-tiles of A and B; another one fetches the last tile of C. So host arrays may be memory maps of files of any size.
+C is computed tile by tile. While a tile is multiplied, the next ones of A and B are copied to the device, and the last
+ones of C from it. So host arrays may be memory maps of files of any size.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from math import prod
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from gemmgen.api.libraries import kind_of
 from gemmgen.api.promotion import Types, types_of
+from gemmgen.api.tile_copies import Copies
 from gemmgen.api.tile_memory import Place, Room, place_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
@@ -30,13 +32,12 @@ Gemm = Callable[..., Any]
 #: Units of sizes.
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{x}{unit}": base ** (i + 1) for i, x in enumerate("KMGT") for unit, base in (("iB", 1024), ("B", 1000))}
-#: Elements that a side of a tile is a multiple of, and the steps of K that are weighed.
-UNIT, DEPTHS = 64, (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-#: Numbers of tiles along a side that are all weighed; and steps from which on fewer are better: with fewer ones, too
-#: much is copied before the first product.
-MOST, FEW = 256, 8
-#: Bytes that are staged and copied at a time, and threads that stage them.
-PIECE, THREADS = 32 << 20, 8
+#: Elements that a side of a tile is a multiple of, if it is long, and else; and the steps of K that are weighed.
+LONG, UNIT, DEPTHS = 256, 64, (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+#: Tiles of A, B and C on the device: where tiles have all of K, and others.
+HELD, STEPPED = ((2, 4, 4), (4, 2, 4)), (2, 2, 2)
+#: Bytes that could be copied while a product is queued.
+LAUNCH = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +48,14 @@ class Plan:
         shape: m, n and k.
         tile: of these; the last ones may be smaller.
         sizes: bytes of an element of A or B, and of a sum.
+        most: tiles of A, B and C that lie on the device. If they have all of K, those of A go past as many of B, which
+            stay; or those of B past more of A.
     """
 
     shape: tuple[int, int, int]
     tile: tuple[int, int, int]
     sizes: tuple[int, int]
-
-    @property
-    def rooms(self) -> tuple[int, int, int]:
-        """Bytes of a tile of A, B and C, of each of which there are two."""
-        (m, n, k), (element, total) = self.tile, self.sizes
-        return m * k * element, k * n * element, m * n * total
-
-    @property
-    def device_bytes(self) -> int:
-        """What the tiles take on the device."""
-        return 2 * sum(self.rooms)
+    most: tuple[int, int, int]
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -71,15 +64,57 @@ class Plan:
         return rows, columns, depth
 
     @property
+    def rooms(self) -> tuple[tuple[int, int], ...]:
+        """For A, B and C: the bytes of a tile, and how many tiles lie on the device."""
+        (m, n, k), (rows, columns, depth), (element, total) = self.tile, self.counts, self.sizes
+        tiles = (m * k * element, rows * depth), (k * n * element, depth * columns), (m * n * total, rows * columns)
+        return tuple((size, min(count, most)) for (size, count), most in zip(tiles, self.most, strict=True))
+
+    @property
+    def device_bytes(self) -> int:
+        """What the tiles take on the device."""
+        return sum(size * count for size, count in self.rooms)
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """How often A and B are copied."""
+        rows, columns, depth = self.counts
+        if depth > 1:
+            return columns, rows
+        return (1, -(-rows // self.most[0])) if self._holds_a else (-(-columns // self.most[1]), 1)
+
+    @property
+    def _holds_a(self) -> bool:
+        return self.most[0] > self.most[1]
+
+    @property
     def traffic(self) -> int:
-        """Elements of A and B that are copied: a tile of A stays for a row of C's tiles, if it has all of K."""
-        (m, n, k), (rows, columns, depth) = self.shape, self.counts
-        return m * k * (columns if depth > 1 else 1) + k * n * (rows if depth > 1 or columns > 1 else 1)
+        """Bytes of A and B that are copied."""
+        (m, n, k), (of_a, of_b) = self.shape, self.passes
+        return (m * of_a + n * of_b) * k * self.sizes[0]
+
+    @property
+    def cost(self) -> float:
+        """The time, in bytes: of all copies, of what begins before the first product, and of what follows the last copy
+        to the device, which are the products with one tile and the copy of C's.
+        """
+        (a, _), (b, _), (c, _) = self.rooms
+        (rows, columns, depth), (of_a, of_b) = self.counts, self.passes
+        loads = rows * columns * depth if depth > 1 else columns * of_b if self._holds_a else rows * of_a
+        return self.traffic * (1 + 1 / loads) + a + b + c + LAUNCH * rows * columns * depth
 
     def steps(self) -> Iterator[tuple[int, int, int]]:
         """Tiles in order, by the numbers of their rows, columns and depth."""
         rows, columns, depth = self.counts
-        return ((i, j, p) for i in range(rows) for j in range(columns) for p in range(depth))
+        if depth > 1:
+            yield from product(range(rows), range(columns), range(depth))
+            return
+        held, others, most = (rows, columns, self.most[0]) if self._holds_a else (columns, rows, self.most[1])
+        for begin in range(0, held, most):
+            # Each second time backwards, so that the last tile serves again.
+            for x in range(others)[:: -1 if begin // most % 2 else 1]:
+                for y in range(begin, min(begin + most, held)):
+                    yield (y, x, 0) if self._holds_a else (x, y, 0)
 
     def span(self, axis: int, number: int) -> slice:
         """The elements of a tile along m, n or k."""
@@ -87,45 +122,56 @@ class Plan:
         return slice(begin, min(begin + self.tile[axis], self.shape[axis]))
 
 
+@lru_cache(maxsize=64)
 def plan(shape: tuple[int, int, int], sizes: tuple[int, int], limit: int) -> Plan:
-    """The cut with the fewest copies within a limit. Raises: SpecError if not even the smallest tiles fit."""
+    """The cut of the least cost within a limit. Raises: SpecError if not even the smallest tiles fit."""
     m, n, k = shape
+    ways = [(k, most) for most in HELD] + [(depth, STEPPED) for depth in sorted({min(k, x) for x in (*DEPTHS, k)})]
     found = [
         each
-        for depth in sorted({min(k, x) for x in (*DEPTHS, k)})
+        for depth, most in ways
         for rows in sorted({_tile(m, count) for count in _counts(-(-m // UNIT))})
-        if (each := _widest(shape, rows, depth, sizes, limit)) is not None
+        for each in _widest(shape, (rows, depth), sizes, most, limit)
     ]
     if not found:
-        least = Plan(shape, (min(m, UNIT), min(n, UNIT), min(k, DEPTHS[0])), sizes)
+        least = Plan(shape, (min(m, UNIT), min(n, UNIT), min(k, DEPTHS[0])), sizes, STEPPED)
         raise SpecError(
             f"device_memory = {limit:,} bytes is less than the {least.device_bytes:,} that the smallest tiles of "
             f"{m}x{n}x{k} take: raise it"
         )
-    return min(found, key=lambda each: (each.traffic, max(FEW, prod(each.counts)), -each.tile[2], each.device_bytes))
+    return min(found, key=lambda each: (each.cost, each.device_bytes))
 
 
 def _counts(most: int) -> Iterator[int]:
-    """Numbers of tiles along a side that are weighed: all small ones, and powers of two."""
-    yield from range(1, min(MOST, most) + 1)
-    yield from (2**power for power in range(MOST.bit_length(), most.bit_length()))
+    """Numbers of tiles along a side that are weighed."""
+    yield from (count for power in range(most.bit_length()) for count in (2**power, 3 * 2**power) if count < most)
     yield most
 
 
-def _widest(shape: tuple[int, int, int], rows: int, depth: int, sizes: tuple[int, int], limit: int) -> Plan | None:
-    """The plan with tiles of so many rows and steps, and as many columns as fit."""
-    n, (element, total) = shape[1], sizes
-    columns = (limit // 2 - rows * depth * element) // (depth * element + rows * total)
-    if columns < min(n, UNIT):
-        return None
-    fits = _tile(n, -(-n // columns)) if columns >= n else min(_tile(n, -(-n // columns)), columns // UNIT * UNIT)
-    return Plan(shape, (rows, min(fits, columns), depth), sizes)
+def _widest(
+    shape: tuple[int, int, int],
+    lines: tuple[int, int],
+    sizes: tuple[int, int],
+    most: tuple[int, int, int],
+    limit: int,
+) -> Iterator[Plan]:
+    """Plans with tiles of so many rows and such a depth: with all columns, and with as many as always fit."""
+    n, (rows, depth) = shape[1], lines
+    if (whole := Plan(shape, (rows, n, depth), sizes, most)).device_bytes <= limit:
+        yield whole
+    (a, count), (column, _), (of_c, _) = Plan(shape, (rows, 1, depth), sizes, most).rooms
+    columns = (limit - a * count) // (column * most[1] + of_c * most[2])
+    if columns >= min(n, UNIT):
+        least = -(-n // min(columns, n))
+        tiles = -(-least // most[1]) * most[1] if least > 1 or depth == shape[2] else least
+        yield Plan(shape, (rows, min(_tile(n, tiles), max(columns // UNIT * UNIT, min(n, UNIT))), depth), sizes, most)
 
 
 def _tile(extent: int, count: int) -> int:
     """The side of a tile where there are about so many."""
     side = -(-extent // count)
-    return min(extent, -(-side // UNIT) * UNIT)
+    unit = LONG if side > 2 * LONG else UNIT
+    return min(extent, -(-side // unit) * unit)
 
 
 def size_of(value: object) -> int:
@@ -251,89 +297,79 @@ class _Work:
         types: tuple[np.dtype[Any], np.dtype[Any]],
         options: dict[str, Any],
     ) -> None:
-        self.gemm, self.place, self.cut, self.factors, self.options = gemm, place, cut, factors, options
+        self.gemm, self.place, self.cut, self.factors = gemm, place, cut, factors
         self.a, self.b, self.c, self.target = arrays
         self.elements, self.sums = types
-        self.pool = ThreadPoolExecutor(THREADS)
-        #: Two rooms for each matrix, the one of the last tile first, with what they hold.
-        self.rooms = {name: [place.room(size) for _ in range(2)] for name, size in zip("abc", cut.rooms, strict=True)}
-        self.held: dict[str, tuple[object, Any]] = {}
-        self.stored: dict[Room, Future[None]] = {}
+        self.steps = list(cut.steps())
+        #: The tiles of A and B are copied in their own order.
+        self.turned = [abs(x.strides[0]) < abs(x.strides[1]) for x in (self.a, self.b)]
+        self.options = {**options, "transpose_a": self.turned[0], "transpose_b": self.turned[1]}
+        #: The rooms of A, B and C, the one that was used least recently first.
+        self.rooms = [[place.room(size) for _ in range(count)] for size, count in cut.rooms]
+        most = max(size for size, _ in cut.rooms)
+        self.uploads, self.downloads = Copies(place, most), Copies(place, most)
 
     def run(self, tick: Tick) -> None:
         """Compute all tiles."""
-        steps, last = list(self.cut.steps()), self.cut.counts[2] - 1
-        with ThreadPoolExecutor(1) as loader, ThreadPoolExecutor(1) as storer, self.pool:
-            coming = loader.submit(self._load, steps[0])
-            for at, step in enumerate(steps):
-                product, rooms, sums = coming.result()
-                if at + 1 < len(steps):
-                    coming = loader.submit(self._load, steps[at + 1])
-                self.place.queue(product, rooms)
-                if step[2] == last:
-                    self.stored[rooms[2]] = storer.submit(self._store, step, rooms[2], sums)
-                tick(f"tile {at + 1} of {len(steps)}")
-            for done in self.stored.values():
-                done.result()
+        loaded: deque[list[Room]] = deque()
+        try:
+            with self.uploads, self.downloads:
+                for at, step in enumerate(self.steps):
+                    while (ahead := at + len(loaded)) < len(self.steps) and self._can_load(ahead, at):
+                        loaded.append(self._load(ahead))
+                    self._multiply(step, loaded.popleft())
+                    tick(f"tile {at + 1} of {len(self.steps)}")
+                for room in self.rooms[2]:
+                    room.finish()
+        finally:
+            self.place.finish()
 
-    def _load(self, step: tuple[int, int, int]) -> tuple[Callable[[], Any], tuple[Room, Room, Room], Any]:
-        """A step's tiles on the device: its product, the rooms that it uses, and the sums."""
-        i, j, p = step
-        rows, columns, depth = (self.cut.span(axis, number) for axis, number in enumerate(step))
-        x, is_a_transposed = self._brought("a", (i, p), self.a[rows, depth])
-        y, is_b_transposed = self._brought("b", (p, j), self.b[depth, columns])
-        sums = self._sums(step, rows, columns)
+    def _keys(self, number: int) -> tuple[tuple[int, int], ...]:
+        """The tiles of A, B and C that a step uses."""
+        i, j, p = self.steps[number]
+        return (i, p), (p, j), (i, j)
+
+    def _can_load(self, number: int, queued: int) -> bool:
+        """Whether rooms for a step's tiles are left by products that are queued, as those before a step are."""
+        return all(
+            rooms[0].step < queued or any(room.key == key for room in rooms)
+            for key, rooms in zip(self._keys(number), self.rooms, strict=True)
+        )
+
+    def _load(self, number: int) -> list[Room]:
+        """The rooms of a step's tiles, which are being copied."""
+        found = []
+        spans = [self.cut.span(axis, at) for axis, at in enumerate(self.steps[number])]
+        for name, (key, rooms) in enumerate(zip(self._keys(number), self.rooms, strict=True)):
+            room = next((room for room in rooms if room.key == key), rooms[0])
+            rooms.remove(room)
+            rooms.append(room)
+            if room.key != key:
+                self._fill(room, name, spans)
+            room.key, room.step = key, number
+            found.append(room)
+        return found
+
+    def _fill(self, room: Room, name: int, spans: list[slice]) -> None:
+        """Begin to copy a tile of A, B or C to a room."""
+        rows, columns, depth = spans
+        if name < 2:
+            tile = self.b[depth, columns] if name else self.a[rows, depth]
+            self.uploads.upload(room, tile.T if self.turned[name] else tile, self.elements)
+        elif self.c is not None:
+            room.finish()
+            self.uploads.upload(room, self.c[rows, columns], self.sums)
+        else:
+            room.array = self.place.array(room, (rows.stop - rows.start, columns.stop - columns.start), self.sums)
+
+    def _multiply(self, step: tuple[int, int, int], rooms: list[Room]) -> None:
+        """Queue a product once its tiles are on their way, and then the copy of C's tile if that is complete."""
+        for room in rooms:
+            room.finish()
+        x, y, sums = (room.array for room in rooms)
         alpha, beta = self.factors
-        added = 1 if p else beta if self.c is not None else 0
-        flags = {"transpose_a": is_a_transposed, "transpose_b": is_b_transposed}
-        rooms = self.rooms["a"][0], self.rooms["b"][0], self.rooms["c"][0]
-        return lambda: self.gemm(x, y, sums, alpha=alpha, beta=added, **flags, **self.options), rooms, sums
-
-    def _brought(self, name: str, key: tuple[int, int], tile: Host) -> tuple[Any, bool]:
-        """A tile of A or B on the device, in its own order, and whether that is the transposed one."""
-        is_transposed = abs(tile.strides[0]) < abs(tile.strides[1])
-        if self.held.get(name, (None, None))[0] != key:
-            room = self._other(name)
-            self.held[name] = key, self._uploaded(room, tile.T if is_transposed else tile, self.elements)
-        return self.held[name][1], is_transposed
-
-    def _sums(self, step: tuple[int, int, int], rows: slice, columns: slice) -> Any:
-        """The tile of C that a step adds to."""
-        key, shape = step[:2], (rows.stop - rows.start, columns.stop - columns.start)
-        if self.held.get("c", (None, None))[0] != key:
-            room = self._other("c")
-            if (before := self.stored.get(room)) is not None:
-                before.result()
-            added = None if self.c is None else self._uploaded(room, self.c[rows, columns], self.sums)
-            self.held["c"] = key, self.place.empty(room, shape, self.sums) if added is None else added
-        return self.held["c"][1]
-
-    def _uploaded(self, room: Room, tile: Host, dtype: np.dtype[Any]) -> Any:
-        """A tile on the device: while a piece of it is copied, the next one is staged."""
-        array, staged = self.place.empty(room, tile.shape, dtype), room.staged(tile.shape, dtype)
-        most = max(1, PIECE // max(1, staged.strides[0]))
-        for begin in range(0, len(tile), most):
-            rows = slice(begin, min(begin + most, len(tile)))
-            self._staged(staged[rows], tile[rows])
-            self.place.upload(room, array, staged, rows)
-        return array
-
-    def _staged(self, into: Host, rows: Host) -> None:
-        """Copy rows into the room's memory by several threads; a memory map is read meanwhile."""
-        each = -(-len(rows) // THREADS)
-        parts = [slice(begin, begin + each) for begin in range(0, len(rows), each)]
-        copies = [self.pool.submit(np.copyto, into[part], rows[part], "unsafe") for part in parts]
-        for copy in copies:
-            copy.result()
-
-    def _other(self, name: str) -> Room:
-        """The room that was not used last, once no product reads it."""
-        self.rooms[name].reverse()
-        room = self.rooms[name][0]
-        self.place.wait(room)
-        return room
-
-    def _store(self, step: tuple[int, int, int], room: Room, sums: Any) -> None:
-        """Fetch a tile of C into the result."""
-        rows, columns = (self.cut.span(axis, step[axis]) for axis in (0, 1))
-        np.copyto(self.target[rows, columns], self.place.download(room, sums), casting="unsafe")
+        added = 1 if step[2] else beta if self.c is not None else 0
+        self.place.queue(lambda: self.gemm(x, y, sums, alpha=alpha, beta=added, **self.options), rooms)
+        if step[2] + 1 == self.cut.counts[2]:
+            rows, columns = (self.cut.span(axis, step[axis]) for axis in (0, 1))
+            self.downloads.download(rooms[2], self.target[rows, columns], self.sums)

@@ -1,10 +1,12 @@
-"""Where tiles of host arrays lie on a device while they are multiplied: buffers, copies to and fro, and their order.
+"""Where tiles of host arrays lie on a device while they are multiplied: memory, copies to and fro, and their order.
 
-Copies have a queue or a stream of their own. So the next tiles come while the device multiplies, where it can do both.
+Copies have queues or streams of their own, one for each direction. So tiles come and go while the device multiplies,
+where it can do both.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -21,47 +23,70 @@ Host = npt.NDArray[Any]
 
 
 class Room:
-    """Memory for one tile at a time.
+    """A device's memory for one tile at a time.
 
     Attributes:
-        device: the buffer.
-        host: as many bytes of the host, which copies go through.
-        used: by what a wait ends for all products that read or write it; None if there is none.
+        memory: the buffer.
+        array: the tile, or None.
+        key: which one it is.
+        step: the last step that uses it.
+        pending: the copies to or from it that threads have to do.
+        copied: the events of copies to it, which the next product waits for.
+        used: the event of the last product that reads or writes it, or None.
     """
 
-    def __init__(self, device: object, host: Host) -> None:
-        self.device, self.host = device, host
-        self.used: object = None
+    def __init__(self, memory: object) -> None:
+        self.memory = memory
+        self.array: Any = None
+        self.key: object = None
+        self.step = -1
+        self.pending: list[Future[None]] = []
+        self.copied: list[Any] = []
+        self.used: Any = None
 
-    def staged(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Host:
-        """The host's memory as an array."""
-        return self.host[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+    def finish(self) -> None:
+        """Wait until threads have copied. Raises: their errors."""
+        for copy in self.pending:
+            copy.result()
+        self.pending.clear()
 
 
 class Place(Protocol):
-    """A device, as tiles need it. All methods may be called from several threads."""
+    """A device, as tiles need it. All methods but `queue` may be called from several threads."""
+
+    def enter(self) -> None:
+        """Prepare a thread for the other methods."""
 
     def room(self, size: int) -> Room:
         """Memory for a tile of so many bytes."""
 
-    def upload(self, room: Room, array: Any, staged: Host, rows: slice) -> None:
-        """Begin to copy rows of a staged tile to an array in the same room. Later products wait for it."""
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array in a room, whose elements are not set."""
 
-    def empty(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An array without elements in a room."""
+    def block(self, size: int) -> Host:
+        """Host memory that the device copies at its full speed."""
 
-    def queue(self, product: Any, rooms: tuple[Room, ...]) -> None:
-        """Queue a product, and note it in the rooms that it uses."""
+    def reads(self, piece: Host) -> bool:
+        """Whether a part of a host array is copied directly, at no less than the speed of blocks."""
 
-    def wait(self, room: Room) -> None:
-        """Wait for the products that use a room."""
+    def send(self, room: Room, offset: int, piece: Host) -> Any:
+        """Begin to copy to a room, after the products that use it. Returns: the event of the end."""
 
-    def download(self, room: Room, array: Any) -> Host:
-        """The elements of an array in a room, after all products."""
+    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+        """Begin to copy from a room, after the products that use it. Returns: the event of the end."""
+
+    def wait(self, event: Any) -> None:
+        """Wait for the end of a copy."""
+
+    def queue(self, product: Any, rooms: list[Room]) -> None:
+        """Queue a product after the copies to the rooms that it uses, in which it is noted."""
+
+    def finish(self) -> None:
+        """Wait for all that is queued."""
 
 
 class OpenCLPlace:
-    """A device of OpenCL: two queues, whose commands wait for each other's events."""
+    """A device of OpenCL: three queues, whose commands wait for each other's events."""
 
     def __init__(self, device: object) -> None:
         import pyopencl as cl
@@ -69,48 +94,72 @@ class OpenCLPlace:
         from gemmgen.runtime.opencl_devices import resolve
 
         self.cl, self.products = cl, resolve(cast("cl.Device", device), BLOCK_FEATURES)
-        self.copies = cl.CommandQueue(self.products.context, self.products.device)
+        context = self.products.context
+        self.uploads, self.downloads = (cl.CommandQueue(context, self.products.device) for _ in range(2))
+
+    def enter(self) -> None:
+        """Nothing is bound to a thread."""
 
     def room(self, size: int) -> Room:
         """Memory for a tile."""
-        buffer = self.cl.Buffer(self.products.context, self.cl.mem_flags.READ_WRITE, max(1, size))
-        return Room(buffer, np.empty(max(1, size), np.uint8))
+        return Room(self.cl.Buffer(self.products.context, self.cl.mem_flags.READ_WRITE, size))
 
-    def empty(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An array in a room."""
         import pyopencl.array as cl_array
 
-        return cl_array.Array(self.products, shape, dtype, data=room.device)
+        return cl_array.Array(self.products, shape, dtype, data=room.memory)
 
-    def upload(self, room: Room, array: Any, staged: Host, rows: slice) -> None:
-        """Copy rows by an event that products wait for."""
-        offset, piece = rows.start * staged.strides[0], staged[rows]
-        array.add_event(self.cl.enqueue_copy(self.copies, room.device, piece, dst_offset=offset, is_blocking=False))
-        self.copies.flush()
+    def block(self, size: int) -> Host:
+        """Ordinary memory."""
+        return np.empty(size, np.uint8)
 
-    def queue(self, product: Any, rooms: tuple[Room, ...]) -> None:
-        """Queue a product; its result has the event."""
+    def reads(self, piece: Host) -> bool:
+        """Pieces without gaps, which the driver copies no slower than a block."""
+        return piece.flags.c_contiguous
+
+    def send(self, room: Room, offset: int, piece: Host) -> Any:
+        """Copy by one queue."""
+        options = {"dst_offset": offset, "is_blocking": False, "wait_for": _events(room)}
+        event = self.cl.enqueue_copy(self.uploads, room.memory, piece, **options)
+        self.uploads.flush()
+        return event
+
+    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+        """Copy by the other queue."""
+        options = {"src_offset": offset, "is_blocking": False, "wait_for": _events(room)}
+        event = self.cl.enqueue_copy(self.downloads, piece, room.memory, **options)
+        self.downloads.flush()
+        return event
+
+    def wait(self, event: Any) -> None:
+        """Wait for an event."""
+        event.wait()
+
+    def queue(self, product: Any, rooms: list[Room]) -> None:
+        """Arrays have the events of copies; the result has the product's."""
+        for room in rooms:
+            for event in room.copied:
+                room.array.add_event(event)
+            room.copied.clear()
         result = product()
         self.products.flush()
         for room in rooms:
             room.used = result.events[-1] if result.events else None
 
-    def wait(self, room: Room) -> None:
-        """Wait for the last product's event."""
-        if room.used is not None:
-            cast("cl.Event", room.used).wait()
+    def finish(self) -> None:
+        """Wait for all queues."""
+        for queue in (self.uploads, self.products, self.downloads):
+            queue.finish()
 
-    def download(self, room: Room, array: Any) -> Host:
-        """The elements, by the queue of copies."""
-        staged = room.staged(array.shape, array.dtype)
-        if array.size:
-            events = [room.used] if room.used is not None else []
-            self.cl.enqueue_copy(self.copies, staged, room.device, wait_for=events)
-        return staged
+
+def _events(room: Room) -> list[Any]:
+    """What a copy waits for."""
+    return [] if room.used is None else [room.used]
 
 
 class CudaPlace:
-    """A GPU by CuPy: a stream for copies from pinned memory, and one for products."""
+    """A GPU by CuPy: a stream for copies in each direction, and one for products."""
 
     def __init__(self, device: object) -> None:
         try:
@@ -120,48 +169,91 @@ class CudaPlace:
             raise DeviceError('device_memory on CUDA needs CuPy: pip install "gemmgen[cuda]"') from None
         from gemmgen.runtime.cuda_devices import pick
 
-        self.cupy, self.pinned = cupy, cupyx.empty_pinned
+        self.cupy, self.runtime, self.pinned = cupy, cupy.cuda.runtime, cupyx.empty_pinned
         self.device = cupy.cuda.Device(pick(cast("int | None", device)).number)
         with self.device:
-            self.products, self.copies = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+            self.uploads, self.products, self.downloads = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+
+    def enter(self) -> None:
+        """Each thread has a current GPU."""
+        self.device.use()
 
     def room(self, size: int) -> Room:
-        """Memory for a tile, pinned on the host."""
+        """Memory for a tile. CuPy's pool may give some that work on the current stream still uses."""
         with self.device:
-            return Room(self.cupy.empty(max(1, size), np.uint8), self.pinned(max(1, size), np.uint8))
+            room = Room(self.cupy.empty(size, np.uint8))
+            before = self._event(self.cupy.cuda.get_current_stream())
+            for stream in (self.uploads, self.products):
+                stream.wait_event(before)
+        return room
 
-    def empty(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An array in a room."""
-        memory = cast("Host", room.device)
-        return memory[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+        return cast("Host", room.memory)[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
-    def upload(self, room: Room, array: Any, staged: Host, rows: slice) -> None:  # noqa: ARG002
-        """Copy rows by the stream of copies, which the products' stream waits for."""
-        with self.device, self.copies:
-            array[rows].set(staged[rows], stream=self.copies)
-            self.products.wait_event(self.copies.record())
+    def block(self, size: int) -> Host:
+        """Pinned memory of CuPy's pool, which keeps it for the next call."""
+        block: Host = self.pinned(size, np.uint8)
+        return block
 
-    def queue(self, product: Any, rooms: tuple[Room, ...]) -> None:
+    def reads(self, piece: Host) -> bool:
+        """Pieces of rows without gaps, in memory that its owner has pinned."""
+        begin, width = piece.ctypes.data, piece.shape[1] * piece.itemsize
+        if piece.strides[1] != piece.itemsize or piece.strides[0] < width:
+            return False
+        ends = begin, begin + (len(piece) - 1) * piece.strides[0] + width - 1
+        return all(self.runtime.pointerGetAttributes(x).type == self.runtime.memoryTypeHost for x in ends)
+
+    def send(self, room: Room, offset: int, piece: Host) -> Any:
+        """Copy by the stream to the GPU."""
+        width = piece.shape[1] * piece.itemsize
+        to, source = (self._address(room, offset), width), (piece.ctypes.data, piece.strides[0])
+        return self._copied(self.uploads, room, to, source, (width, len(piece)))
+
+    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+        """Copy by the stream from the GPU."""
+        width = piece.shape[1] * piece.itemsize
+        to, source = (piece.ctypes.data, piece.strides[0]), (self._address(room, offset), width)
+        return self._copied(self.downloads, room, to, source, (width, len(piece)))
+
+    def _address(self, room: Room, offset: int) -> int:
+        return int(cast("Any", room.memory).data.ptr) + offset
+
+    def _copied(
+        self, stream: Any, room: Room, to: tuple[int, int], source: tuple[int, int], extents: tuple[int, int]
+    ) -> Any:
+        """Queue a copy between addresses with pitches. Returns: the event of its end."""
+        if room.used is not None:
+            stream.wait_event(room.used)
+        self.runtime.memcpy2DAsync(*to, *source, *extents, self.runtime.memcpyDefault, stream.ptr)
+        return self._event(stream)
+
+    def _event(self, stream: Any) -> Any:
+        """An event that a stream reaches. Waits for it leave the core to other threads."""
+        event = self.cupy.cuda.Event(block=True, disable_timing=True)
+        event.record(stream)
+        return event
+
+    def wait(self, event: Any) -> None:
+        """Wait for an event."""
+        event.synchronize()
+
+    def queue(self, product: Any, rooms: list[Room]) -> None:
         """Queue a product on its stream."""
+        for room in rooms:
+            for event in room.copied:
+                self.products.wait_event(event)
+            room.copied.clear()
         with self.device, self.products:
             product()
-            event = self.products.record()
+            used = self._event(self.products)
         for room in rooms:
-            room.used = event
+            room.used = used
 
-    def wait(self, room: Room) -> None:
-        """Wait for the last product's event."""
-        if room.used is not None:
-            cast("Any", room.used).synchronize()
-
-    def download(self, room: Room, array: Any) -> Host:
-        """The elements, by the stream of copies."""
-        self.wait(room)
-        with self.device:
-            staged = room.staged(array.shape, array.dtype)
-            array.get(stream=self.copies, out=staged)
-            self.copies.synchronize()
-        return staged
+    def finish(self) -> None:
+        """Wait for all streams."""
+        for stream in (self.uploads, self.products, self.downloads):
+            stream.synchronize()
 
 
 def place_of(backend: str | None, device: object) -> Place:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import gemmgen
-from gemmgen.api.streaming import Plan, plan, size_of
+from gemmgen.api.streaming import STEPPED, Plan, plan, size_of
 from gemmgen.api.tile_memory import OpenCLPlace, Room
 from gemmgen.errors import DeviceError, DtypeError, SpecError
 from tests.device.naive import found
@@ -37,7 +37,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(self: OpenCLPlace, size: int) -> Room:
         made = room(self, size)
-        sizes.append(made.device.size)  # type: ignore[attr-defined]
+        sizes.append(made.memory.size)  # type: ignore[attr-defined]
         return made
 
     monkeypatch.setattr(OpenCLPlace, "room", counted)
@@ -115,7 +115,7 @@ def test_plans() -> None:
             assert all(x.stop == y.start for x, y in pairwise(spans))
     size = 40960
     small, large = (plan((size,) * 3, (2, 4), limit << 30) for limit in (1, 4))
-    assert large.traffic < small.traffic < Plan((size,) * 3, (1024, 1024, 1024), (2, 4)).traffic
+    assert large.traffic < small.traffic < Plan((size,) * 3, (1024, 1024, 1024), (2, 4), STEPPED).traffic
 
 
 def test_errors(rng: np.random.Generator) -> None:

@@ -78,10 +78,12 @@ class Plan:
     @property
     def passes(self) -> tuple[int, int]:
         """How often A and B are copied."""
-        rows, columns, depth = self.counts
+        (rows, columns, depth), (of_a, of_b, _) = self.counts, self.most
         if depth > 1:
             return columns, rows
-        return (1, -(-rows // self.most[0])) if self._holds_a else (-(-columns // self.most[1]), 1)
+        if self._holds_a:
+            return 1, 1 if columns <= of_b else -(-rows // of_a)
+        return 1 if rows <= of_a else -(-columns // of_b), 1
 
     @property
     def _holds_a(self) -> bool:
@@ -139,7 +141,7 @@ def plan(shape: tuple[int, int, int], sizes: tuple[int, int], limit: int) -> Pla
             f"device_memory = {limit:,} bytes is less than the {least.device_bytes:,} that the smallest tiles of "
             f"{m}x{n}x{k} take: raise it"
         )
-    return min(found, key=lambda each: (each.cost, each.device_bytes))
+    return min(found, key=lambda each: each.cost)
 
 
 def _counts(most: int) -> Iterator[int]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import gemmgen
+from gemmgen.api import tile_copies
 from gemmgen.api.streaming import STEPPED, Plan, plan, size_of
 from gemmgen.api.tile_memory import OpenCLPlace, Room
 from gemmgen.errors import DeviceError, DtypeError, SpecError
@@ -91,6 +92,50 @@ def test_memory_maps(tmp_path: Path, rng: np.random.Generator) -> None:
     assert gemmgen.gemm(*maps, out=c, device_memory="500KiB") is c
     c.flush()
     assert np.array_equal(np.fromfile(tmp_path / "c", np.float32).reshape(c.shape), a @ b)
+
+
+@pytest.mark.parametrize("piece", [400, 2000, 9000])
+def test_pieces(piece: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a part of a row, of one row and of several, with and without a conversion, from rows and columns."""
+    monkeypatch.setattr(tile_copies, "PIECE", piece)
+    a, b, c = whole(rng, 300, 400), whole(rng, 400, 350), whole(rng, 300, 350)
+    answer = 2 * (a @ b) + 3 * c
+    for x, y, out in (
+        (a, b, np.zeros((300, 350), "float32")),
+        (np.asfortranarray(a), b.astype("int16"), np.zeros((350, 300)).T),
+        (a[:, ::-1], b[::-1], np.zeros((300, 700), "float32")[:, ::2]),
+    ):
+        assert gemmgen.gemm(x, y, c, alpha=2, beta=3, out=out, device_memory="300KiB") is out
+        assert np.array_equal(out, answer)
+
+
+def test_an_error_of_a_thread_is_raised(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: OpenCLPlace, room: Room, offset: int, piece: Numbers) -> object:
+        raise MemoryError("no memory for a piece")
+
+    monkeypatch.setattr(OpenCLPlace, "send", fails)
+    with pytest.raises(MemoryError, match="no memory for a piece"):
+        gemmgen.gemm(whole(rng, 300, 400), whole(rng, 400, 350), device_memory="300KiB")
+
+
+def test_tiles_that_stay_are_copied_once(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many bytes go to the device as the plan says at most: fewer where a pass begins with the last tile."""
+    copied: list[int] = []
+    send = OpenCLPlace.send
+
+    def counted(self: OpenCLPlace, room: Room, offset: int, piece: Numbers) -> object:
+        copied.append(piece.nbytes)
+        return send(self, room, offset, piece)
+
+    monkeypatch.setattr(OpenCLPlace, "send", counted)
+    for shape in ((3000, 300, 100), (300, 3000, 100), (900, 900, 900)):
+        copied.clear()
+        m, n, k = shape
+        a, b = whole(rng, m, k), whole(rng, k, n)
+        assert np.array_equal(gemmgen.gemm(a, b, device_memory="1MiB"), a @ b)
+        cut = plan(shape, (4, 4), 1 << 20)
+        assert sum(copied) <= cut.traffic
+        assert cut.traffic > a.nbytes + b.nbytes or sum(copied) == cut.traffic
 
 
 def test_progress(rng: np.random.Generator, capsys: pytest.CaptureFixture[str]) -> None:

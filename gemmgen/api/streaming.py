@@ -308,14 +308,13 @@ class _Work:
         self.options = {**options, "transpose_a": self.turned[0], "transpose_b": self.turned[1]}
         #: The rooms of A, B and C, the one that was used least recently first.
         self.rooms = [[place.room(size) for _ in range(count)] for size, count in cut.rooms]
-        most = max(size for size, _ in cut.rooms)
-        self.uploads, self.downloads = Copies(place, most), Copies(place, most)
+        self.copies = Copies(place, max(size for size, _ in cut.rooms))
 
     def run(self, tick: Tick) -> None:
         """Compute all tiles."""
         loaded: deque[list[Room]] = deque()
         try:
-            with self.uploads, self.downloads:
+            with self.copies:
                 for at, step in enumerate(self.steps):
                     while (ahead := at + len(loaded)) < len(self.steps) and self._can_load(ahead, at):
                         loaded.append(self._load(ahead))
@@ -357,10 +356,10 @@ class _Work:
         rows, columns, depth = spans
         if name < 2:
             tile = self.b[depth, columns] if name else self.a[rows, depth]
-            self.uploads.upload(room, tile.T if self.turned[name] else tile, self.elements)
+            self.copies.upload(room, tile.T if self.turned[name] else tile, self.elements)
         elif self.c is not None:
             room.finish()
-            self.uploads.upload(room, self.c[rows, columns], self.sums)
+            self.copies.upload(room, self.c[rows, columns], self.sums)
         else:
             room.array = self.place.array(room, (rows.stop - rows.start, columns.stop - columns.start), self.sums)
 
@@ -374,4 +373,4 @@ class _Work:
         self.place.queue(lambda: self.gemm(x, y, sums, alpha=alpha, beta=added, **self.options), rooms)
         if step[2] + 1 == self.cut.counts[2]:
             rows, columns = (self.cut.span(axis, step[axis]) for axis in (0, 1))
-            self.downloads.download(rooms[2], self.target[rows, columns], self.sums)
+            self.copies.download(rooms[2], self.target[rows, columns], self.sums)

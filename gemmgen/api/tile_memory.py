@@ -31,8 +31,8 @@ class Room:
         key: which one it is.
         step: the last step that uses it.
         pending: the copies to or from it that threads have to do.
-        copied: the events of copies to it, which the next product waits for.
-        used: the event of the last product that reads or writes it, or None.
+        copied: the events of copies, which the next product waits for.
+        used: the event of the last product that uses it, or of a later copy from it; None if there is none.
     """
 
     def __init__(self, memory: object) -> None:
@@ -67,7 +67,7 @@ class Place(Protocol):
         """Host memory that the device copies at its full speed."""
 
     def reads(self, piece: Host) -> bool:
-        """Whether a part of a host array is copied directly, at no less than the speed of blocks."""
+        """Whether a part of a host array is best copied as it lies, without a block."""
 
     def send(self, room: Room, offset: int, piece: Host) -> Any:
         """Begin to copy to a room, after the products that use it. Returns: the event of the end."""
@@ -115,7 +115,7 @@ class OpenCLPlace:
         return np.empty(size, np.uint8)
 
     def reads(self, piece: Host) -> bool:
-        """Pieces without gaps, which the driver copies no slower than a block."""
+        """Pieces without gaps, which the driver copies no slower than from a block."""
         return piece.flags.c_contiguous
 
     def send(self, room: Room, offset: int, piece: Host) -> Any:

@@ -95,9 +95,13 @@ def test_memory_maps(tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("piece", [400, 2000, 9000])
-def test_pieces(piece: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_pieces(piece: int, direct: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a part of a row, of one row and of several, with and without a conversion, from rows and columns."""
-    monkeypatch.setattr(tile_copies, "PIECE", piece)
+    monkeypatch.setattr(tile_copies, "BLOCK", piece)
+    monkeypatch.setattr(tile_copies, "PART", piece // 2)
+    if not direct:
+        monkeypatch.setattr(OpenCLPlace, "reads", lambda *_: False)
     a, b, c = whole(rng, 300, 400), whole(rng, 400, 350), whole(rng, 300, 350)
     answer = 2 * (a @ b) + 3 * c
     for x, y, out in (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gemmgen.api.gemm import gemm as gemm
     from gemmgen.api.gemm import last_choice as last_choice
     from gemmgen.api.grouped import grouped as grouped
+    from gemmgen.api.tile_memory import pinned as pinned
     from gemmgen.api.weights import Packed as Packed
     from gemmgen.api.weights import prepack as prepack
     from gemmgen.drawing import draw as draw
@@ -51,6 +52,7 @@ _HOMES = {
     "gemm": "api.gemm",
     "last_choice": "api.gemm",
     "grouped": "api.grouped",
+    "pinned": "api.tile_memory",
     "Packed": "api.weights",
     "prepack": "api.weights",
     **dict.fromkeys(

@@ -37,7 +37,7 @@ LONG, UNIT, DEPTHS = 256, 64, (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 #: Tiles of A, B and C on the device: where tiles have all of K, and others.
 HELD, STEPPED = ((2, 4, 4), (4, 2, 4)), (2, 2, 2)
 #: Bytes that could be copied while a product is queued.
-LAUNCH = 2 << 20
+LAUNCH = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gemmgen.runtime.limits import processors
 
 Host = npt.NDArray[Any]
 #: Bytes of a block, and blocks for each direction.
-BLOCK, BLOCKS = 32 << 20, 4
+BLOCK, BLOCKS = 16 << 20, 4
 #: Bytes that a thread copies at a time, and the most threads. Smaller parts cost more in Python than in copies.
 PART, THREADS = 4 << 20, 32
 

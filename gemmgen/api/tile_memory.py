@@ -6,7 +6,9 @@ where it can do both.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 Host = npt.NDArray[Any]
+#: `cudaHostRegisterPortable`: for all GPUs; `cudaHostRegisterReadOnly`.
+PORTABLE, READ_ONLY = 1, 8
 
 
 class Room:
@@ -162,14 +166,10 @@ class CudaPlace:
     """A GPU by CuPy: a stream for copies in each direction, and one for products."""
 
     def __init__(self, device: object) -> None:
-        try:
-            import cupy
-            import cupyx
-        except ImportError:
-            raise DeviceError('device_memory on CUDA needs CuPy: pip install "gemmgen[cuda]"') from None
         from gemmgen.runtime.cuda_devices import pick
 
-        self.cupy, self.runtime, self.pinned = cupy, cupy.cuda.runtime, cupyx.empty_pinned
+        cupy = _cupy()
+        self.cupy, self.runtime = cupy, cupy.cuda.runtime
         self.device = cupy.cuda.Device(pick(cast("int | None", device)).number)
         with self.device:
             self.uploads, self.products, self.downloads = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
@@ -193,8 +193,7 @@ class CudaPlace:
 
     def block(self, size: int) -> Host:
         """Pinned memory of CuPy's pool, which keeps it for the next call."""
-        block: Host = self.pinned(size, np.uint8)
-        return block
+        return np.frombuffer(self.cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
 
     def reads(self, piece: Host) -> bool:
         """Pieces of rows without gaps, in memory that its owner has pinned."""
@@ -254,6 +253,47 @@ class CudaPlace:
         """Wait for all streams."""
         for stream in (self.uploads, self.products, self.downloads):
             stream.synchronize()
+
+
+def _cupy() -> Any:
+    """CuPy. Raises: DeviceError."""
+    try:
+        import cupy
+    except ImportError:
+        raise DeviceError('device_memory on CUDA needs CuPy: pip install "gemmgen[cuda]"') from None
+    return cupy
+
+
+@contextmanager
+def pinned(*arrays: Host) -> Iterator[tuple[bool, ...]]:
+    """Context in which the pages of NumPy's arrays are pinned: GPUs of CUDA copy them at their full speed.
+
+    Yields: for each array, whether CUDA could pin it. It refuses most memory maps, which are then copied as before.
+    Raises: DeviceError if there is no GPU of CUDA, or no CuPy.
+    """
+    from gemmgen.runtime.cuda_devices import pick
+
+    runtime = _cupy().cuda.runtime
+    pick(None)
+    with ExitStack() as stack:
+        yield tuple([_pin(x, runtime, stack) for x in arrays])
+
+
+def _pin(array: Host, runtime: Any, stack: ExitStack) -> bool:
+    """Pin an array until a context ends. Returns: whether CUDA could."""
+    if not array.size:
+        return True
+    reaches = [(extent - 1) * step for extent, step in zip(array.shape, array.strides, strict=True)]
+    begin = array.ctypes.data + sum(x for x in reaches if x < 0)
+    size = sum(map(abs, reaches)) + array.itemsize
+    for flags in (PORTABLE, PORTABLE | READ_ONLY):
+        try:
+            runtime.hostRegister(begin, size, flags)
+        except runtime.CUDARuntimeError:
+            continue
+        stack.callback(runtime.hostUnregister, begin)
+        return True
+    return False
 
 
 def place_of(backend: str | None, device: object) -> Place:

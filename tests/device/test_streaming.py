@@ -14,7 +14,7 @@ import pytest
 import gemmgen
 from gemmgen.api import streaming, tile_copies
 from gemmgen.api.streaming import HELD, STEPPED, Plan, plan, size_of
-from gemmgen.api.tile_memory import OpenCLPlace, Room
+from gemmgen.api.tile_memory import CudaPlace, OpenCLPlace, Room
 from gemmgen.errors import DeviceError, DtypeError, SpecError
 from tests.device.naive import found
 from tests.support import cuda
@@ -206,6 +206,8 @@ def test_cuda_without_a_gpu(rng: np.random.Generator) -> None:
     a = whole(rng, 200, 200)
     with pytest.raises(DeviceError):
         gemmgen.gemm(a, a, device_memory="1MiB", backend="cuda")
+    with pytest.raises(DeviceError), gemmgen.pinned(a):
+        pass
 
 
 @pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
@@ -221,3 +223,28 @@ def test_a_gpu(dtype: str, rng: np.random.Generator, tmp_path: Path) -> None:
         assert np.array_equal(
             gemmgen.gemm(a, b, c.copy(), alpha=2, beta=3, device_memory="8MiB", backend="cuda"), 2 * answer + 3 * c
         )
+
+
+@pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+def test_pinned_arrays(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU copies them without a block. What CUDA refuses to pin is copied by blocks."""
+    a, b, out = whole(rng, 3000, 2500), whole(rng, 2500, 2000), np.zeros((3000, 2000), "float32")
+    used: list[int] = []
+    block = CudaPlace.block
+
+    def counted(self: CudaPlace, size: int) -> Numbers:
+        used.append(size)
+        return block(self, size)
+
+    monkeypatch.setattr(CudaPlace, "block", counted)
+    with gemmgen.pinned(a, b, out, a) as done:
+        assert done == (True, True, True, False)
+        gemmgen.gemm(a, b, out=out, device_memory="24MiB", backend="cuda")
+    assert np.array_equal(out, a @ b) and not used
+    stored = np.memmap(tmp_path / "a", np.float32, "w+", shape=a.shape)
+    stored[...] = a
+    with gemmgen.pinned(stored, b):
+        assert np.array_equal(gemmgen.gemm(stored, b, device_memory="24MiB", backend="cuda"), a @ b)
+    out[...] = 0
+    gemmgen.gemm(a, b, out=out, device_memory="24MiB", backend="cuda")
+    assert np.array_equal(out, a @ b) and used

@@ -97,13 +97,12 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """The time, in bytes: of all copies, of what begins before the first product, and of what follows the last copy
-        to the device, which are the products with one tile and the copy of C's.
+        """The time, in bytes: of all copies, and of what follows the last one to the device, which is the products with
+        one tile and the copy of C's.
         """
-        (a, _), (b, _), (c, _) = self.rooms
         (rows, columns, depth), (of_a, of_b) = self.counts, self.passes
         loads = rows * columns * depth if depth > 1 else columns * of_b if self._holds_a else rows * of_a
-        return self.traffic * (1 + 1 / loads) + a + b + c + LAUNCH * rows * columns * depth
+        return self.traffic * (1 + 1 / loads) + self.rooms[2][0] + LAUNCH * rows * columns * depth
 
     def steps(self) -> Iterator[tuple[int, int, int]]:
         """Tiles in order, by the numbers of their rows, columns and depth."""

@@ -27,6 +27,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import cupy
+    import dask.array as da
     import numpy.typing as npt
     from distributed import Client
 
@@ -56,46 +57,49 @@ def drawn(seed: int, rows: int, columns: int) -> cupy.ndarray:
     return cupy.tile(few, (rows // len(few), 1))
 
 
-def on_gpus(client: Client, workers: list[str], size: int) -> tuple[float, bool]:
-    """Seconds of a product whose x is spread over workers and whose y each of them has; whether it was right."""
+def spread(client: Client, workers: list[str], rows: int, columns: int) -> da.Array:
+    """A matrix of a block of rows on each of these workers, under the names by which dask knows them."""
     import dask.array as da
     from distributed import wait
 
+    name = f"drawn-{time.time()}"
+    blocks = {
+        (name, i, 0): client.submit(drawn, i, rows, columns, workers=[worker], key=(name, i, 0))
+        for i, worker in enumerate(workers)
+    }
+    wait(list(blocks.values()))
+    return da.Array(blocks, name, ((rows,) * len(workers), (columns,)), meta=np.empty((0, 0), np.float16))
+
+
+def on_gpus(client: Client, workers: list[str], size: int) -> tuple[float, bool]:
+    """Seconds of a product whose x is spread over workers and whose y each of them has; whether it was right."""
+    from distributed import futures_of, wait
+
     import gemmgen.dask
 
-    half = size // 2
-    blocks = [
-        client.submit(drawn, i, half, size, workers=[workers[i % len(workers)]], pure=False, key=f"x{i}-{time.time()}")
-        for i in range(2)
-    ]
-    shared = client.submit(drawn, 2, size, size, workers=[workers[0]], pure=False)
-    wait([*blocks, shared])
+    x = spread(client, [workers[i % len(workers)] for i in range(2)], size // 2, size)
+    y = spread(client, workers[:1], size, size)
     if len(workers) > 1:
-        client.replicate([shared])
-    like = np.empty((0, 0), np.float16)
+        client.replicate(futures_of(y))
     times = []
 
-    def matrices(name: str) -> tuple[da.Array, da.Array]:
-        """x and y; by another name, so that no product of before is taken for the same."""
-        rows = [da.from_delayed(each, (half, size), meta=like, name=f"x{i}{name}") for i, each in enumerate(blocks)]
-        return da.concatenate(rows), da.from_delayed(shared, (size, size), meta=like, name=f"y{name}")
-
     def made() -> da.Array:
-        x, y = matrices(str(time.time()))
         begin = time.perf_counter()
         kept = client.persist(gemmgen.dask.matmul(x, y).map_blocks(_synchronized))
         wait(kept)
         times.append(time.perf_counter() - begin)
         return kept
 
-    some = client.compute(made()[:: size // 4, :: size // 4])
-    wait(some)
+    kept = made()
+    some = client.compute(kept[:: size // 4, :: size // 4]).result()
     for _ in range(ROUNDS):
-        made()
-    x, y = matrices("")
+        # Else the next product is taken for this one.
+        client.cancel(kept)
+        time.sleep(0.5)
+        kept = made()
     left, right = (client.compute(each).result() for each in (x[:: size // 4], y[:, :: size // 4]))
     expected = left.get().astype(np.float64) @ right.get().astype(np.float64)
-    return median(times[1:]), bool(np.array_equal(some.result().get(), expected.astype(np.float16)))
+    return median(times[1:]), bool(np.array_equal(some.get(), expected.astype(np.float16)))
 
 
 def _synchronized(block: cupy.ndarray) -> cupy.ndarray:

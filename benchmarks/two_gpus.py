@@ -80,6 +80,8 @@ def on_gpus(client: Client, workers: list[str], size: int) -> tuple[float, bool]
     x = spread(client, [workers[i % len(workers)] for i in range(2)], size // 2, size)
     y = spread(client, workers[:1], size, size)
     if len(workers) > 1:
+        # Else the scheduler drops copies after two seconds, and each product sends y again.
+        client.amm.stop()
         client.replicate(futures_of(y))
     times = []
 

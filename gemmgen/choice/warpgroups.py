@@ -153,7 +153,8 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     if first is None:
         return ()
     held = replace(known[0], held=spec.element("b").bytes_of(2) / 2)
-    can = first is not known[0] and not problems_as_asked(spec, built(held, next(_swapped(held))), target)
+    made = spec.element("b") != spec.dtype or spec.formula_of("b") is not None
+    can = made and first is not known[0] and not problems_as_asked(spec, built(held, next(_swapped(held))), target)
     others = ((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
     return *(((held, False),) if can else ()), (first, False), *others
 

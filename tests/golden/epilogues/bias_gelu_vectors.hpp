@@ -1,7 +1,7 @@
 // bias_gelu_vectors: C = alpha * A * B, then bias, gelu; float32
 //
 // Tile       6x64 of C at a time, in vectors of 16
-// Loops      outermost first: k_block by 1024, row0 by 6, col0 by 64, k0 by 1
+// Loops      outermost first: k_block by 1024, own_row by 6, col0 by 64, k0 by 1
 // Work-items 1x1 per group
 // A          USM, loads of single elements
 // B          USM, copied in blocks of 4x1024x64 to private memory, loads of 16 elements
@@ -95,7 +95,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         const float beta_now = k_block == 0 ? 0.0f : 1.0f;
 
         // Some rows of A pass all panels of B.
-        for (int row0 = row_begin; row0 < row_end; row0 += MR) {
+        for (int own_row = row_begin; own_row < row_end; own_row += MR) {
+            // Where C is not read, the last tile begins earlier, and stores rows again.
+            const int row0 = beta_now == 0.0f && row_begin + MR <= row_end
+                                 ? std::min(own_row, row_end - MR)
+                                 : own_row;
             for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                 const int panel = (col0 - col_begin) / NR;
                 sycl::float16 acc[MR][NR / 16];

@@ -26,7 +26,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.progress import Tick, progress
 from gemmgen.records import dataclass
 
-Host = npt.NDArray[Any]
+Host = npt.NDArray[np.generic]
 #: `gemm` on arrays of the device.
 Gemm = Callable[..., Any]
 #: Units of sizes.
@@ -295,7 +295,7 @@ class _Work:
         cut: Plan,
         arrays: tuple[Host, Host, Host | None, Host],
         factors: tuple[complex, complex],
-        types: tuple[np.dtype[Any], np.dtype[Any]],
+        types: tuple[np.dtype[np.generic], np.dtype[np.generic]],
         options: dict[str, Any],
     ) -> None:
         self.gemm, self.place, self.cut, self.factors = gemm, place, cut, factors

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from gemmgen.api.tile_memory import Place, Room
 from gemmgen.runtime.limits import processors
 
-Host = npt.NDArray[Any]
+Host = npt.NDArray[np.generic]
 #: Bytes of a block, and blocks for each direction.
 BLOCK, BLOCKS = 32 << 20, 4
 #: Bytes that a thread copies at a time, and the most threads. glibc copies less than some 3 MiB through caches, which
@@ -36,7 +35,7 @@ class _Block:
 
     def __init__(self) -> None:
         self.memory: Host | None = None
-        self.copied: Any = None
+        self.copied: object = None
 
 
 class Copies:
@@ -63,7 +62,7 @@ class Copies:
         for pool in (self.up, self.down, self.threads):
             pool.shutdown(cancel_futures=about[0] is not None)
 
-    def upload(self, room: Room, tile: Host, dtype: np.dtype[Any]) -> None:
+    def upload(self, room: Room, tile: Host, dtype: np.dtype[np.generic]) -> None:
         """Begin to copy a tile to a room, in which it has such elements."""
         room.array = self.place.array(room, tile.shape, dtype)
         if tile.dtype == dtype and self.place.reads(tile):
@@ -72,7 +71,7 @@ class Copies:
         pieces = _pieces(tile, self.size // dtype.itemsize)
         room.pending += [self.up.submit(self._send, room, at * dtype.itemsize, piece, dtype) for at, piece in pieces]
 
-    def download(self, room: Room, tile: Host, dtype: np.dtype[Any]) -> None:
+    def download(self, room: Room, tile: Host, dtype: np.dtype[np.generic]) -> None:
         """Begin to copy a room's elements to a tile, after the products that are queued."""
         if tile.dtype == dtype and self.place.reads(tile):
             room.used = self.place.fetch(room, 0, tile)
@@ -81,7 +80,7 @@ class Copies:
         pieces = _pieces(tile, self.size // dtype.itemsize)
         room.pending += [self.down.submit(self._fetch, room, at * dtype.itemsize, piece, dtype) for at, piece in pieces]
 
-    def _send(self, room: Room, offset: int, piece: Host, dtype: np.dtype[Any]) -> None:
+    def _send(self, room: Room, offset: int, piece: Host, dtype: np.dtype[np.generic]) -> None:
         block = self.blocks[0].get()
         try:
             staged = self._staged(block, piece.shape, dtype)
@@ -93,7 +92,7 @@ class Copies:
         finally:
             self.blocks[0].put(block)
 
-    def _fetch(self, room: Room, offset: int, piece: Host, dtype: np.dtype[Any]) -> None:
+    def _fetch(self, room: Room, offset: int, piece: Host, dtype: np.dtype[np.generic]) -> None:
         block = self.blocks[1].get()
         try:
             staged = self._staged(block, piece.shape, dtype)
@@ -102,7 +101,7 @@ class Copies:
         finally:
             self.blocks[1].put(block)
 
-    def _staged(self, block: _Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Host:
+    def _staged(self, block: _Block, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Host:
         """A block's memory as an array."""
         if block.memory is None:
             block.memory = self.place.block(self.size)

@@ -19,9 +19,10 @@ from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES
 
 if TYPE_CHECKING:
+    import cupy
     import pyopencl as cl
 
-Host = npt.NDArray[Any]
+Host = npt.NDArray[np.generic]
 #: `cudaHostRegisterPortable`: for all GPUs; `cudaHostRegisterReadOnly`.
 PORTABLE, READ_ONLY = 1, 8
 
@@ -45,8 +46,8 @@ class Room:
         self.key: object = None
         self.step = -1
         self.pending: list[Future[None]] = []
-        self.copied: list[Any] = []
-        self.used: Any = None
+        self.copied: list[object] = []
+        self.used: object = None
 
     def finish(self) -> None:
         """Wait until threads have copied. Raises: their errors."""
@@ -64,7 +65,7 @@ class Place(Protocol):
     def room(self, size: int) -> Room:
         """Memory for a tile of so many bytes."""
 
-    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
         """An array in a room, whose elements are not set."""
 
     def block(self, size: int) -> Host:
@@ -73,13 +74,13 @@ class Place(Protocol):
     def reads(self, piece: Host) -> bool:
         """Whether a part of a host array is best copied as it lies, without a block."""
 
-    def send(self, room: Room, offset: int, piece: Host) -> Any:
+    def send(self, room: Room, offset: int, piece: Host) -> object:
         """Begin to copy to a room, after the products that use it. Returns: the event of the end."""
 
-    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+    def fetch(self, room: Room, offset: int, piece: Host) -> object:
         """Begin to copy from a room, after the products that use it. Returns: the event of the end."""
 
-    def wait(self, event: Any) -> None:
+    def wait(self, event: object) -> None:
         """Wait for the end of a copy."""
 
     def queue(self, product: Any, rooms: list[Room]) -> None:
@@ -108,7 +109,7 @@ class OpenCLPlace:
         """Memory for a tile."""
         return Room(self.cl.Buffer(self.products.context, self.cl.mem_flags.READ_WRITE, size))
 
-    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
         """An array in a room."""
         import pyopencl.array as cl_array
 
@@ -122,23 +123,23 @@ class OpenCLPlace:
         """Pieces without gaps, which the driver copies no slower than from a block."""
         return piece.flags.c_contiguous
 
-    def send(self, room: Room, offset: int, piece: Host) -> Any:
+    def send(self, room: Room, offset: int, piece: Host) -> object:
         """Copy by one queue."""
         options = {"dst_offset": offset, "is_blocking": False, "wait_for": _events(room)}
         event = self.cl.enqueue_copy(self.uploads, room.memory, piece, **options)
         self.uploads.flush()
         return event
 
-    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+    def fetch(self, room: Room, offset: int, piece: Host) -> object:
         """Copy by the other queue."""
         options = {"src_offset": offset, "is_blocking": False, "wait_for": _events(room)}
         event = self.cl.enqueue_copy(self.downloads, piece, room.memory, **options)
         self.downloads.flush()
         return event
 
-    def wait(self, event: Any) -> None:
+    def wait(self, event: object) -> None:
         """Wait for an event."""
-        event.wait()
+        cast("cl.Event", event).wait()
 
     def queue(self, product: Any, rooms: list[Room]) -> None:
         """Arrays have the events of copies; the result has the product's."""
@@ -187,7 +188,7 @@ class CudaPlace:
                 stream.wait_event(before)
         return room
 
-    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def array(self, room: Room, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
         """An array in a room."""
         return cast("Host", room.memory)[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
@@ -203,13 +204,13 @@ class CudaPlace:
         ends = begin, begin + (len(piece) - 1) * piece.strides[0] + width - 1
         return all(self.runtime.pointerGetAttributes(x).type == self.runtime.memoryTypeHost for x in ends)
 
-    def send(self, room: Room, offset: int, piece: Host) -> Any:
+    def send(self, room: Room, offset: int, piece: Host) -> object:
         """Copy by the stream to the GPU."""
         width = piece.shape[1] * piece.itemsize
         to, source = (self._address(room, offset), width), (piece.ctypes.data, piece.strides[0])
         return self._copied(self.uploads, room, to, source, (width, len(piece)))
 
-    def fetch(self, room: Room, offset: int, piece: Host) -> Any:
+    def fetch(self, room: Room, offset: int, piece: Host) -> object:
         """Copy by the stream from the GPU."""
         width = piece.shape[1] * piece.itemsize
         to, source = (piece.ctypes.data, piece.strides[0]), (self._address(room, offset), width)
@@ -233,9 +234,9 @@ class CudaPlace:
         event.record(stream)
         return event
 
-    def wait(self, event: Any) -> None:
+    def wait(self, event: object) -> None:
         """Wait for an event."""
-        event.synchronize()
+        cast("cupy.cuda.Event", event).synchronize()
 
     def queue(self, product: Any, rooms: list[Room]) -> None:
         """Queue a product on its stream."""

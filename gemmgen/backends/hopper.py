@@ -52,6 +52,7 @@ def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
     return {
         "used": set(_called(kernel)),
         "batch": _of_batch(body),
+        "cluster": kernel.cluster,
         "tiles": [_tile(view, kernel) for view in {_tile_function(view, kernel): view for view in views}.values()],
         "sums": _sums(atoms),
         "multiplications": [_multiplication(atom, types) for atom in dict.fromkeys(atoms)],

@@ -233,8 +233,8 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     (down, across), (rows, cols) = s.cluster, s.block_tile
     if s.cluster == (1, 1):
         return
-    if down * across != 2:
-        yield f"cluster {down}x{across} has {down * across} groups: use 2x1 or 1x2, or 1x1 for none"
+    if min(down, across) > 1 or down * across not in (2, 4):
+        yield f"cluster {down}x{across}: use 2x1, 1x2, 4x1 or 1x4, or 1x1 for none"
     if s.split_k > 1:
         yield f"cluster {down}x{across}, but split_k = {s.split_k} makes groups of parts of K: leave one of the two out"
     if s.a.evict_first or s.b.evict_first:
@@ -242,8 +242,9 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
     which, transposed, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
     # Lines of a tile swizzle by eights.
-    if not transposed and lines % (2 * LINES):
-        yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {2 * LINES}"
+    unit = down * across * LINES
+    if not transposed and lines % unit:
+        yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {unit}"
 
 
 def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:

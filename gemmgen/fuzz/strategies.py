@@ -205,7 +205,7 @@ def _warpgroup_tiles(draw: st.DrawFn, atom: str, dtype: DType, swapped: bool) ->
 @st.composite
 def _warpgroup_roles(draw: st.DrawFn, schedule: Schedule) -> Schedule:
     """Who copies, for whom, and for how long."""
-    clusters = st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2)])
+    clusters = st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2), (4, 1), (1, 4)])
     schedule = schedule.but(persistent=draw(st.booleans()), cluster=draw(clusters), serial_launch=draw(st.booleans()))
     # Registers are handed over by whole warpgroups alone.
     return schedule.but(producer_threads=32, setmaxnreg=(0, 0)) if draw(st.booleans()) else schedule

@@ -52,8 +52,8 @@ class WarpgroupMma(Mainloop):
         (1, 1),
         "rows x columns of groups that load for one another",
         "2x1 (rows x columns of groups)",
-        2,
-        ((1, 1), (2, 1), (1, 2)),
+        4,
+        ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4)),
     )
     serial_launch: bool = late_field()
 

@@ -485,7 +485,7 @@ def _warpgroup_mma(spec: GemmSpec, _: Target) -> tuple[Axis, ...]:
         Axis("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12)),
         Axis("producer_threads", (128, 32)),
         Axis("setmaxnreg", ((0, 0), (160, 32), (232, 40), (240, 24))),
-        Axis("cluster", ((1, 1), (2, 1), (1, 2))),
+        Axis("cluster", ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))),
         Axis("serial_launch", (False, True)),
         Axis("persistent", (False, True)),
         Axis("epilogue_stages", (0, 1, 2, 3, 4)),

@@ -55,6 +55,10 @@ ROW_ROW, COL_COL = ("row", "row"), ("col", "col")
             COL_COL,
         ),
         ({"tile": (2, 24), "threadblock_swizzle": 0}, ROW_ROW),
+        ({"cluster": (4, 1)}, ROW_ROW),
+        ({"cluster": (4, 1)}, COL_COL),
+        ({"cluster": (1, 4), "persistent": True}, ROW_ROW),
+        ({"cluster": (1, 4)}, COL_COL),
     ],
     ids=[
         "above",
@@ -63,6 +67,10 @@ ROW_ROW, COL_COL = ("row", "row"), ("col", "col")
         "above, one after the other",
         "beside, one after the other",
         "parts of every box",
+        "four above one another",
+        "four above one another, transposed",
+        "four beside one another, one after the other",
+        "four beside one another, transposed",
     ],
 )
 def test_products(changes: dict[str, object], orders: tuple[Order, Order], rng: np.random.Generator) -> None:

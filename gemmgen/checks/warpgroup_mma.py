@@ -234,7 +234,7 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.cluster == (1, 1):
         return
     if min(down, across) > 1 or down * across not in (2, 4):
-        yield f"cluster {down}x{across}: use 2x1, 1x2, 4x1 or 1x4, or 1x1 for none"
+        yield f"cluster {down}x{across} is no line of 2 or 4 groups: use 2x1, 1x2, 4x1 or 1x4, or 1x1 for none"
     if s.split_k > 1:
         yield f"cluster {down}x{across}, but split_k = {s.split_k} makes groups of parts of K: leave one of the two out"
     if s.a.evict_first or s.b.evict_first:

@@ -46,7 +46,7 @@ STAYING = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
             partial(STAYING.but, ordered_epilogue=True),
             "ordered_epilogue = true means nothing to epilogue Registers: leave it out",
         ),
-        (STAYING.but(cluster=(2, 2)), "cluster 2x2 is no line of 2 or 4 groups: use 2x1, 1x2, 4x1 or 1x4, or 1x1 for none"),
+        (STAYING.but(cluster=(2, 2)), "cluster 2x2 is no line of 2 or 4 groups: use 2x1, 1x2, 4x1 or 1x4"),
         (
             STAYING.but(persistent=False, cluster=(2, 1), split_k=2),
             "cluster 2x1, but split_k = 2 makes groups of parts",

@@ -303,8 +303,8 @@ class _Work:
         self.elements, self.sums = types
         self.steps = list(cut.steps())
         #: The tiles of A and B are copied in their own order.
-        self.turned = [abs(x.strides[0]) < abs(x.strides[1]) for x in (self.a, self.b)]
-        self.options = {**options, "transpose_a": self.turned[0], "transpose_b": self.turned[1]}
+        self.transposed = [abs(x.strides[0]) < abs(x.strides[1]) for x in (self.a, self.b)]
+        self.options = {**options, "transpose_a": self.transposed[0], "transpose_b": self.transposed[1]}
         #: The rooms of A, B and C, the one that was used least recently first.
         self.rooms = [[place.room(size) for _ in range(count)] for size, count in cut.rooms]
         self.copies = Copies(place, max(size for size, _ in cut.rooms))
@@ -355,7 +355,7 @@ class _Work:
         rows, columns, depth = spans
         if name < 2:
             tile = self.b[depth, columns] if name else self.a[rows, depth]
-            self.copies.upload(room, tile.T if self.turned[name] else tile, self.elements)
+            self.copies.upload(room, tile.T if self.transposed[name] else tile, self.elements)
         elif self.c is not None:
             room.finish()
             self.copies.upload(room, self.c[rows, columns], self.sums)

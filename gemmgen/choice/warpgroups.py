@@ -80,8 +80,12 @@ class Kind:
     def most_stages(self, block: Pair, slot: int, blocks: int = 1) -> int:
         """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
         of_a, of_b = (self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
-        of_b = int(of_b * self.held / self.size) if self.held else of_b
-        return ((self.shared - RESERVED) // blocks - slot) // (of_a + of_b)
+        return ((self.shared - RESERVED) // blocks - slot) // (of_a + int(of_b * self.stored_of_b))
+
+    @property
+    def stored_of_b(self) -> float:
+        """Bytes that a tile of B takes, as a part of those of elements as they are multiplied."""
+        return self.held / self.size if self.held else 1.0
 
     def _tile_bytes(self, extent: int, by_k: bool) -> int:
         """Of A's tile or of B's, in whole lines."""
@@ -275,7 +279,7 @@ def row(kind: Kind, block: Block) -> Row:
         across=(0, 0),
         begins=begins((rows, cols), kind.size),
         depth=depth,
-        held=block.stages * (rows + cols * (kind.held / kind.size if kind.held else 1)) * depth,
+        held=block.stages * (rows + cols * kind.stored_of_b) * depth,
         stages=block.stages,
         threads=threads,
         producers=block.producers,

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from gemmgen.backends.clike import CLike
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.copy_instructions import CopyAtom
 from gemmgen.ir.dtypes import BF16, F16, F32, I32
 from gemmgen.ir.expr import Expr, as_int
 from gemmgen.ir.instructions import LINES, TILE_LINE_BYTES, Instruction
@@ -139,23 +138,24 @@ def put(move: VectorCopy, printer: CLike) -> str:
     """The statement that puts down a part of the sums."""
     to, own = printer.address(move.dst, move.dst_index), printer.address(move.src, move.src_index)
     if move.atom.matrices is None:
-        return f"{_put_function(move.atom)}({to}, {own});"
+        return f"{_put_function(move)}({to}, {own});"
     row, col = move.src_index
-    return f"{_put_function(move.atom)}({to}, {own}, {printer.address(move.src, (row + 1, col))});"
+    return f"{_put_function(move)}({to}, {own}, {printer.address(move.src, (row + 1, col))});"
 
 
-def _put_function(atom: CopyAtom) -> str:
-    if atom.matrices is None:
-        return "st_shared_2_trans" if atom.element_step == (1, 0) else "st_shared_v2"
-    return "stmatrix_x4_trans" if atom.matrices.transposed else "stmatrix_x4"
+def _put_function(move: VectorCopy) -> str:
+    if move.atom.matrices is None:
+        return "st_shared_2_trans" if move.atom.element_step == (1, 0) else "st_shared_v2"
+    return f"stmatrix_x{move.width // 2}{'_trans' if move.atom.matrices.transposed else ''}"
 
 
 def _puts(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
     """The functions that put sums down."""
-    moves = {(s.atom, s.dst.dtype, s.src.dtype): s for s in walk(body) if isinstance(s, VectorCopy) and is_put(s)}
+    found = (s for s in walk(body) if isinstance(s, VectorCopy) and is_put(s))
+    moves = {(s.atom, s.width, s.dst.dtype, s.src.dtype): s for s in found}
     words: list[dict[str, object]] = []
-    for (atom, dtype, sums), move in moves.items():
-        name = _put_function(atom)
+    for (atom, width, dtype, sums), move in moves.items():
+        name = _put_function(move)
         said: dict[str, object] = {"name": name, "element": types[dtype.name]}
         if atom.matrices is None:
             hold, length = "f" if dtype.is_float else "r", move.dst.layout.swizzle // dtype.size
@@ -165,7 +165,8 @@ def _puts(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
             raise LoweringError(f"CUDA makes no pairs of {dtype}")
         pair, make = _PAIRS[dtype]
         transposed = atom.matrices.transposed
-        said |= {"kind": "stmatrix_x4", "below": " " * len(name), "sum": types[sums.name], "pair": pair, "make": make}
+        said |= {"kind": "stmatrix", "below": " " * len(name), "sum": types[sums.name], "pair": pair, "make": make}
+        said |= {"matrices": width // 2}
         words.append({**said, "lines": "transposed, " if transposed else "", "trans": ".trans" if transposed else ""})
     return words
 

@@ -11,7 +11,6 @@ from gemmgen.checks.schedulers import joined_problems
 from gemmgen.checks.types import as_they_are
 from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.instructions import (
-    LINES,
     WARPGROUP_LANES,
     WGMMA_COLS,
     WGMMA_INSTRUCTIONS,
@@ -20,7 +19,7 @@ from gemmgen.ir.instructions import (
     Instruction,
     matrix_instruction,
 )
-from gemmgen.ir.operands import STAGED_BYTES, TRANSPOSED_BYTES, staged_columns, stored_tma_tile
+from gemmgen.ir.operands import STAGED_BYTES, TRANSPOSED_BYTES, stored_tma_tile
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
@@ -182,9 +181,12 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"leading dimensions are multiples of {spec.ld_units}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
-    if cols % (unit := staged_columns(spec.result)):
+    if cols % WGMMA_COLS:
         whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
-        yield f"{whose} {cols} {across} of C, stored {unit} at a time: use a multiple of {unit}, or epilogue_stages 0"
+        yield (
+            f"{whose} {cols} {across} of C, stored {WGMMA_COLS} at a time: use a multiple of {WGMMA_COLS}, or "
+            "epilogue_stages 0"
+        )
 
 
 def _either(values: Iterable[int]) -> str:
@@ -241,9 +243,7 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"cluster {down}x{across} shares tiles by multicast, but a or b has evict_first: leave one of the two out"
     a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
     which, transposed, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
-    # Lines of a tile swizzle by eights.
-    unit = down * across * LINES
-    if not transposed and lines % unit:
+    if not transposed and lines % (unit := down * across):
         yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {unit}"
 
 

@@ -32,14 +32,14 @@ WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2)
 HANDED = {1: (0, 0), 2: (232, 40), 3: (160, 32)}
 #: Columns by the instruction's steps; sums of a thread at most, by warpgroups: ptxas gives 128 registers to a thread of
 #: four warpgroups, producers counted, and 192x208 does not compile.
-WIDTHS = (*range(16, 257, 16),)
+WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
 #: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
 #: Rows of a block where operands are swapped: few, and many by steps that TMA stores.
-FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(80, 257, 16),)
+FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(72, 257, 8),)
 #: Warpgroups of such a block, and instructions of each beside one another, of 64 columns.
 BESIDE = ((1, 1), (2, 1), (2, 2))
 #: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.

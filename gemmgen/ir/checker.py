@@ -229,11 +229,12 @@ def tma_copy_problems(stmt: TmaCopy, target: Target) -> Iterator[str]:
             yield f"a TMA tile of {shape} is not made of tiles of {tile.name}, or has gaps there"
         return
     # A tile that is loaded fills whole lines, alone or with others; one that is stored may be a part of a line.
-    # The last of a row of them may be narrower: its lines are as far apart.
+    # The last of a row of them may be narrower: its lines are as far apart. The last that is stored may have fewer.
     high, wide = matrix.tma_tile
     alone = stmt.mbarrier is not None and matrix.multicast == 1
     narrow = not 0 < wide <= (length or 0) or wide * matrix.dtype.size % PART_BYTES
-    if narrow or (lines or 0) % high or (alone and lines not in (high, 2 * high)):
+    some = stmt.mbarrier is None and 0 < high <= (lines or 0)
+    if narrow or ((lines or 0) % high and not some) or (alone and lines not in (high, 2 * high)):
         yield f"a TMA tile of {high}x{wide} is not what {tile.name} is made of"
     elif (length or 0) * matrix.dtype.size != tile.layout.swizzle or tile.layout.swizzle not in LINES_BYTES:
         yield f"the lines of {tile.name} are not {', '.join(map(str, LINES_BYTES))} bytes that swizzle"

@@ -60,11 +60,11 @@ LDMATRIX_BYTES = CopyAtom(
 _STORES = frozenset({"tensor_maps"})
 #: Bytes of elements that can be put down in lines that swizzle: by matrices, and by pairs.
 STAGED_BYTES = (2, 4)
-#: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
-#: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane
-#: 8 q + i says where line i of matrix q begins.
+#: Two or four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store
+#: instruction: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight
+#: columns. Lane 8 q + i says where line i of matrix q begins.
 STMATRIX = CopyAtom(
-    "stmatrix", (0, 1), (0, 0), (8,), "inside", _STORES, aligned=True, bytes=(16,), matrices=LdMatrix(False, True)
+    "stmatrix", (0, 1), (0, 0), (4, 8), "inside", _STORES, aligned=True, bytes=(8, 16), matrices=LdMatrix(False, True)
 )
 #: The same, transposed (`.trans`): a line of a matrix is a column of the sums. A lane's two neighbours go to two lines.
 STMATRIX_TRANS = replace(STMATRIX, name="stmatrix_transposed", matrices=LdMatrix(True, True))
@@ -82,22 +82,18 @@ def staged_store(dtype: DType, transposed: bool) -> tuple[CopyAtom, int]:
     Raises: LoweringError where nothing does.
     """
     for atoms, width in (((STMATRIX, STMATRIX_TRANS), 8), ((SWIZZLED_PAIR, SWIZZLED_PAIR_TRANS), 2)):
-        if dtype.size == atoms[transposed].bytes[0] // width:
+        if dtype.size == atoms[transposed].bytes[-1] // width:
             return atoms[transposed], width
     raise LoweringError(f"nothing puts down {dtype}")
 
 
-def staged_columns(dtype: DType) -> int:
-    """How many columns of the sums a warp puts down at a time: two lots of eight by matrices, else one."""
-    return 2 * WGMMA_COLS if dtype.size == STAGED_BYTES[0] else WGMMA_COLS
-
-
 def stored_tma_tile(cols: int, dtype: DType, transposed: bool) -> tuple[int, int]:
     """Lines, and elements of a line, of the boxes by which a warp stores its sixteen rows of so many columns: lines of
-    up to 128 bytes; transposed, as many columns as such a line has, or fewer that are the same in each box.
+    up to 128 bytes; transposed, as many columns as such a line has, or at least half as many that are the same in each
+    box. Else the last box has fewer.
     """
     most = line_bytes(cols * dtype.size) // dtype.size
     if not transposed:
         return TMA_TILE_ROWS, min(most, cols)
-    unit = staged_columns(dtype)
-    return max((x for x in range(unit, most + 1, unit) if cols % x == 0), default=unit), TMA_TILE_ROWS
+    alike = (x for x in range(most, most // 2 - 1, -WGMMA_COLS) if cols % x == 0)
+    return min(cols, next(alike, most)), TMA_TILE_ROWS

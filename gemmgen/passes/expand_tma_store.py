@@ -35,7 +35,7 @@ from gemmgen.ir.expr import (
 )
 from gemmgen.ir.instructions import WGMMA_COLS
 from gemmgen.ir.kernel import loop
-from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_columns, staged_store
+from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
@@ -322,18 +322,27 @@ def _first_col(update: EpilogueStore) -> Expr:
 def _one_tma_tile(update: EpilogueStore, via: Buffer, slot: Expr, length: int) -> Body:
     """Put down in a slot, and its store begun; of `length` columns, the last one's fewer than others have."""
     acc, c, transposed, cols = update.acc, update.dst.buffer, update.dst.transposed, _tma_tile_cols(update)
-    (atom, width), wide = staged_store(via.dtype, transposed), staged_columns(via.dtype)
+    atom, width = staged_store(via.dtype, transposed)
     at_once = atom.matrices is not None
     # Of both rows a lane has as many, or has them one after the other.
     values = width // 2 if at_once else width
-    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (cols // 4) + PART * values)
-    row, col = ZERO if at_once else _apart(update, ROW), PART * wide
-    down, on = (col, row) if transposed else (row, col)
-    put: Body = (VectorCopy(via, (slot, OWN_LINE + down, OWN_PART + on), acc.buffer, at, atom, width),)
+    wide = values * 4
+
+    def put(part: Expr, width: int) -> Body:
+        at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (cols // 4) + part * values)
+        row, col = ZERO if at_once else _apart(update, ROW), part * wide
+        down, on = (col, row) if transposed else (row, col)
+        moved = (VectorCopy(via, (slot, OWN_LINE + down, OWN_PART + on), acc.buffer, at, atom, width),)
+        return moved if at_once else loop(ROW, 2, moved)
+
+    # The last eight columns are half of what four matrices have.
+    parts, left = divmod(length, wide)
+    rest = put(Const(parts), width // 2) if left else ()
     to = _at(update, _first_row(update), _first_col(update) + BOX * cols)
     c = replace(c, tma_tile=(length, TMA_TILE_ROWS) if transposed else (TMA_TILE_ROWS, length))
     return (
-        *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
+        *loop(PART, parts, put(PART, width)),
+        *rest,
         StoreGroup("fence"),
         Barrier(of_sub_group=True),
         If(FIRST_BESIDE if _beside(update) else FIRST_OF_WARP, (TmaCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),

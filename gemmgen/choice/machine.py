@@ -17,6 +17,8 @@ from gemmgen.records import dataclass
 
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
+#: The part of multiprocessors on which clusters of four find room: 120 of an H100's 132 are, 128 are not.
+IN_FOURS = 0.91
 #: Of what devices promise, what is reached of a memory's rate; of L2, how much a product may take to be half in it.
 REACHED, HELD = 0.95, 0.72
 #: A device that says nothing of its clock (MHz), memory (bytes in a microsecond) or L2 (bytes).
@@ -43,6 +45,7 @@ class Machine:
 
     Attributes:
         cores: multiprocessors.
+        in_fours: those on which clusters of four blocks find room.
         clock: cycles in a microsecond.
         shared: bytes of shared memory of a block at most.
         memory: bytes from and to memory in a microsecond.
@@ -52,13 +55,15 @@ class Machine:
             parts of K, and of one before it that packs.
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
         fma: the same of float32.
-        fetch: bytes of lines that L2 gives a multiprocessor in a cycle.
-        apart: the same of all multiprocessors, for each.
+        fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
+        arrive: bytes that come to a multiprocessor in a cycle.
+        fetched_aside: how much of the shorter of multiplying and fetching is hidden: all, were it infinite.
+        apart: what L2 gives all multiprocessors, for each.
         in_step: the part of that which is asked for where all blocks begin at once: lines that several ask for at once
             are read once then.
         torn: how much more a line costs that begins inside of a sector.
-        parted, torn_tile: how much more a line of a TMA tile costs all of L2 that begins inside of another; inside of a
-            sector beside that.
+        parted, torn_tile: how much more a line of a TMA tile costs L2 that begins inside of another; inside of a sector
+            beside that.
         asked: the same for each block that asks for such a line at the same time.
         outside, queued: cycles of a step for each line of a TMA tile that lies outside of a matrix; the power by which
             they grow with the blocks that ask for it at the same time.
@@ -71,7 +76,9 @@ class Machine:
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
         begin, stay: cycles of a block until its first tile is there; how many more of a persistent one.
-        own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, after threads' copies.
+        own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, where a thread has 64,
+            and after threads' copies.
+        own_more: the power by which the former grow with a thread's sums.
         aside: how much of storing other blocks hide, for each.
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
@@ -92,6 +99,7 @@ class Machine:
     """
 
     cores: int
+    in_fours: int
     clock: float
     shared: float
     memory: float
@@ -103,14 +111,16 @@ class Machine:
     launch: float = 0.294
     another: float = 1.1
     packing: float = 1.58
-    fetch: float = 49.0
-    apart: float = 36.0
+    fetch: float = 44.0
+    arrive: float = 100.0
+    fetched_aside: float = 5.5
+    apart: float = 40.0
     in_step: float = 0.9
-    torn_tile: float = 0.4
+    torn_tile: float = 0.32
     torn: float = 0.211
-    parted: float = 0.3
+    parted: float = 0.38
     asked: float = 0.0214
-    outside: float = 0.26
+    outside: float = 0.29
     queued: float = 0.75
     earlier: bool = True
     latency: float = 2080.0
@@ -120,14 +130,15 @@ class Machine:
     busy: float = 424.0
     own_work: float = 0.588
     crowd: float = 0.386
-    step: float = 83.0
-    paired: float = 49.2
+    step: float = 27.0
+    paired: float = 20.0
     begin: float = 1080.0
     stay: float = 1000.0
-    own_fetched: float = 37.1
+    own_fetched: float = 46.0
+    own_more: float = 0.2
     own_copied: float = 53.9
-    aside: float = 0.599
-    store: float = 33.3
+    aside: float = 0.53
+    store: float = 46.0
     store_vector: float = 0.113
     store_single: float = 1.27
     store_vector_mma: float = 0.311
@@ -174,6 +185,7 @@ def derived(target: Target) -> Machine:
     clock, memory = target.clock or CLOCK, REACHED * (target.memory_rate or MEMORY)
     return Machine(
         cores=target.cores,
+        in_fours=int(IN_FOURS * target.cores) // 4 * 4,
         clock=clock,
         shared=target.local_bytes,
         memory=memory,

@@ -2,8 +2,8 @@
 
     time = launch + beside(busy, memory) + packing + the sum of K's parts
     busy = beside(blocks x steps x step, blocks x end) + blocks / together x begin
-    step = the longest of multiplying a step's tiles, fetching them, and waiting for what is on its way; and lines of
-           TMA's tiles outside of a matrix
+    step = the longest of beside(multiplying a step's tiles, fetching them) and waiting for what is on its way; and
+           lines of TMA's tiles outside of a matrix
 
 Blocks are those of the busiest multiprocessor, `together` those that it has at once. Each formula is a few lines below;
 the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once; what follows from a
@@ -174,7 +174,9 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         handed=c.step + c.paired * (d.cluster[0] * d.cluster[1] > 1),
         vector=vector,
         single=single,
-        begin=c.begin + np.where(d.fetched > 0, c.own_fetched, c.own_copied) * d.sums + c.stay * d.stays,
+        begin=c.begin
+        + np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied) * d.sums
+        + c.stay * d.stays,
         line=LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES),
     )
 
@@ -224,8 +226,9 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     placed = np.ceil(count / d.cluster) * d.cluster
     blocks = placed[0] * placed[1] * products
     steps = np.ceil(np.ceil(k / d.parts) / d.depth)
-    each = np.ceil(blocks * d.parts / c.cores)
-    even = np.where(d.dealt > 0, blocks / c.cores, each)
+    cores = np.where(d.cluster.prod(0) > 2, c.in_fours, c.cores)
+    each = np.ceil(blocks * d.parts / cores)
+    even = np.where(d.dealt > 0, blocks / cores, each)
     together = np.minimum(each, resident(spec, d, c))
     grid = _Grid(extents, count, placed, blocks, steps, each, together)
     fetch, of_all, outside = _fetch(spec, d, rates, k, grid, c)
@@ -306,14 +309,14 @@ def _step(
     inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
     multiply = rates.multiply / filled + (rates.copy_a + rates.copy_b) * inside + rates.handed / together
     wait = np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1) / together, 0.0)
-    return multiply, np.maximum(np.maximum(multiply, fetch), wait)
+    return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), wait)
 
 
 def _fetch(
     spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c: Machine
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Cycles until L2 has given a multiprocessor a step's lines; that L2 takes for a step of all of them; and what
-    lines outside of a matrix add to a step.
+    """Cycles until L2 has given a multiprocessor what it asks for in a step, and all of that has come; that L2 takes
+    for a step of all of them; and what lines outside of a matrix add to a step.
     """
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
     (down, across), at_once = grid.count, np.minimum(grid.blocks, c.cores * grid.together)
@@ -322,20 +325,16 @@ def _fetch(
     # A cluster asks once for what it shares.
     shared = d.cluster[::-1]
     asking = np.array((of_a, of_b)) / shared
-    lines, all_lines = _lines(spec, d, k, asking, grid, c)
+    lines = _lines(spec, d, k, asking, grid, c) / shared
     outside = c.outside * d.fetched * (np.maximum(1, asking) ** c.queued * _outside(spec, d, k, grid, c)).sum(0)
     # Blocks in step ask for the same lines at once, and L2 reads these once.
-    asked = (
-        np.where(grid.each > 1, 1.0, c.in_step)
-        * (all_lines / shared).sum(0)
-        * grid.blocks
-        * d.parts
-        / (grid.each * c.cores)
-    )
-    return lines.sum(0) * rates.line / c.fetch, asked * rates.line / c.apart, outside
+    asked = np.where(grid.each > 1, 1.0, c.in_step) * lines.sum(0) * grid.blocks * d.parts / (grid.each * c.cores)
+    arriving = d.block.sum(0) * d.depth * spec.dtype.size / LINE
+    own = np.maximum(lines.sum(0) / c.fetch, arriving / c.arrive)
+    return own * rates.line, asked * rates.line / c.apart, outside
 
 
-def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers]:
+def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid, c: Machine) -> Numbers:
     """What a step's part of A, and of B, comes to in lines of L2.
 
     Args:
@@ -356,11 +355,8 @@ def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid,
     hot = c.asked * asking * torn
     # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five sectors.
     over = by_k * d.fetched * lines * (c.parted * (line % LINE > 0) + c.torn_tile * (line % SECTOR > 0))
-    single = lines + c.torn * torn + hot
-    if not d.packed.any():
-        return single, single + over
-    packed = np.ceil(block * d.depth / wide)
-    return np.where(d.packed > 0, packed, single), np.where(d.packed > 0, packed, single + over)
+    found: Numbers = lines + c.torn * torn + hot + over
+    return np.where(d.packed > 0, np.ceil(block * d.depth / wide), found) if d.packed.any() else found
 
 
 def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) -> Numbers:

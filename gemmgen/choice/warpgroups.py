@@ -36,14 +36,16 @@ WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
+#: Steps of the widths of persistent blocks.
+COARSE = 16
 #: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
-#: Rows of a block where operands are swapped: few, and many by steps that TMA stores.
+#: Rows of a block where operands are swapped: few, and many.
 FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(72, 257, 8),)
 #: Warpgroups of such a block, and instructions of each beside one another, of 64 columns.
 BESIDE = ((1, 1), (2, 1), (2, 2))
 #: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.
-CLUSTERS, CLUSTERED = ((1, 2), (2, 1)), 64 * 128
+CLUSTERS, CLUSTERED = ((1, 2), (2, 1), (1, 4), (4, 1)), 64 * 64
 #: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
 PACKED = (64, 128)
 #: Columns of which a gated product can have half of each half of B, however B lies.
@@ -208,6 +210,8 @@ def _plain(kind: Kind) -> Iterator[Block]:
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
                 made = Block(rows, cols, count, False, stages, int(kind.staged), 0 if kind.staged else width)
                 yield made
+                if cols % COARSE:
+                    continue
                 # Groups that take turns read what lies as TMA can read it.
                 if kind.staged and (rows, stages) == (128, most[0]) and not any(kind.packed):
                     yield made._replace(slots=2, turns=True, stays=True)
@@ -238,13 +242,15 @@ def _swapped(kind: Kind) -> Iterator[Block]:
 
 def _clusters(plain: Iterable[Block]) -> Iterator[Block]:
     """Those whose blocks can share tiles, of each block the one of most stages."""
-    most: dict[tuple[bool, int, int], Block] = {}
+    most: dict[tuple[bool, int, int, bool, bool], Block] = {}
     for each in plain:
-        same = each.swapped, each.rows, each.cols
-        if each.rows * each.cols >= CLUSTERED and not each.stays and not each.few:
+        same = each.swapped, each.rows, each.cols, each.stays, each.turns
+        if each.rows * each.cols >= CLUSTERED and not each.few:
             most[same] = max(most.get(same, each), each, key=lambda x: x.stages)
     for each in most.values():
-        yield from (each._replace(cluster=cluster) for cluster in CLUSTERS)
+        # Persistent ones share the larger tile.
+        only = ((1, 2) if each.rows > each.cols else (2, 1),) if each.stays else CLUSTERS
+        yield from (each._replace(cluster=cluster) for cluster in only)
 
 
 @lru_cache(maxsize=8192)

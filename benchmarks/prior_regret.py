@@ -143,7 +143,8 @@ def of_drawn(name: str = "schedules.json") -> list[Problem]:
 
 def of_exhaustive(names: str = "[em]*") -> list[Problem]:
     """Drawn shapes on the H100, each by every schedule that the prior thought likely (`benchmarks/exhaustive.py`). Of
-    `fresh_*`: by 24 each, of kernels whose last block begins earlier.
+    `fresh_*`: by 24 each, of kernels whose last block begins earlier; of `clusters`: by some 60, most of them designs
+    whose clusters share tiles.
 
     Only what was measured again can be the fastest: single looks are luckier.
     """
@@ -216,6 +217,7 @@ def main() -> None:
         ("H100, drawn second", (of_drawn("schedules_second.json"), of_h100()[1])),
         ("H100, exhaustive", (of_exhaustive(), of_h100()[1])),
         ("H100, fresh", (of_exhaustive("fresh_*"), replace(of_h100()[1], earlier=True))),
+        ("H100, clusters", (of_exhaustive("clusters"), replace(of_h100()[1], earlier=True))),
         ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):

@@ -36,7 +36,7 @@ WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
-#: Steps of the widths of persistent blocks.
+#: Steps of the widths of persistent blocks, and of int8.
 COARSE = 16
 #: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
 MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
@@ -83,6 +83,10 @@ class Kind:
         """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
         of_a, of_b = (self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
         return ((self.shared - RESERVED) // blocks - slot) // (of_a + int(of_b * self.stored_of_b))
+
+    def multiplies(self, width: int) -> bool:
+        """Whether there is an instruction of so many columns."""
+        return self.atom != "wgmma_s8" or width % COARSE == 0
 
     @property
     def stored_of_b(self) -> float:
@@ -200,7 +204,7 @@ def _plain(kind: Kind) -> Iterator[Block]:
     for rows, count in WARPGROUPS:
         for cols in WIDTHS:
             width = _width((rows, cols), THREADS * count)
-            if rows * cols // (THREADS * count) > MOST_SUMS[count]:
+            if rows * cols // (THREADS * count) > MOST_SUMS[count] or not kind.multiplies(cols):
                 continue
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
@@ -229,7 +233,7 @@ def _swapped(kind: Kind) -> Iterator[Block]:
     """C's rows are the instruction's columns, for few rows, and for numbers of rows that leave much of a block of 128
     without work. TMA stores many of them.
     """
-    for rows in (*FEW_ROWS, *MANY_ROWS):
+    for rows in filter(kind.multiplies, (*FEW_ROWS, *MANY_ROWS)):
         many = rows in MANY_ROWS
         for count, own in BESIDE:
             if own > 1 and not (many and own * rows // 2 <= MOST_SUMS[count]):

@@ -66,10 +66,12 @@ def judge() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.035, 1.6), ("float32", 442, 1.032, 1.6)]
+    ("dtype", "count", "mean", "worst"), [("bfloat16", 685, 1.042, 1.6), ("float32", 442, 1.032, 1.6)]
 )
 def test_what_choices_lose_on_an_h200(judge: ModuleType, dtype: str, count: int, mean: float, worst: float) -> None:
-    """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30). Matrices were in L2."""
+    """The fitted model that it replaced lost 3.0 and 2.2 %, and 54 and 48 at worst (ADR 30). Matrices were in L2, and
+    no blocks in clusters.
+    """
     problems = [x for x in judge.of_h200() if x.spec.dtype.name == dtype]
     assert len(problems) == count
     found = judge.regrets(problems, judge.machine_then(judge.H200))[dtype]
@@ -82,6 +84,15 @@ def test_what_choices_lose_on_an_h100(judge: ModuleType) -> None:
     for dtype, found in judge.regrets(*judge.of_h100()).items():
         assert judge.geomean(found) <= 1.04, dtype
         assert max(found) <= 1.2, dtype
+
+
+def test_what_choices_lose_where_clusters_share_tiles(judge: ModuleType) -> None:
+    """The prior that divided nothing among a cluster lost 10 %, and 58 at worst."""
+    found = judge.regrets(judge.of_exhaustive("clusters"), machine.machine_of(judge.H100))
+    assert {dtype: len(values) for dtype, values in found.items()} == {"bfloat16": 22, "float16": 21, "float8_e4m3fn": 11}
+    for dtype, values in found.items():
+        assert judge.geomean(values) <= 1.06, dtype
+        assert max(values) <= 1.25, dtype
 
 
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:

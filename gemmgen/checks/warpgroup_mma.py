@@ -111,7 +111,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
         yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {most}"
     yield from _beside(spec, s, atom, (across, other), unit)
     yield from _steps(spec, s, atom)
-    yield from _cluster(spec, s)
+    yield from _cluster(s)
     if s.ordered_epilogue and not (s.persistent and high * wide > WARPGROUP_LANES):
         yield (
             "ordered_epilogue lets a warpgroup multiply for the next block while another stores by TMA: use it with "
@@ -154,11 +154,11 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     """C by TMA, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
     an instruction.
     """
-    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1] // spec.halves
+    size = spec.result.size
     instead = "use epilogue_stages 0, by which work-items store it"
     transposed_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
     if spec.c_order == "col" and transposed_bytes and size == TRANSPOSED_BYTES:
-        order, whose = f"{across.removesuffix('s')}-major", lines.removesuffix("s")
+        order = f"{across.removesuffix('s')}-major"
         yield (
             f"epilogue_stages = {s.epilogue_stages} transposes {spec.result} for a {order} C, but where A's bytes are "
             f"transposed on their way to registers, two work-items own neighbouring {lines}: {instead}, with c_width 1"
@@ -180,12 +180,6 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"{ALIGNMENT} bytes, but "
             f"leading dimensions are multiples of {spec.ld_units}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
-        )
-    if cols % WGMMA_COLS:
-        whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
-        yield (
-            f"{whose} {cols} {across} of C, stored {WGMMA_COLS} at a time: use a multiple of {WGMMA_COLS}, or "
-            "epilogue_stages 0"
         )
 
 
@@ -230,9 +224,9 @@ def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Itera
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 
-def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+def _cluster(s: Schedule) -> Iterator[str]:
     """Groups that share tiles."""
-    (down, across), (rows, cols) = s.cluster, s.block_tile
+    down, across = s.cluster
     if s.cluster == (1, 1):
         return
     if min(down, across) > 1 or down * across not in (2, 4):
@@ -241,10 +235,6 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"cluster {down}x{across}, but split_k = {s.split_k} makes groups of parts of K: leave one of the two out"
     if s.a.evict_first or s.b.evict_first:
         yield f"cluster {down}x{across} shares tiles by multicast, but a or b has evict_first: leave one of the two out"
-    a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
-    which, transposed, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
-    if not transposed and lines % (unit := down * across):
-        yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {unit}"
 
 
 def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:

@@ -75,7 +75,8 @@ class Machine:
         busy: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
-        begin, stay: cycles of a block until its first tile is there; how many more of a persistent one.
+        begin: cycles of a block until its first tile is there.
+        stay, meet: how many more of a persistent one, and of one in a cluster.
         own_fetched, own_copied: cycles of its begin and end for each sum of a thread: after TMA, where a thread has 64,
             and after threads' copies.
         own_more: the power by which the former grow with a thread's sums.
@@ -134,6 +135,7 @@ class Machine:
     paired: float = 20.0
     begin: float = 1080.0
     stay: float = 1000.0
+    meet: float = 600.0
     own_fetched: float = 46.0
     own_more: float = 0.2
     own_copied: float = 53.9

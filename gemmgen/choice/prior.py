@@ -176,7 +176,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         single=single,
         begin=c.begin
         + np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied) * d.sums
-        + c.stay * d.stays,
+        + c.stay * d.stays
+        + c.meet * (d.cluster[0] * d.cluster[1] > 1),
         line=LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES),
     )
 

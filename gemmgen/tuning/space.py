@@ -476,8 +476,8 @@ def _warpgroup_mma(spec: GemmSpec, _: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", _atoms("wgmma", spec)),
         # Rows of a warpgroup and columns by the instruction's steps of 8; where operands are swapped, the other way.
-        Axis("tile.rows", (2, 4, 6, *range(8, 65, 4))),
-        Axis("tile.columns", (2, *range(4, 65, 4))),
+        Axis("tile.rows", (*range(2, 65, 2),)),
+        Axis("tile.columns", (*range(2, 65, 2),)),
         Axis("group.rows", (4, 8, 32, 64, 96)),
         Axis("group.columns", (4, 8, 32, 64)),
         Axis("block_k", (16, 32, 64, 128)),

@@ -130,11 +130,6 @@ def test_names_are_those_of_c() -> None:
             {"c_width": 2, "split_k": 2},
             "c_width = 2 stores neighbouring rows, but a second kernel adds up rows: use c_width 1",
         ),
-        (
-            replace(SPEC, c_order="col"),
-            {"tile": (2, 2), "epilogue_stages": 1},
-            "a block's 8 rows of C, stored 16 at a time",
-        ),
         (SPEC, {"group": (8, 48)}, "not made of warpgroups of 32x4: use group 64x4, say, two above one another, 32x8,"),
         (SPEC, {"tile": (3, 2), "group": (8, 32)}, "a warpgroup's 12 rows of A, multiplied by 8: use a multiple of 8"),
         (SPEC, {"stages": 23}, "local memory"),

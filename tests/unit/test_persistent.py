@@ -52,10 +52,6 @@ STAYING = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
             "cluster 2x1, but split_k = 2 makes groups of parts",
         ),
         (
-            defaults("wgmma_tf32", (2, 26)).but(cluster=(2, 1)),
-            "cluster 2x1 shares 104 lines of B: use tiles of a multiple of 16",
-        ),
-        (
             partial(defaults("mma").but, cluster=(2, 1)),
             "cluster = 2x1 means nothing to mainloop WarpMma: leave it out",
         ),
@@ -72,7 +68,6 @@ STAYING = defaults("wgmma", (2, 64), (64, 4)).but(persistent=True, c_width=2)
         "turns of stores that nobody begins",
         "groups in no line",
         "parts of K in clusters",
-        "lines",
         "no roles at all",
         "read once by two",
         "read by nobody's boxes",

@@ -237,7 +237,6 @@ def refused(schedule: Made, spec: GemmSpec = SPEC, target: Target = SM_90A) -> s
             {"group": (32, 8), "tile": (4, 12), "c_width": 2},
             "48 columns of B are TMA tiles of 64, within which no other may",
         ),
-        ({"group": (32, 8), "tile": (2, 2), "epilogue_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
         ({"block_k": 48}, "lines of bfloat16 are 16, 32 or 64 long: use block_k 64"),
         ({"stages": 1}, "stages = 1 < 2: give 2 to 64"),

@@ -1,11 +1,12 @@
-"""Products of NumPy's arrays that nobody tuned for, by `gemmgen.gemm` and by `numpy.matmul` (or torch), on a CPU.
+"""Products of NumPy's arrays that nobody tuned for, by `gemmgen.gemm` and by `numpy.matmul` (or MKL, torch), on a CPU.
 
     python benchmarks/drawn_cpu.py --seed $(git rev-parse HEAD) --count 12 --json rows.json
+    python benchmarks/drawn_cpu.py --seed $(git rev-parse HEAD) --count 60 --families from_128 --vs mkl
     python benchmarks/drawn_cpu.py --families few_rows,batch --platform Portable --vs numpy
 
 Each library has a process of its own, since thread pools disturb each other. They take turns, with a pause after each,
 so that other jobs of the machine slow both. A ratio is the median over the turns of the peer's time by ours. `--kernel`
-leaves no product to NumPy itself. Results are compared.
+leaves no product to NumPy itself. Beside MKL, both write to a C that is there. Results are compared.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-#: Seconds of a turn, and of the pause after it: OpenBLAS' threads spin for 0.1 s after a product.
-TURN, PAUSE = 0.02, 0.15
+#: Seconds of a turn, and of the pause after it: OpenBLAS' threads spin for 0.1 s after a product, MKL's for 0.2 s.
+TURN, PAUSE, PAUSE_OF_MKL = 0.02, 0.15, 0.25
 #: Multiply-adds of a product at most.
 MOST = 2**33
 ROUNDS = 9
+#: Of the products from 128 up, the part whose C has fewer rows or columns.
+SKINNY = 0.25
 #: Parts of the peer's result that ours may be away, by type.
 WITHIN = {"float64": 1e-11, "float16": 2e-2, "bfloat16": 2e-2, "int8": 0}
 
@@ -68,6 +71,11 @@ def draw(family: str, rng: random.Random) -> Drawn:
         return max(16, value // 16 * 16) if rng.random() < 0.5 else value
 
     big = [near(size(100, 4096)) for _ in range(3)]
+    if family == "from_128":
+        sizes = [near(size(128, 4096)) for _ in range(3)]
+        if rng.random() < SKINNY:
+            sizes[rng.randrange(2)] = size(8, 128)
+        return Drawn(family, *sizes)
     if family == "few_rows":
         return Drawn(family, rng.randint(1, 16), big[0], big[1])
     if family == "few_columns":
@@ -101,6 +109,7 @@ def parse(text: str) -> Drawn:
     return Drawn("named", m, n, k, batch, dtype, layout)
 
 
+#: Families of `--families`, but for the products from 128 up, which are for comparisons with MKL.
 FAMILIES = (
     *("few_rows", "few_columns", "tall", "deep", "batch", "layouts", "vector", "small"),
     *("float32", "float64", "float16", "bfloat16", "int8", "int32"),
@@ -137,14 +146,24 @@ def product(peer: str, drawn: Drawn) -> Callable[[], object]:
 
         x, y = tensor(a), tensor(b)
         return lambda: (x @ y).to(torch.float32) if drawn.dtype == "bfloat16" else x @ y
+    if peer == "mkl":
+        from gemmgen.bench.libraries import product_of
+
+        of_mkl = product_of("mkl", a, b, None)
+
+        def call(_held: object = (a, b)) -> np.ndarray:  # MKL is given their addresses alone
+            of_mkl.run(1)
+            return of_mkl.result()
+
+        return call
     import gemmgen
     from gemmgen.runtime.opencl_devices import pick
 
-    platform = os.environ.get("DRAWN_PLATFORM")
-    if platform is None:
-        return lambda: gemmgen.gemm(a, b)
-    device = pick(platform=platform, type="cpu")
-    return lambda: gemmgen.gemm(a, b, device=device)
+    platform, into = os.environ.get("DRAWN_PLATFORM"), "DRAWN_INTO" in os.environ
+    given = {"out": np.empty((*batch, drawn.m, drawn.n), drawn.dtype)} if into else {}
+    if platform is not None:
+        given["device"] = pick(platform=platform, type="cpu")
+    return lambda: gemmgen.gemm(a, b, **given)
 
 
 def serve(peer: str) -> None:
@@ -186,6 +205,8 @@ def start(peer: str, given: argparse.Namespace) -> subprocess.Popen[str]:
     env = dict(os.environ) | {"GEMMGEN_COMPILE_ASIDE": "0"}
     if given.one_core:
         env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DRAWN_ONE_CORE": "1"}
+    if given.vs == "mkl":
+        env["DRAWN_INTO"] = "1"
     if given.kernel:
         env["GEMMGEN_NUMPY"] = "0"
     if given.platform:
@@ -196,29 +217,30 @@ def start(peer: str, given: argparse.Namespace) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
 
-def ask(process: subprocess.Popen[str], what: str) -> dict[str, float]:
-    """A process' answer."""
+def ask(process: subprocess.Popen[str], what: str, pause: float = PAUSE) -> dict[str, float]:
+    """A process' answer, after which its threads come to rest."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(what + "\n")
     process.stdin.flush()
     line = process.stdout.readline()
-    time.sleep(PAUSE)
+    time.sleep(pause)
     return json.loads(line)
 
 
 def compare(
-    drawn: Drawn, ours: subprocess.Popen[str], peer: subprocess.Popen[str], rounds: int, peer_dtype: str = ""
+    drawn: Drawn, ours: subprocess.Popen[str], peer: subprocess.Popen[str], given: argparse.Namespace
 ) -> dict[str, object]:
     """A row."""
-    theirs_is = replace(drawn, dtype=peer_dtype) if peer_dtype else drawn
+    theirs_is = replace(drawn, dtype=given.peer_dtype) if given.peer_dtype else drawn
     said = [ask(process, json.dumps(asdict(x))) for process, x in ((ours, drawn), (peer, theirs_is))]
+    pause = PAUSE_OF_MKL if given.vs == "mkl" and not given.one_core else PAUSE
     within = WITHIN.get(drawn.dtype, 1e-4) * max(1e-30, said[1]["size"])
     assert abs(said[0]["sum"] - said[1]["sum"]) <= within, (drawn, said)
     turns = []
-    for index in range(rounds):
+    for index in range(given.rounds):
         order = (ours, peer) if index % 2 else (peer, ours)
-        both = {process: ask(process, "turn") for process in order}
+        both = {process: ask(process, "turn", pause) for process in order}
         turns.append((both[ours], both[peer]))
     ratio = median(theirs["median"] / mine["median"] for mine, theirs in turns)
     least = [min(turn[at]["least"] for turn in turns) for at in (0, 1)]
@@ -236,11 +258,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=8, help="products of a family")
-    parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--families", default=",".join(FAMILIES), help="or from_128: sizes from 128, skinny ones too")
     parser.add_argument("--products", default="", help="in place of families, such as 64x128x128x128:float32:nn")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--platform", default="", help="of OpenCL, by a part of its name")
-    parser.add_argument("--vs", default="numpy", choices=("numpy", "torch"))
+    parser.add_argument("--vs", default="numpy", choices=("numpy", "mkl", "torch"))
     parser.add_argument("--peer-dtype", default="", help="what the peer multiplies, in place of the product's type")
     parser.add_argument("--kernel", action="store_true", help="leave nothing to NumPy itself")
     parser.add_argument("--one-core", action="store_true", help="on one core, by processor time: beside other jobs")
@@ -259,7 +281,7 @@ def main() -> None:
             drawn = named[len(mine)] if named else draw(family, rng)
             if drawn.batch * drawn.m * drawn.n * drawn.k > MOST:
                 continue
-            row = compare(drawn, ours, peer, given.rounds, given.peer_dtype)
+            row = compare(drawn, ours, peer, given)
             mine.append(row)
             print(f"{row['ratio']:6.2f} {row['of_the_least']:6.2f}  {drawn}  us {row['us']}  {row['by']}", flush=True)
         ratios = [float(str(row["ratio"])) for row in mine]

@@ -22,7 +22,7 @@ import numpy as np
 from choose_cpu import random_shapes, thin_shapes
 
 from gemmgen.cpu import panels, prior
-from gemmgen.cpu.machine import INTEL, Machine
+from gemmgen.cpu.machine import INTEL, MOST_THIRD, Machine
 from gemmgen.driver import emit
 from gemmgen.ir.target import Target
 from gemmgen.runtime.opencl import CompiledKernel
@@ -36,7 +36,7 @@ MACHINES = {
     "zen5": Machine(48 << 10, 1 << 20, 32 << 20, **INTEL),
     "zen4_pocl": Machine(32 << 10, 1 << 20, 32 << 20),
     "zen4": Machine(32 << 10, 1 << 20, 32 << 20, **INTEL),
-    "": Machine(48 << 10, 2 << 20, 100 << 20, **INTEL),  # Xeons
+    "": Machine(48 << 10, 2 << 20, MOST_THIRD, **INTEL),  # Xeons
 }
 #: Rounds of a table, seconds of a turn, and times the best cost up to which schedules are measured.
 ROUNDS, TURN, RULED_OUT = 12, 0.002, 3.0

@@ -132,13 +132,16 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
 
 def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What the loop over K does beside the sum, and how."""
-    given = [("block_k", s.block_k > 1), ("b_prefetch", s.b_prefetch), ("c_prefetch", s.c_prefetch)]
+    given = [("block_k", s.block_k > 1), ("c_prefetch", s.c_prefetch)]
+    ahead = [("b_prefetch", s.b_prefetch), ("c_prefetch", s.c_prefetch)]
+    if s.b_prefetch and s.dot_product:
+        yield "b_prefetch is for lines of B that are a step each, but dot_product reads along K: leave it out"
     if (names := [name for name, there in given if there]) and (s.dot_product or s.b.memory != "private"):
         are = "is" if len(names) == 1 else "are"
         yield f"{listed(names)} {are} for a copy of B by vectors of columns: set b.memory = 'private', or leave it out"
     elif s.block_k > 1 and s.kc % s.block_k:
         yield f"kc = {s.kc} is no whole iterations of block_k {s.block_k}: use a multiple of it"
-    if (names := [name for name, there in given[1:] if there]) and "cache_prefetch" not in target.features:
+    if (names := [name for name, there in ahead if there]) and "cache_prefetch" not in target.features:
         yield (
             f"{listed(names)}, but target {target.name!r} has none ({FEATURES['cache_prefetch']}): leave it out, or "
             f"use backend opencl and target cpu"

@@ -17,6 +17,8 @@ from gemmgen.records import dataclass
 MEASURED: tuple[str, ...] = ("threads", "third_line", "memory_line", "several_line")
 #: Bytes of the caches of a CPU that says nothing of them: first and second level of a core, third level of all.
 CACHES = (32 << 10, 1 << 20, 32 << 20)
+#: Bytes of the third level at most: of a larger one, processes on other cores take their part.
+MOST_THIRD = 64 << 20
 #: The rows of a tile whose pointers Intel's compiler keeps, which has sub-groups on CPUs; others are taken to be LLVM.
 INTEL = {"pointers": 12.0, "pointers_beside_copy": 8.0}
 
@@ -36,6 +38,8 @@ class Machine:
         fma, load: vectors that are multiplied and loaded in a cycle.
         latency: cycles of a multiply-add, until the next one to the same sum can begin.
         page: cycles of a step whose line of B is on a page of its own.
+        strided: times `second_line` that a line of B in place takes, whose neighbour is no part of the tile.
+        row: cycles of the beginning of a part of a row of B that is copied.
         copy: cycles of a line that is copied, beside its way to the core; `transposed` where its elements are.
         move: cycles of another vector of such a line.
         apart: cycles of a line in place from memory, of more lines at a time than hardware follows.
@@ -58,13 +62,15 @@ class Machine:
     several_line: float = 10.0
     threads: float = 20000.0
     fma: float = 2.0
-    load: float = 2.0
+    load: float = 2.5
     latency: float = 4.0
-    page: float = 1.0
+    page: float = 2.0
+    strided: float = 1.5
+    row: float = 15.0
     copy: float = 4.5
     transposed: float = 30.0
     move: float = 2.0
-    apart: float = 4.5
+    apart: float = 5.0
     tile: float = 200.0
     element: float = 6.0
     single: float = 2.0
@@ -88,4 +94,4 @@ def _machine(target: Target, measured: Measured) -> Machine:
 def derived(target: Target) -> Machine:
     """The constants of a device as it says, or usual ones, whatever was measured."""
     first, second, third = (said or usual for said, usual in zip(target.caches, CACHES, strict=True))
-    return Machine(first, second, third, **(INTEL if "sub_groups" in target.features else {}))
+    return Machine(first, second, min(third, MOST_THIRD), **(INTEL if "sub_groups" in target.features else {}))

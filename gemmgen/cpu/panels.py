@@ -29,14 +29,16 @@ from gemmgen.spec import GemmSpec
 USUAL: Shape = (2048, 2048, 2048)
 #: Tiles (rows, vectors) that leave room for a line of B and an element of A, by how many vector registers there are.
 TILES = {32: ((6, 4), (12, 2), (14, 1)), 16: ((6, 2), (12, 1))}
-#: Vectors of them at most.
+#: More of them for a copy of B: fewer columns are left over. With A by columns they take a tenth longer than 6x64. What
+#: is wider than the others is for a C that is as wide: it reads a twentieth more of B than it hides.
+TILES_BESIDE_COPY = {32: ((8, 3), (5, 5)), 16: ()}
 MOST_VECTORS = 4
-#: More of them for a copy of B: fewer columns are left over. With A by columns they take a tenth longer than 6x64.
-TILES_BESIDE_COPY = {32: ((8, 3),), 16: ()}
 #: Bytes of vectors from which on a CPU has 32 registers of them (AVX-512), not 16.
 MANY_REGISTERS = 64
 #: Tiles that a work-item computes at most, downwards and across.
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
+#: The same where a tile's rows of A pass all panels of B's copy before the next ones.
+ACROSS_BY_ROWS = (4, 8, 16)
 #: The same where tiles go down in blocks of so many, for macro-kernels much longer than those.
 M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4,)
 #: The same where vectors lie along K, (rows, columns).
@@ -57,9 +59,8 @@ FEW_ROWS, FEW_LINES = 5, (8, 16)
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
-#: Beside a copy of B: steps of K in an iteration; how many steps ahead its lines are prefetched, for tiles that leave
-#: registers for their places; and the depth of a block from which on all rows of C are prefetched in time.
-WRITTEN_OUT, B_PREFETCH, ROWS_BESIDE_PREFETCH, C_PREFETCH = 4, 8, 6, 384
+#: Steps of K in an iteration beside a copy of B; how many steps ahead lines of B in place are prefetched.
+WRITTEN_OUT, B_PREFETCH = 4, 8
 #: Where B comes from.
 IN_PLACE, COPIED = Operand(), Operand(memory="private")
 
@@ -93,7 +94,8 @@ class _Sizes(NamedTuple):
         (m, n, k), widest = shape, target.vector_bytes // spec.accumulator.size
         if n > widest:  # whole vectors, and whether there is a part of one
             n = n // widest * widest + (n % widest > 0)
-        most = max(vectors for _, vectors in _tiles_in_place(m, target)) * widest + 1
+        tiles = *_tiles_in_place(m, target), *TILES_BESIDE_COPY[_registers(target)]
+        most = max(vectors for _, vectors in tiles) * widest + 1
         bounds = sorted({widest - 1, SHALLOW, *DEPTHS, AT_ONCE, *DEPTHS_ALONG_K})
         depth = next((bound for bound in bounds if k <= bound), bounds[-1] + 1)
         return cls(min(m, EVEN * _tallest(target) + 1), min(n, most), depth, parts)
@@ -137,8 +139,8 @@ class _Candidates:
             self.order[which],
         )
 
-    def schedule(self, at: int, spec: GemmSpec, depth: int, target: Target) -> Schedule:
-        """One of them, for a K."""
+    def schedule(self, at: int, spec: GemmSpec, shape: Shape, target: Target) -> Schedule:
+        """One of them, for a shape."""
         p = self.panels
         form, kc = self.forms[int(self.form[at])], int(p.kc[at])
         return form.schedule(
@@ -146,21 +148,26 @@ class _Candidates:
             grid_multiple=(int(p.even_down[at]), int(p.even_across[at])),
             kc=kc,
             mc=int(p.mc[at]),
-            **_loop(spec, form, min(depth, kc), target),
+            block_k=_steps(spec, form, min(shape[2], kc)),
+            b_prefetch=_ahead(spec, form, shape, target),
         )
 
 
-def _loop(spec: GemmSpec, form: _Form, depth: int, target: Target) -> dict[str, int]:
-    """What the loop over a block of K does beside the sum."""
-    if form.dot or not form.copied or depth < WRITTEN_OUT:
-        return {}
-    prefetches = "cache_prefetch" in target.features
-    asks_for_c = prefetches and depth >= C_PREFETCH and (spec.c_order == "row" or form.split > 1)
-    asks_for_b = prefetches and form.tile[0] <= ROWS_BESIDE_PREFETCH
-    # Where A is by columns or converted, the steps stay apart: compilers load neighbours of several as one vector, to
-    # shuffle them.
-    steps = WRITTEN_OUT if spec.a_order == "row" and spec.element("a") == spec.accumulator else 1
-    return {"block_k": steps, "b_prefetch": B_PREFETCH * asks_for_b, "c_prefetch": asks_for_c}
+def _steps(spec: GemmSpec, form: _Form, depth: int) -> int:
+    """Steps of K in an iteration beside a copy of B. Where A is by columns or converted, they stay apart: compilers
+    load neighbours of several as one vector, to shuffle them.
+    """
+    by_lines = form.copied and not form.dot and spec.a_order == "row" and spec.element("a") == spec.accumulator
+    return WRITTEN_OUT if by_lines and depth >= WRITTEN_OUT else 1
+
+
+def _ahead(spec: GemmSpec, form: _Form, shape: Shape, target: Target) -> int:
+    """How many steps of K ahead lines of B in place are prefetched, where it is large: hardware fetches no line ahead
+    that is a row further. Few rows read some rows of B at a time instead.
+    """
+    is_in_place = not form.copied and not form.dot and shape[0] > FEW_ROWS
+    is_large = shape[1] * shape[2] * spec.dtype.size > derived(target).second / 2
+    return B_PREFETCH if is_in_place and is_large and "cache_prefetch" in target.features else 0
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -185,7 +192,7 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> S
     alone = found.panels.cores == 1
     order = found.order[np.argmin(np.where(alone, costs, np.inf))]
     wanted = (found.panels.cores == target.cores) & (found.order == order)
-    return found.schedule(int(np.argmin(np.where(wanted, costs, np.inf))), spec, shape[2], target)
+    return found.schedule(int(np.argmin(np.where(wanted, costs, np.inf))), spec, shape, target)
 
 
 def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
@@ -196,7 +203,7 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
     for at in np.argsort(costs, kind="stable"):
         kind = float(found.form[at]), p.kc[at], p.even_down[at], p.even_across[at]
         kinds.setdefault(kind, int(at))
-    return [found.schedule(at, spec, shape[2], target) for at in list(kinds.values())[:count]]
+    return [found.schedule(at, spec, shape, target) for at in list(kinds.values())[:count]]
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int) -> Iterator[tuple[float, Schedule]]:
@@ -210,7 +217,7 @@ def by_order(spec: GemmSpec, shape: Shape, target: Target, cores: int, rows: int
         kind = float(found.order[at]), found.panels.copied[at]
         if kind not in seen:
             seen.add(kind)
-            yield float(costs[at]), found.schedule(int(at), spec, shape[2], target)
+            yield float(costs[at]), found.schedule(int(at), spec, shape, target)
 
 
 def cycles(spec: GemmSpec, schedules: Sequence[Schedule], shape: Shape, target: Target) -> prior.Numbers:
@@ -257,7 +264,7 @@ def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
         numbers = [orders.setdefault((depth, form.vector if form.dot else 1), len(orders)) for depth in depths]
         found = np.indices((len(kernels), len(depths), len(evens))).reshape(3, -1)
         (mc, down, across, *more), depth, order = kernels[found[0]].T, np.array(depths)[found[1]], found[1]
-        block = (depth + B_PREFETCH) * across * form.tile[1] * spec.accumulator.size
+        block = depth * across * form.tile[1] * spec.accumulator.size
         own = np.broadcast_to((*form.tile, form.vector, form.copied, form.dot), (len(mc), 5)).T
         *even, cores = evens[found[2]].T
         least = (depth + 1) * ((depth > 0) & (not form.copied))
@@ -279,14 +286,14 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.accumulator.size, _lanes(spec, n, target)
-    beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else ()
+    beside_copy = _tiles(m, TILES_BESIDE_COPY, target) if spec.a_order == "row" else []
+    beside_copy = [tile for tile in beside_copy if tile[1] <= MOST_VECTORS or tile[1] == _up(n, widest)]
     ways = dict.fromkeys([*product(_tiles_in_place(m, target), (False, True)), *((tile, True) for tile in beside_copy)])
     seen: set[tuple[int, int, bool, int]] = set()
     for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         vectors = min(vectors, max(1, _up(n, lanes) if copied else n // lanes))
-        # A copy that one tile alone reads is needless.
-        if (lanes > fitting and not copied) or (by_lines and copied and rows >= m):
+        if lanes > fitting and not copied:
             continue
         if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines):
             continue
@@ -321,8 +328,9 @@ def _kernels(is_one_row: bool, copied: bool, dot: bool) -> npt.NDArray[np.intp]:
     found: list[tuple[int, int, int, int, int]] = []
     for (down, more_down), (across, more_across) in product(_after(DOWN), _after(DOWN if is_one_row else ACROSS)):
         found.append((0, down, across, more_down, more_across))
-        # A tile's rows stay in the first level while panels of B pass.
-        if dot or (copied and across > 1 and not is_one_row):
+    if dot or (copied and not is_one_row):
+        lengths = DOWN if is_one_row else (1, *ACROSS_BY_ROWS) if dot else ACROSS_BY_ROWS
+        for (down, more_down), (across, more_across) in product(_after(DOWN), _after(lengths)):
             found.append((1, down, across, max(1, more_down), max(1, more_across)))
     if copied and not dot:
         for mc, (down, more), across in product(M_BLOCKS, _after(DOWN_IN_BLOCKS), ACROSS_IN_BLOCKS):

@@ -25,10 +25,10 @@ from gemmgen.spec import GemmSpec
 Numbers: TypeAlias = npt.NDArray[np.float64]
 Shape = tuple[int, int, int]
 #: How much of the shorter ones of things done side by side is hidden by the longest one: all, were it infinite.
-SHARP = 2.5
+SHARP = 1.8
 LINE, PAGE = 64, 4096
 #: Of a cache, the part that holds what passes before a line is read again.
-HELD = 0.8
+HELD = 0.7
 #: Rows of a tile from which on its beginning takes as long as it does.
 FULL = 6
 #: Instructions of a load of a narrower type than that of the sums: two of them convert.
@@ -120,7 +120,8 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     b_lines = work.across * work.depth * p.cols * spec.dtype.size / LINE
     is_transposed = (p.dot > 0) == (spec.b_order == "row")
     moves = machine.move * np.maximum(0, LINE / (p.vector * spec.dtype.size) - 1)
-    copy = p.copied * b_lines * np.where(is_transposed, machine.transposed, machine.copy + moves)
+    by_rows = b_lines * (machine.copy + moves) + work.depth * machine.row
+    copy = p.copied * np.where(is_transposed, b_lines * machine.transposed, by_rows)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {
@@ -170,7 +171,7 @@ def _shares(extent: int, unit: Numbers, most: Numbers, even: Numbers) -> tuple[N
 
 def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machine) -> tuple[Numbers, Numbers]:
     """A work-item's cycles for multiplying and loading, and for these beside lines that are on their way."""
-    (_, n, k), size = shape, spec.dtype.size
+    (m, n, k), size = shape, spec.dtype.size
     steps, in_place = work.down * work.across * work.depth, (p.copied == 0) & (p.dot == 0)
     rest = p.dot * (work.block % p.vector) / work.block
     width = np.where(p.dot > 0, 1.0, p.vector)
@@ -178,17 +179,28 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loaded = CONVERTED if spec.accumulator.size > size else 1
-    loads = loaded * p.rows * (1 + (p.rows > known)) + np.where(p.copied > 0, 1, loaded) * p.cols / width
+    # In place, vectors of odd rows lie on two lines each.
+    halves = 1 + in_place * (n * size % LINE > 0)
+    loads = loaded * p.rows * (1 + (p.rows > known)) + np.where(p.copied > 0, 1, loaded * halves) * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
     apart, b_bytes = steps * in_place * _apart(spec, p, work, shape) * machine.apart, n * k * size
     from_memory = b_bytes > HELD * machine.third
     first_pass = apart / work.down * (b_bytes > HELD * machine.second and not from_memory)
+    second *= np.where(in_place, machine.strided, 1.0)
     beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
     # In place, a step's line of B may lie on a page of its own.
     page = steps * in_place * machine.page * min(1.0, n * size / PAGE) + apart * from_memory
+    # Lines of C beyond the second level are fetched ahead where the next tile is that to the right.
+    is_apart = (m * n * size > HELD * machine.second) & ((p.mc != 1) | (work.across == 1))
+    page += is_apart * machine.apart * _stored(spec, p, work) / LINE
     return multiply, together + page + steps * p.rows * p.cols * rest * machine.rest
+
+
+def _stored(spec: GemmSpec, p: Panels, work: _Work) -> Numbers:
+    """Bytes of C that a work-item reads and writes."""
+    return work.down * work.across * p.rows * p.cols * spec.dtype.size * (2 * work.blocks - 1)
 
 
 def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape) -> Numbers:
@@ -220,7 +232,7 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         beyond = distance > HELD * machine.second * part
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
-    c = work.down * work.across * p.rows * p.cols * size * (2 * work.blocks - 1)
+    c = _stored(spec, p, work)
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:
         several = (p.dot > 0) & (p.rows > 1)

@@ -195,6 +195,7 @@ class EpilogueStore(Node):
             beta to whoever ran before. Of one that is told how many are inside all values are computed in the
             accumulators before the first is stored: reads of c wait for no store, which compilers leave in order.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
+        ends_inside: whether vectors that would end past the last column hold the columns before it instead.
         via: the slots of local memory, [slot][line][element], from which TMA stores c; None where work-items
             store. The instruction then only reads c, and the values to store are computed in the accumulators.
     """
@@ -211,6 +212,7 @@ class EpilogueStore(Node):
     first: Expr | None = None
     via: Buffer | None = None
     last: Expr | None = None
+    ends_inside: bool = False
 
 
 # --- on instructions ------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from functools import cached_property
 from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import said
-from gemmgen.ir.copy_instructions import SCALAR, VECTOR
+from gemmgen.ir.copy_instructions import SCALAR, VECTOR, CopyAtom
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.sizes import GROUP_ROWS
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, VectorCopy
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, VectorCopy
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.micro_kernels import (
     COL_BEGIN,
@@ -34,6 +34,7 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.positions import (
     ACROSS,
     BLOCK,
+    COL,
     COL0,
     DOWN,
     K0,
@@ -50,6 +51,8 @@ from gemmgen.records import dataclass
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
 COL_END, COLS_EACH = Var("col_end"), Var("cols_each")
 K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
+#: Some rows of a block of B that are copied to all panels, before the next ones; how many.
+K_ROWS, K_ROWS_END, ROWS_COPIED = Var("k_rows"), Var("k_rows_end"), 16
 #: A thread's share of an axis: names for its length, begin and end; its place, the size, a tile's part and the shares.
 _Share = tuple[Var, Var, Var, Expr, Expr, int, Var]
 #: The first row that is a tile's own: the last tile of a column may begin earlier.
@@ -174,17 +177,37 @@ class CpuPanel(Mainloop):
         )
         by_rows = self.problem.spec.b_order == "row"
         if by_rows and not s.dot_product:
-            place, at = (K_BLOCK + K0, COL0 + J * s.vector), (PANEL, K0, J * s.vector)
-            move = VectorCopy(block, at, self.problem.given("b"), place, VECTOR, s.vector)
-            line = loop(J, s.tile[1] // s.vector, (move,))
-            return say, For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+            return say, *self._copy_rows(block)
         # A column after the other, whose lines would else drive each other from the cache. Intel's compiler (2026.2)
         # crashes where panels stand inside and there is but one.
-        place = (K_BLOCK + K0, COL0 + J) if by_rows else (COL0 + J, K_BLOCK + K0)
+        col = (
+            self._panel.earlier(COL0 + J // s.vector * s.vector) + J % s.vector if self._panel.ends_inside else COL0 + J
+        )
+        place = (K_BLOCK + K0, col) if by_rows else (col, K_BLOCK + K0)
         at = (PANEL, J, K0) if s.dot_product else (PANEL, K0, J)
         move = VectorCopy(block, at, self.problem.given("b"), place, SCALAR, 1)
         column = For(K0, Const(0), K_DEPTH, 1, (move,))
         return say, *self._panels((For(J, Const(0), Const(s.tile[1]), 1, (column,), exact=True),))
+
+    def _copy_rows(self, block: Buffer) -> Body:
+        """Some rows of B for all panels, then the next: hardware follows so many, and panels are written in order."""
+        s, n = self.schedule, self.problem.n
+        col = COL0 + J * s.vector
+
+        def copied(col: Expr, atom: CopyAtom, width: int, *names: Stmt) -> Body:
+            move = VectorCopy(block, (PANEL, K0, J * width), self.problem.given("b"), (K_BLOCK + K0, col), atom, width)
+            line = loop(J, s.tile[1] // width, (*names, move))
+            if width == 1:  # short for the compiler
+                line = (For(J, Const(0), Const(s.tile[1]), 1, (move,), exact=True),)
+            rows = For(K0, K_ROWS, K_ROWS_END, 1, line)
+            end = Let(K_ROWS_END, minimum(K_DEPTH, K_ROWS + ROWS_COPIED))
+            return (For(K_ROWS, Const(0), K_DEPTH, ROWS_COPIED, (end, *self._panels((rows,)))),)
+
+        if not self._panel.ends_inside:
+            return copied(col, VECTOR, s.vector)
+        say = Comment("Vectors that would end past the last column begin earlier.")
+        whole = copied(COL, VECTOR, s.vector, Let(COL, minimum(col, n - s.vector)))
+        return (If(compare("<=", Const(s.vector), n), (say, *whole), copied(COL0 + J, SCALAR, 1)),)
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""

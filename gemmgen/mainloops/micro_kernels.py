@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues
@@ -31,8 +32,9 @@ from gemmgen.ir.stmt import (
     Tile,
     VectorCopy,
 )
-from gemmgen.passes.expand_vectors import COL, ELEMENT, ROW, at_once, unrolled
-from gemmgen.positions import COL0, FIRST_COL, K0, K_MAIN, KK, PART, ROW0
+from gemmgen.passes.expand_vectors import COL as J
+from gemmgen.passes.expand_vectors import ELEMENT, ROW, at_once, unrolled
+from gemmgen.positions import COL, COL0, FIRST_COL, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
@@ -86,6 +88,26 @@ class Panel:
         return self.copy is None and not self.whole_columns and not self._schedule.dot_product
 
     @property
+    def ends_inside(self) -> bool:
+        """Whether, beside a copy, vectors that would end past the last column begin earlier instead."""
+        outer = self.copy is not None and not self._schedule.dot_product
+        return outer and not self.whole_columns and self._may_store_again
+
+    @property
+    def shift(self) -> int:
+        """Of how many columns what begins earlier is: a tile in place, a vector beside a copy; 0 where nothing does."""
+        tile, vector = self._schedule.tile[1], self._schedule.vector
+        return tile if self.begins_earlier else vector if self.ends_inside else 0
+
+    def earlier(self, begin: Expr) -> Expr:
+        """A first column, or one before it from which on all are inside."""
+        if not self.shift:
+            return begin
+        return select(
+            compare("<=", Const(self.shift), self.problem.n), minimum(begin, self.problem.n - self.shift), begin
+        )
+
+    @property
     def whole_rows(self) -> bool:
         """Whether no tile ends past the last row."""
         return self._known(0) % self._schedule.tile[0] == 0
@@ -113,11 +135,22 @@ class Panel:
         if self._schedule.split_k > 1:
             tile = Tile(self.problem.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
             comment, steps = "This part's share of C.", ()
+        names: Body = ()
+        if self.ends_inside:
+            say = Comment("Vectors that would end past the last column begin earlier.")
+            names = say, Let(COL, self.earlier(COL0)), *self.first_column(beta)
+            tile = replace(tile, origin=(*tile.origin[:-1], COL))
         own = FIRST_COL if self._stores_again else OWN_COL
-        first = own if self.begins_earlier else None
+        first = own if self.shift else None
         last = compare("<=", self.k_end, K_BLOCK + depth) if steps and depth else None
-        return Comment(comment), EpilogueStore(
-            tile, acc, self.problem.alpha, self._stored(beta), atom, width, steps, first, last=last
+        return (
+            *names,
+            Comment(comment),
+            EpilogueStore(
+                *(tile, acc, self.problem.alpha, self._stored(beta), atom, width, steps, first),
+                last=last,
+                ends_inside=self.ends_inside,
+            ),
         )
 
     def _stored(self, beta: Expr) -> Expr:
@@ -134,7 +167,7 @@ class Panel:
     @property
     def _stores_again(self) -> bool:
         """Whether the last tile of a line may store columns of the one before."""
-        return self.begins_earlier and self._may_store_again
+        return bool(self.shift) and self._may_store_again
 
     def _is_unread(self, beta: Expr) -> Expr:
         """Whether nothing is added to what the tile is stored to."""
@@ -150,9 +183,10 @@ class Panel:
         """The first column that a tile stores."""
         if not self._stores_again:
             return ()
-        again = both(self._is_unread(beta), compare("<=", COL_BEGIN, COL0))
+        begin, own = (COL0, OWN_COL) if self.begins_earlier else (COL, COL0)
+        again = both(self._is_unread(beta), compare("<=", COL_BEGIN, begin))
         say = Comment("Where C is not read, columns of the tile before are stored again.")
-        return say, Let(FIRST_COL, select(again, COL0, OWN_COL))
+        return say, Let(FIRST_COL, select(again, begin, own))
 
 
 @dataclass(frozen=True)
@@ -221,10 +255,10 @@ class OuterProduct(MicroKernel):
 
     def _in_place(self, start: Expr, stop: Expr) -> Body:
         """B by vectors where they fit; else, C being narrower than a tile, by single loads."""
-        by_vectors = For(K0, start, K_MAIN, 1, self._step(K0, self._line(K0)))
-        single = VectorCopy(self._b.buffer, (Const(0), COL), self._problem.given("b"), (K0, COL0 + COL), SCALAR, 1)
+        by_vectors = For(K0, start, K_MAIN, 1, (*self._prefetch_b(K0, K_MAIN), *self._step(K0, self._line(K0))))
+        single = VectorCopy(self._b.buffer, (Const(0), J), self._problem.given("b"), (K0, COL0 + J), SCALAR, 1)
         # A loop over elements is short for the compiler.
-        load = For(COL, Const(0), Const(self._schedule.tile[1]), 1, (single,), exact=True)
+        load = For(J, Const(0), Const(self._schedule.tile[1]), 1, (single,), exact=True)
         return by_vectors, For(K0, K_MAIN, stop, 1, self._step(K0, load))
 
     def _steps(self, start: Expr, stop: Expr) -> Body:
@@ -232,8 +266,8 @@ class OuterProduct(MicroKernel):
         together = self._schedule.block_k
         one = self._step(K0, self._line(K0))
         if together == 1:
-            return (For(K0, start, stop, 1, (*self._prefetch_c(), *self._prefetch_b(K0), *one)),)
-        step = (*self._prefetch_b(K0 + KK), *self._step(K0 + KK, self._line(K0 + KK)))
+            return (For(K0, start, stop, 1, (*self._prefetch_c(), *self._prefetch_b(K0, stop), *one)),)
+        step = (*self._prefetch_b(K0 + KK, stop), *self._step(K0 + KK, self._line(K0 + KK)))
         some = (*self._prefetch_c(), *loop(KK, together, step))
         # Parts of K are not cut so.
         if self._schedule.split_k == 1 and (self._problem.spec.k or self._problem.spec.multiple_of[2]) % together == 0:
@@ -245,17 +279,21 @@ class OuterProduct(MicroKernel):
             For(K0, K_MAIN, stop, 1, one),
         )
 
-    def _prefetch_b(self, step: Expr) -> Body:
-        """A line of the copy that a later step reads: from the second level it comes too late where another thread of
-        the core leaves room for few steps ahead.
+    def _prefetch_b(self, step: Expr, stop: Expr) -> Body:
+        """A line of B that a later step reads. In place hardware fetches no line ahead that is a row further; of the
+        copy, lines come too late from the second level where another thread of the core leaves room for few steps.
         """
-        ahead = self._schedule.b_prefetch
-        if self.panel.copy is None or not ahead:
+        ahead, copy, b = self._schedule.b_prefetch, self.panel.copy, self._problem.given("b")
+        if not ahead:
             return ()
         cols = self._schedule.tile[1]
-        width = min(cols, LINE_BYTES // self.panel.copy.dtype.size)
-        say = Comment(f"{self._problem.title('b')}'s line of {ahead} steps later.")
-        return say, *loop(COL, -(-cols // width), (Prefetch(self.panel.copy, (PANEL, step + ahead, COL * width)),))
+        width = min(cols, LINE_BYTES // (b if copy is None else copy).dtype.size)
+        ask = Prefetch(b, (minimum(step + ahead, stop - 1), COL0 + J * width))
+        if copy is not None:
+            ask = Prefetch(copy, (PANEL, step + ahead, J * width))
+        return Comment(f"{self._problem.title('b')}'s line of {ahead} steps later."), *loop(
+            J, -(-cols // width), (ask,)
+        )
 
     def _prefetch_c(self) -> Body:
         """A row after the other: all at once would take the places of loads that the sum waits for."""
@@ -265,14 +303,14 @@ class OuterProduct(MicroKernel):
         width = min(cols, LINE_BYTES // self.panel.result.dtype.size)
         part = (PART,) if self._schedule.split_k > 1 else ()
         # Past an end of C, for its last row or column once more.
-        col = COL0 + COL * width
+        col = COL0 + J * width
         col = col if self.panel.whole_columns else minimum(col, self._problem.n - 1)
         ask = Prefetch(self.panel.result, (*part, C_ROW, col), writes=True)
         row = ROW0 + K0 // PREFETCH_STEPS
         row = row if self.panel.whole_rows else minimum(row, self._problem.m - 1)
         when = both(compare("==", K0 % PREFETCH_STEPS, 0), compare("<", K0, rows * PREFETCH_STEPS))
         say = Comment(f"{self._problem.title('c')}'s rows, one in {PREFETCH_STEPS} steps, before they are written.")
-        return say, If(when, (Let(C_ROW, row), *loop(COL, -(-cols // width), (ask,))))
+        return say, If(when, (Let(C_ROW, row), *loop(J, -(-cols // width), (ask,))))
 
     # --- a step of K --------------------------------------------------------------------------------
 
@@ -367,7 +405,7 @@ class DotProduct(MicroKernel):
     def _add_up(self, total: Registers) -> Body:
         """Half of a vector and the other half, until two elements are left."""
         (rows, cols), width = self._schedule.tile, self._schedule.vector
-        whole, at, body = self.acc.buffer, self.acc.at(ROW, COL * width), list[Stmt]()
+        whole, at, body = self.acc.buffer, self.acc.at(ROW, J * width), list[Stmt]()
 
         def halves(element: Expr) -> Expr:
             first, second = ((*at[:-1], at[-1] + offset + element) for offset in (0, width // 2))
@@ -379,8 +417,8 @@ class DotProduct(MicroKernel):
             )
             body += [Alloc(half), at_once(width // 2, Store(half, (ELEMENT,), halves(ELEMENT)))]
             whole, at, width = half, (Const(0),), width // 2
-        body.append(Store(total.buffer, total.at(ROW, COL), halves(Const(0))))
-        return (unrolled(ROW, rows, (unrolled(COL, cols, tuple(body)),)),)
+        body.append(Store(total.buffer, total.at(ROW, J), halves(Const(0))))
+        return (unrolled(ROW, rows, (unrolled(J, cols, tuple(body)),)),)
 
     def _single_step(self, total: Registers) -> Body:
         rows, cols = self._schedule.tile

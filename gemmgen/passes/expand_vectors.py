@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, element, old
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, convert, minimum
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, convert, minimum, select
 from gemmgen.ir.instructions import VECTOR_FMA_ALONG_K, Instruction
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Mma, Store, VectorCopy
 from gemmgen.ir.vectors import value_problem
@@ -54,39 +56,51 @@ def epilogue_vectors(update: EpilogueStore) -> Body:
     """
     if update.dst.transposed:
         return _singles(update, "C lies by columns: element by element.")
-    if any(value_problem(store.value, ELEMENT, update.acc.buffer.vector) for store in _steps(update)):
+    steps = _steps(update, _values(update, "values"), (ELEMENT,))
+    if any(value_problem(store.value, ELEMENT, update.acc.buffer.vector) for store in steps):
         return _singles(update, "What is no function of vectors goes element by element.")
     c, fragment = update.dst.buffer, update.acc.fragment
     row0, col0 = update.dst.origin[-2:]
     rows, cols = c.shape[-2:]
-    high, wide = fragment.rows.values, fragment.cols.values
+    high = fragment.rows.values
+    wide = update.acc.buffer.vector if update.ends_inside else fragment.cols.values
     own = () if update.first is None else (update.first <= col0,)
     inside = all_of((row0 + high <= rows, col0 + wide <= cols, *own))
     return (If(inside, _whole(update), _singles(update, "At the edge of C, element by element.")),)
 
 
+def _vector_of(update: EpilogueStore) -> Expr:
+    """The first column of a vector of the tile."""
+    begin, width = update.dst.origin[-1] + COL * update.acc.buffer.vector, update.acc.buffer.vector
+    return minimum(begin, update.dst.buffer.shape[-1] - width) if update.ends_inside else begin
+
+
 def _whole(update: EpilogueStore) -> Body:
-    """Vector by vector."""
+    """Vector by vector; where some hold columns of others, all of a row are read before one is written."""
     c, acc, width = update.dst.buffer, update.acc, update.acc.buffer.vector
-    row0, col0 = update.dst.origin[-2:]
-    place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL * width)
+    place = (*update.dst.origin[:-2], update.dst.origin[-2] + ROW, _vector_of(update))
     values, there = _values(update, "values"), _values(update, "old")
-    value, before = Load(values, (ELEMENT,)), Load(there, (ELEMENT,))
+    vectors = acc.fragment.cols.values // width
+    at: tuple[Expr, ...] = (ELEMENT,)
+    if update.ends_inside:
+        values, at = replace(values, layout=Layout.packed(vectors, width)), (COL, ELEMENT)
+    value, before = Load(values, at), Load(there, (ELEMENT,))
     product = scaled(update, Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT)))
     add_old: Body = (
         Alloc(there),
         VectorCopy(there, (Const(0),), c, place, update.atom, width),
-        at_once(width, Store(values, (ELEMENT,), with_old(update, value, before))),
+        at_once(width, Store(values, at, with_old(update, value, before))),
     )
-    body: Body = (
-        Alloc(values),
-        at_once(width, Store(values, (ELEMENT,), product)),
+    made: Body = (
+        at_once(width, Store(values, at, product)),
         *unless_beta_is_zero(update, add_old),
-        *once_whole(update, tuple(at_once(width, step) for step in _steps(update))),
-        VectorCopy(c, place, values, (Const(0),), update.atom, width),
+        *once_whole(update, tuple(at_once(width, step) for step in _steps(update, values, at))),
     )
-    vectors = acc.fragment.cols.values // width
-    return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
+    put = VectorCopy(c, place, values, (*at[:-1], Const(0)), update.atom, width)
+    row: Body = (unrolled(COL, vectors, (Alloc(values), *made, put)),)
+    if update.ends_inside:
+        row = Alloc(values), unrolled(COL, vectors, made), unrolled(COL, vectors, (put,))
+    return (unrolled(ROW, acc.fragment.rows.values, row),)
 
 
 def _values(update: EpilogueStore, what: str) -> Buffer:
@@ -96,14 +110,13 @@ def _values(update: EpilogueStore, what: str) -> Buffer:
     return Buffer(name, update.acc.buffer.dtype, Space.PRIVATE, Layout.packed(width), vector=width)
 
 
-def _steps(update: EpilogueStore) -> tuple[Store, ...]:
+def _steps(update: EpilogueStore, values: Buffer, at: tuple[Expr, ...]) -> tuple[Store, ...]:
     """What an epilogue makes of a vector, function by function."""
-    values, width = _values(update, "values"), update.acc.buffer.vector
-    row, col = update.dst.origin[-2] + ROW, update.dst.origin[-1] + COL * width + ELEMENT
-    value = Load(values, (ELEMENT,))
+    row, col = update.dst.origin[-2] + ROW, _vector_of(update) + ELEMENT
+    value = Load(values, at)
     before = convert(Load(update.dst.buffer, (*update.dst.origin[:-2], row, col)), value.dtype)
     means = {element(value.dtype): value, old(value.dtype): before, ELEMENT_ROW: row, ELEMENT_COL: col}
-    return tuple(Store(values, (ELEMENT,), map_expr(step.value, substitute(means))) for step in update.steps)
+    return tuple(Store(values, at, map_expr(step.value, substitute(means))) for step in update.steps)
 
 
 def _singles(update: EpilogueStore, say: str) -> Body:
@@ -113,8 +126,10 @@ def _singles(update: EpilogueStore, say: str) -> Body:
     (row0, col0), (rows, cols) = (x[::-1] if dst.transposed else x for x in (dst.origin[-2:], c.shape[-2:]))
     high, wide = acc.fragment.rows.values, acc.fragment.cols.values
     part = Buffer(f"{c.name}_part", acc.buffer.dtype, Space.PRIVATE, Layout.packed(high, wide))
-    at = (ROW, COL * width + ELEMENT)
-    put = at_once(width, Store(part, at, Load(acc.buffer, acc.at(*at))))
+    begin: Expr = COL * width
+    if update.ends_inside:
+        begin = select(compare("<=", Const(width), cols), minimum(begin, cols - width - col0), begin)
+    put = at_once(width, Store(part, (ROW, begin + ELEMENT), Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))))
     first = Const(0) if update.first is None else update.first - col0
     row, col = row0 + ROW, col0 + COL
     place = (*planes, *((col, row) if dst.transposed else (row, col)))

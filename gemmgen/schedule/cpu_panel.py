@@ -28,8 +28,8 @@ class CpuPanel(Mainloop):
             sums wait in C meanwhile. 0 is all of K.
         mc: where B is copied, how many tiles of a column are computed before those right of them, so that their
             part of A stays in a cache. 0 is all of them.
-        b_prefetch: how many steps of K before they are read lines of B's copy are prefetched to the first level of the
-            cache; 0 leaves that to the processor.
+        b_prefetch: how many steps of K before they are read lines of B, or of its copy, are prefetched to the first
+            level of the cache; 0 leaves that to the processor.
         c_prefetch: whether a tile of C is prefetched row by row while its sum is computed; where B is copied.
     """
 
@@ -58,5 +58,5 @@ class CpuPanel(Mainloop):
     )
     kc: int = number(0, "depth in K of a panel; 0 for all of K", 512, 1 << 20, (0, 32, 256), least=0)
     mc: int = number(0, "tiles of a column before those right of them; 0 for all", 16, 4096, (0, 1, 2), least=0)
-    b_prefetch: int = number(0, "steps of K that B's copy is prefetched ahead; 0 for none", 8, 64, (0, 8), least=0)
+    b_prefetch: int = number(0, "steps of K that B is prefetched ahead; 0 for none", 8, 64, (0, 8), least=0)
     c_prefetch: bool = flag("a tile of C is prefetched while its sum is made")

@@ -294,7 +294,7 @@ def _cpu_panel(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("kc", _DEPTHS),
         Axis("mc", (0, 1, 2, 4, 8, 16, 32, 64), when=lambda x: x["b.memory"] == "private" or bool(x["dot_product"])),
         Axis("block_k", (1, 2, 4, 8), when=_copied),
-        Axis("b_prefetch", prefetches, when=_copied),
+        Axis("b_prefetch", prefetches, when=lambda x: not x["dot_product"]),
         Axis("c_prefetch", (False, True) if len(prefetches) > 1 else (False,), when=_copied),
         Axis("split_k", _SPLITS),
     )

@@ -46,17 +46,30 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
         const int k_depth = min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.
-        for (int k0 = 0; k0 < k_depth; ++k0) {
-            for (int col0 = col_begin; col0 < col_end; col0 += NR) {
-                const int panel = (col0 - col_begin) / NR;
-                #pragma unroll
-                for (int j = 0; j < NR / 8; ++j) {
-                    if (col0 + j * 8 + 8 <= n) {
-                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);
-                    } else {
-                        for (int e = 0; e < 8; ++e) {
-                            ((float *)b_block[panel][k0])[j * 8 + e] =
-                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];
+        if (8 <= n) {
+            // Vectors that would end past the last column begin earlier.
+            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
+                const int k_rows_end = min(k_depth, k_rows + 16);
+                for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                    const int panel = (col0 - col_begin) / NR;
+                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
+                        #pragma unroll
+                        for (int j = 0; j < NR / 8; ++j) {
+                            const int col = min(col0 + j * 8, n - 8);
+                            b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col]);
+                        }
+                    }
+                }
+            }
+        } else {
+            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
+                const int k_rows_end = min(k_depth, k_rows + 16);
+                for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                    const int panel = (col0 - col_begin) / NR;
+                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
+                        for (int j = 0; j < NR; ++j) {
+                            ((float *)b_block[panel][k0])[j] =
+                                b[(k_block + k0) * ldb + min(col0 + j, n - 1)];
                         }
                     }
                 }
@@ -105,18 +118,29 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
                     }
                 }
 
+                // Vectors that would end past the last column begin earlier.
+                const int col = 8 <= n ? min(col0, n - 8) : col0;
+
+                // Where C is not read, columns of the tile before are stored again.
+                const int first_col = beta_now == 0.0f && col_begin <= col ? col : col0;
+
                 // C = alpha * A * B + beta * C; C is not read where beta is zero.
-                if (row0 + MR <= m && col0 + NR <= n) {
+                if (row0 + MR <= m && col + 8 <= n && first_col <= col) {
                     #pragma unroll
                     for (int i = 0; i < MR; ++i) {
+                        float8 c_values[NR / 8];
                         #pragma unroll
                         for (int j = 0; j < NR / 8; ++j) {
-                            float8 c_values = alpha * acc[i][j];
+                            c_values[j] = alpha * acc[i][j];
                             if (beta_now != 0.0f) {
-                                float8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);
-                                c_values = fma((float8)(beta_now), c_old, c_values);
+                                float8 c_old =
+                                    vload8(0, &c[(row0 + i) * ldc + min(col + j * 8, n - 8)]);
+                                c_values[j] = fma((float8)(beta_now), c_old, c_values[j]);
                             }
-                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);
+                        }
+                        #pragma unroll
+                        for (int j = 0; j < NR / 8; ++j) {
+                            vstore8(c_values[j], 0, &c[(row0 + i) * ldc + min(col + j * 8, n - 8)]);
                         }
                     }
                 } else {
@@ -126,14 +150,15 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
                     for (int i = 0; i < MR; ++i) {
                         #pragma unroll
                         for (int j = 0; j < NR / 8; ++j) {
-                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);
+                            vstore8(acc[i][j], 0,
+                                    &c_part[i][8 <= n ? min(j * 8, n - 8 - col) : j * 8]);
                         }
                     }
                     for (int i = 0; i < min(MR, m - row0); ++i) {
-                        for (int j = 0; j < min(NR, n - col0); ++j) {
-                            c[(row0 + i) * ldc + col0 + j] =
+                        for (int j = first_col - col; j < min(NR, n - col); ++j) {
+                            c[(row0 + i) * ldc + col + j] =
                                 beta_now == 0.0f ? alpha * c_part[i][j]
-                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],
+                                                 : fma(beta_now, c[(row0 + i) * ldc + col + j],
                                                        alpha * c_part[i][j]);
                         }
                     }

@@ -189,7 +189,10 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
         "for (int k_batch = ",
     )
     # The block of C of a work-item that sweeps it, and a block of K.
-    named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop", "k_depth"))
+    named += tuple(
+        f"const int {x} = "
+        for x in (*"row_begin row_end col_begin col_end".split(), *"k_stop k_depth k_rows_end".split())
+    )
     if preset.schedule.stream_k:
         # How much of that a group has.
         named += tuple(f"const int {x} = " for x in ("whole_blocks", "first_batch", "last_batch"))

@@ -43,6 +43,7 @@ FORMS = {
     "copied, C prefetched, K in parts": COPIED.but(split_k=2, c_prefetch=True),
     "copied, steps written out": COPIED.but(kc=8, block_k=4),
     "copied, B prefetched": COPIED.but(block_k=2, b_prefetch=3),
+    "in place, B prefetched": IN_PLACE.but(b_prefetch=3),
     "copied, a panel prefetched": COPIED.but(macro_kernel=(3, 1), tile=(1, 4), b_prefetch=1),
 }
 #: Whole tiles, ragged ones, narrower and shorter than a tile, more groups than tiles.
@@ -94,6 +95,29 @@ def test_whole_vectors_at_the_edge_of_a_c_that_is_not_read(rng: np.random.Genera
     assert again in driver.emit(GemmSpec(), IN_PLACE, target=CPU).text
     for spec in (GemmSpec(c_order="col"), GemmSpec(epilogue=("expr: acc + c",))):
         assert "first_col" not in driver.emit(spec, IN_PLACE, target=CPU).text
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 7, 8, 9, 11, 13])
+def test_vectors_begin_earlier_beside_a_copy(n: int, rng: np.random.Generator) -> None:
+    """Those that would end past the last column hold the columns before it: all of B is copied, and C stored, by
+    vectors. Sums that wait in C are added once; a vector that is part of no other vector's tile is stored by elements.
+    """
+    by_columns = GemmSpec(b_order="col")
+    for schedule, spec in (
+        *((COPIED.but(**more), GemmSpec()) for more in ({}, {"mc": 1}, {"split_k": 2}, {"macro_kernel": (3, 1)})),
+        (COPIED, by_columns),
+    ):
+        program = driver.lower_program(spec, schedule, CPU)
+        for beta in (0.0, 2.0):
+            check_products(program, spec, rng, (7, n, 9), factors=(1.5, beta))
+
+
+def test_vectors_begin_earlier_where_they_may_store_columns_twice() -> None:
+    text = driver.emit(GemmSpec(), COPIED, target=CPU).text
+    assert "const int col = min(col0 + j * 4, n - 4);" in text
+    assert "vstore4(c_values[j], 0, &c[(row0 + i) * ldc + min(col + j * 4, n - 4)]);" in text
+    for spec in (GemmSpec(n=16), GemmSpec(c_order="col")):
+        assert "begin earlier" not in driver.emit(spec, COPIED, target=CPU).text
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -216,11 +240,17 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
         "b.memory = local, but mainloop CpuPanel reads b from global or private: use",
     ),
     "prefetched in place": (IN_PLACE.but(c_prefetch=True), GemmSpec(), "cpu", "c_prefetch is for a copy of B"),
+    "prefetched along K": (
+        IN_PLACE.but(dot_product=True, vector=4, tile=(3, 2), b_prefetch=8),
+        GemmSpec(b_order="col"),
+        "cpu",
+        "b_prefetch is for lines of B that are a step each, but dot_product reads along K: leave it out",
+    ),
     "written out in place": (
-        IN_PLACE.but(block_k=4, b_prefetch=8),
+        IN_PLACE.but(block_k=4),
         GemmSpec(),
         "cpu",
-        "block_k, b_prefetch are for a copy of B by vectors of columns: set b.memory = 'private', or leave it out",
+        "block_k is for a copy of B by vectors of columns: set b.memory = 'private', or leave it out",
     ),
     "rows of C between iterations": (
         COPIED.but(kc=6, block_k=3, c_prefetch=True),
@@ -319,6 +349,12 @@ def test_parts_of_k_that_are_known_are_not_cut_by_iterations(rng: np.random.Gene
     written_out = COPIED.but(kc=8, block_k=4, split_k=3)
     for spec in (GemmSpec(k=20), GemmSpec(multiple_of=(1, 1, 4))):
         check_products(driver.lower_program(spec, written_out, CPU), spec, rng, (7, 21, 20), factors=(1.5, -0.5))
+
+
+def test_lines_of_b_in_place_are_asked_for_ahead() -> None:
+    """Past the last step of K the last line once more: pointers stay inside."""
+    text = driver.emit(GemmSpec(), IN_PLACE.but(b_prefetch=3), "opencl", CPU).text
+    assert "__builtin_prefetch(&b[min(k0 + 3, k_main - 1) * ldb + col0]);" in text
 
 
 def test_what_is_asked_for_ahead_lies_in_the_copy() -> None:

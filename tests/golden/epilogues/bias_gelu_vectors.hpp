@@ -74,17 +74,30 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         const int k_depth = std::min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.
-        for (int k0 = 0; k0 < k_depth; ++k0) {
-            for (int col0 = col_begin; col0 < col_end; col0 += NR) {
-                const int panel = (col0 - col_begin) / NR;
-                #pragma GCC unroll NR / 16
-                for (int j = 0; j < NR / 16; ++j) {
-                    if (col0 + j * 16 + 16 <= n) {
-                        b_block[panel][k0][j] = load16(&b[(k_block + k0) * ldb + col0 + j * 16]);
-                    } else {
-                        for (int e = 0; e < 16; ++e) {
-                            b_block[panel][k0][(j * 16 + e) / 16][(j * 16 + e) % 16] =
-                                b[(k_block + k0) * ldb + std::min(col0 + j * 16 + e, n - 1)];
+        if (16 <= n) {
+            // Vectors that would end past the last column begin earlier.
+            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
+                const int k_rows_end = std::min(k_depth, k_rows + 16);
+                for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                    const int panel = (col0 - col_begin) / NR;
+                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
+                        #pragma GCC unroll NR / 16
+                        for (int j = 0; j < NR / 16; ++j) {
+                            const int col = std::min(col0 + j * 16, n - 16);
+                            b_block[panel][k0][j] = load16(&b[(k_block + k0) * ldb + col]);
+                        }
+                    }
+                }
+            }
+        } else {
+            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
+                const int k_rows_end = std::min(k_depth, k_rows + 16);
+                for (int col0 = col_begin; col0 < col_end; col0 += NR) {
+                    const int panel = (col0 - col_begin) / NR;
+                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
+                        for (int j = 0; j < NR; ++j) {
+                            b_block[panel][k0][j / 16][j % 16] =
+                                b[(k_block + k0) * ldb + std::min(col0 + j, n - 1)];
                         }
                     }
                 }
@@ -135,24 +148,37 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     }
                 }
 
+                // Vectors that would end past the last column begin earlier.
+                const int col = 16 <= n ? std::min(col0, n - 16) : col0;
+
+                // Where C is not read, columns of the tile before are stored again.
+                const int first_col = beta_now == 0.0f && col_begin <= col ? col : col0;
+
                 // C = alpha * A * B, then bias, gelu.
-                if (row0 + MR <= m && col0 + NR <= n) {
+                if (row0 + MR <= m && col + 16 <= n && first_col <= col) {
                     #pragma GCC unroll MR
                     for (int i = 0; i < MR; ++i) {
+                        sycl::float16 c_values[NR / 16];
                         #pragma GCC unroll NR / 16
                         for (int j = 0; j < NR / 16; ++j) {
-                            sycl::float16 c_values = alpha * acc[i][j];
+                            c_values[j] = alpha * acc[i][j];
                             if (beta_now != 0.0f) {
-                                sycl::float16 c_old = load16(&c[(row0 + i) * ldc + col0 + j * 16]);
-                                c_values = sycl::fma(sycl::float16(beta_now), c_old, c_values);
+                                sycl::float16 c_old =
+                                    load16(&c[(row0 + i) * ldc + std::min(col + j * 16, n - 16)]);
+                                c_values[j] =
+                                    sycl::fma(sycl::float16(beta_now), c_old, c_values[j]);
                             }
                             if (k <= k_block + KC) {
                                 // After K's last block: the sum is whole.
-                                c_values += load16(&bias[col0 + j * 16]);
-                                c_values = 0.5f * c_values *
-                                           (1.0f + sycl::erf(c_values * 0.7071067811865476f));
+                                c_values[j] += load16(&bias[std::min(col + j * 16, n - 16)]);
+                                c_values[j] = 0.5f * c_values[j] *
+                                              (1.0f + sycl::erf(c_values[j] * 0.7071067811865476f));
                             }
-                            store(c_values, &c[(row0 + i) * ldc + col0 + j * 16]);
+                        }
+                        #pragma GCC unroll NR / 16
+                        for (int j = 0; j < NR / 16; ++j) {
+                            store(c_values[j],
+                                  &c[(row0 + i) * ldc + std::min(col + j * 16, n - 16)]);
                         }
                     }
                 } else {
@@ -162,27 +188,28 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     for (int i = 0; i < MR; ++i) {
                         #pragma GCC unroll NR / 16
                         for (int j = 0; j < NR / 16; ++j) {
-                            store(acc[i][j], &c_part[i][j * 16]);
+                            store(acc[i][j],
+                                  &c_part[i][16 <= n ? std::min(j * 16, n - 16 - col) : j * 16]);
                         }
                     }
                     for (int i = 0; i < std::min(MR, m - row0); ++i) {
-                        for (int j = 0; j < std::min(NR, n - col0); ++j) {
+                        for (int j = first_col - col; j < std::min(NR, n - col); ++j) {
                             if (k <= k_block + KC) {
                                 // After K's last block: the sum is whole.
                                 const float value =
                                     beta_now == 0.0f
                                         ? alpha * c_part[i][j]
-                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col0 + j],
+                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col + j],
                                                     alpha * c_part[i][j]);
-                                const float after_bias = value + bias[col0 + j];
-                                c[(row0 + i) * ldc + col0 + j] =
+                                const float after_bias = value + bias[col + j];
+                                c[(row0 + i) * ldc + col + j] =
                                     0.5f * after_bias *
                                     (1.0f + sycl::erf(after_bias * 0.7071067811865476f));
                             } else {
-                                c[(row0 + i) * ldc + col0 + j] =
+                                c[(row0 + i) * ldc + col + j] =
                                     beta_now == 0.0f
                                         ? alpha * c_part[i][j]
-                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col0 + j],
+                                        : sycl::fma(beta_now, c[(row0 + i) * ldc + col + j],
                                                     alpha * c_part[i][j]);
                             }
                         }

@@ -120,11 +120,11 @@ def _along_k(spec: GemmSpec, shape: Shape, mirrored: bool, target: Target) -> It
     long = "ba"[mirrored]
     load = _width(spec, long, k)
     for rows, columns, warps in product(_rows(few), COLUMNS, WARPS):
-        # Operands of many rows fill the registers.
+        # Sums and operands of many rows fill the registers that many warps would share.
         width = min(load, _held(spec, rows))
         own = 2 * columns if rows >= FEW and spec.dtype.size == 4 else columns
-        step = WARP * width * warps
-        if warps > 1 and step >= 2 * k:
+        step, many = WARP * width * warps, rows >= FEW and spec.dtype.size >= F32.size
+        if warps > (WARPS[-2] if many else WARPS[-1]) or (warps > 1 and step >= 2 * k):
             continue
         # A work-item has as many bytes of each column under way, however narrow its loads are.
         most = max(1, LOAD // spec.element(long).bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS[-1] else 1)

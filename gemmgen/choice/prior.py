@@ -472,10 +472,12 @@ class Loads(NamedTuple):
         """Blocks that a multiprocessor has at once."""
         (rows, cols), (high, wide) = self.tile, self.group
         threads = high * wide * self.lanes_along_k * self.sliced_k
-        ahead = max(1, self.block_k // (self.lanes_along_k * self.sliced_k))
-        registers = rows * cols + min(HELD, (rows + cols) * ahead) + BESIDE_HELD
+        most = min(THREADS // threads, BLOCKS)
+        if self.lanes_along_k > 1:
+            return most  # compilers unroll less where registers run out
+        registers = rows * cols + min(HELD, (rows + cols) * self.block_k // self.sliced_k) + BESIDE_HELD
         shared = self.sliced_k * rows * high * cols * wide * 4 if self.sliced_k > 1 else 0
-        return min(THREADS // threads, BLOCKS, REGISTERS // (registers * threads), SHARED // (shared + RESERVED))
+        return min(most, REGISTERS // (registers * threads), SHARED // (shared + RESERVED))
 
     def step(self, spec: GemmSpec) -> int:
         """Elements along K that a block asks for at once."""

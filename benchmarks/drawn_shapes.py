@@ -101,6 +101,14 @@ def drawn(
             yield shape, layout
 
 
+def as_read(shape: Shape, layout: str) -> str:
+    """The layout as `gemm` and torch read such matrices: a single row of A, or column of B, is one line of elements
+    however it is said to lie.
+    """
+    (m, n, _), (of_a, of_b) = shape, layout.split(",")
+    return ",".join(("row" if m == 1 else of_a, "col" if n == 1 else of_b))
+
+
 # --- libraries ------------------------------------------------------------------------------------
 
 
@@ -355,7 +363,8 @@ def main() -> None:
     taken = [line.shape for each in known for line in each.lines] if said.records or said.tune else []
     info, plan, (part, parts) = pick(), [], map(int, said.part.split("/"))
     found_shapes = list(drawn(said.commit, said.dtype, said.count, layouts, list(dict.fromkeys(taken))))
-    problems = [(shape, layout, build_spec(dtype=said.dtype, layout=layout)) for shape, layout in found_shapes]
+    read = ((shape, as_read(shape, layout)) for shape, layout in found_shapes)
+    problems = [(shape, layout, build_spec(dtype=said.dtype, layout=layout)) for shape, layout in read]
     problems = problems[part - 1 :: parts]
     if said.tune:
         os.environ["XDG_DATA_HOME"] = data = tempfile.mkdtemp()

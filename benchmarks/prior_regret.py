@@ -183,7 +183,7 @@ def of_few_rows() -> list[Problem]:
         kept = promised(build_spec(dtype=dtype, layout=f"row,{order}"), (m, n, k))
         # At that time an assumption was of all matrices.
         spec = replace(kept, ld_multiple=min(map(kept.ld_unit, "abc")))
-        own = {x.name or "": x for x in few_rows.candidates(spec, (m, n, k), H100)}
+        own = {x.name or "": x for x in few_rows.ranked(spec, (m, n, k), H100, machine_of(H100))}
         all_of = {**named(), **own}
         measured = {all_of[name]: time for name, time in us_of.items() if name in all_of}
         if len(measured) > 1 and any(prior.has_no_tiles(x) for x in measured):

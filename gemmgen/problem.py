@@ -258,18 +258,14 @@ class Problem:
         return self.schedule.read_order(name, order) == "col"
 
     def assumptions(self) -> tuple[Expr, ...]:
-        """What is known of leading dimensions, and of the steps of a batch; where tensor maps reach C, of its lines."""
+        """What is known of leading dimensions, of the steps of a batch, and of rows and columns."""
         promised: list[tuple[Expr, int]] = [(self.pitch(name), self.spec.ld_unit(name)) for name in "abc"]
         promised += [(Var(f"stride_{name}", I64), self.spec.ld_unit(name)) for name in self.strided]
         sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
         lines = [(self._pitch(f"{name}_packed"), self.units[self.packed_axes(name)[1]]) for name in self.packed]
         lines.append((self._pitch("workspace"), 4 if self.schedule.c_width > 1 else 1))
         promised += [(x, unit) for x, unit in (*sizes, *lines) if isinstance(x, Var)]
-        if self.given("b").apart is not None:
-            promised.append((self.n, self.spec.multiple_of[1]))
-        if self.schedule.by_warpgroups:
-            line, unit = (self.n, 1) if self.spec.c_order == "row" else (self.m, 0)
-            promised.append((line, self.spec.multiple_of[unit]))
+        promised += zip((self.m, self.n), self.spec.multiple_of, strict=False)
         return tuple(compare("==", x % width, 0) for x, unit in promised for width in WIDTHS if unit % width == 0)
 
     # --- prepacked operands -----------------------------------------------------------------------

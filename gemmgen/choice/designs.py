@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from math import gcd
 
 from gemmgen import candidates
-from gemmgen.candidates import WAYS, Way
+from gemmgen.candidates import WAYS, Shape, Way
 from gemmgen.choice.warpgroups import blocks_of, built, kinds
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
@@ -56,6 +57,8 @@ GROUPS_OF_THREADS = ((8, 16), (16, 16), (8, 8))
 #: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
 #: warp write to the same bank.
 APART = 4
+#: Bytes of an element that is copied by itself at least.
+WORD = 4
 #: Schedules by which those grow.
 _WARPS: dict[int, str] = {1: "mma_f8_8x16_16x8", 2: "mma_8x16_16x8"}
 _THREADS = ("async_8x8_8x16", "async_8x8_16x16")
@@ -125,6 +128,29 @@ def _apart(spec: GemmSpec, plain: Schedule) -> Schedule:
     if spec.b_order == "row" or not copied or b.memory != "local" or b.transposed or b.pad:
         return plain
     return plain.but(b=replace(b, pad=APART), name=None)
+
+
+def as_wide_as_lines(spec: GemmSpec, plain: Schedule, like: Shape) -> Schedule:
+    """With copies of fewer elements than a vector has, where lines of A or B are a multiple of these alone: a copy that
+    does not fit is made element by element.
+
+    Args:
+        like: sizes as well aligned as the product's.
+    """
+    if not isinstance(plain.mainloop, SharedMemory) or spec.dtype.size < WORD:
+        return plain
+    m, n, k = like
+    found = plain
+    for name, order, line in (
+        ("a", spec.a_order, k if spec.a_order == "row" else m),
+        ("b", spec.b_order, n if spec.b_order == "row" else k),
+    ):
+        operand: Operand = getattr(plain, name)
+        width = gcd(line, operand.width)
+        along = operand.memory == "local" and not operand.prepacked and operand.transposed == (order == "col")
+        if along and 1 < width < operand.width:
+            found = found.but(**{name: replace(operand, width=width)}, name=None)
+    return found
 
 
 def _can(spec: GemmSpec, made: Schedule, target: Target) -> bool:

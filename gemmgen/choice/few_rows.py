@@ -10,9 +10,15 @@ Which one that is follows from how the long operand lies:
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice, product
 
 from gemmgen.candidates import PARTS, Shape
+from gemmgen.choice import prior
+from gemmgen.choice.machine import Machine, machine_of
+from gemmgen.choice.prior import Loads
 from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.target import Target
@@ -23,20 +29,20 @@ from gemmgen.spec import GemmSpec
 #: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels transpose element by element. A
 #: work-item has up to so many rows.
 FEW, FEW_BESIDE_TRANSPOSED, OWN_ROWS = 8, 48, 16
-#: Bytes of a load, and of a line of the cache.
-LOAD, LINE = 16, 128
+#: Bytes of a load, and of a line of the long operand that a block reads at least: memory gives no fewer at once.
+LOAD, BURST = 16, 64
 #: Work-items of a warp.
 WARP = 32
-#: Columns of a work-item, and warps of a block, where lanes lie along K.
-COLUMNS, WARPS = 4, 8
-#: Warps of a multiprocessor at least, where they make elements.
-MADE = 16
-#: Steps along K of which the last one would leave most of a block's warps without work.
-SHORT = 4 / 3
-#: Work-items of a block where they lie across K, and of a multiprocessor.
-BLOCK, FULL = 256, 1024
-#: Elements along K that a work-item loads before it multiplies, where lines lie across K.
-AHEAD = 4
+#: Times as many rows that a product has as a work-item has, at most.
+FEWER = 4
+#: Columns of a work-item where lanes lie along K, and warps of a block.
+COLUMNS, WARPS = (1, 2, 4), (1, 2, 4, 8)
+#: Lanes along a line, and slices, of a block of so many work-items at least and at most, where lanes lie across K.
+LANES, SLICES, LEAST, MOST = (8, 16, 32), (8, 16, 32), 128, 512
+#: Elements of the long operand that a work-item asks for at once.
+AHEAD = 32
+#: Blocks of a multiprocessor that parts of K are to give it.
+FILLED = (1, 2, 4)
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
 HELD = 256
 
@@ -49,23 +55,27 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) 
     """
     if "async_copy" not in target.features or products > 1 or spec.batched or min(shape) < 1:
         return ()
-    return _candidates(spec, shape, target) if min(shape[:2]) <= FEW_BESIDE_TRANSPOSED else ()
+    return _candidates(spec, shape, target, machine_of(target)) if min(shape[:2]) <= FEW_BESIDE_TRANSPOSED else ()
 
 
 @lru_cache(maxsize=1024)
-def _candidates(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...]:
-    m, n, k = shape
+def _candidates(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> tuple[Schedule, ...]:
+    possible = (x for x in ranked(spec, shape, target, machine) if not problems_as_asked(spec, x, target))
+    return tuple(islice(possible, 1))
+
+
+def ranked(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Iterator[Schedule]:
+    """All such kernels, the cheapest by the model first; a device may refuse some."""
+    (m, n, _), few = shape, min(shape[:2])
     mirrored = n < m
-    order = spec.a_order if mirrored else spec.b_order
-    along_k = (order == "row") == mirrored
-    few = min(m, n)
+    along_k = ((spec.a_order if mirrored else spec.b_order) == "row") == mirrored
     transposed = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TRANSPOSED
     if few > (FEW_BESIDE_TRANSPOSED if transposed else FEW):
-        return ()
-    rows = min(OWN_ROWS, 1 << (few - 1).bit_length())
-    made = _along_k if along_k else _across_k
-    schedule = made(spec, (rows, few), max(m, n), k, mirrored, target)
-    return () if problems_as_asked(spec, schedule, target) else (schedule,)
+        return
+    found = tuple((_along_k if along_k else _across_k)(spec, shape, mirrored, target))
+    costs = {x: sum(prior.account_of_loads(spec, x, shape, machine).values()) for x in found}
+    for loads in sorted(costs, key=lambda x: costs[x]):
+        yield _schedule(loads, shape, mirrored)
 
 
 def up(a: int, b: int) -> int:
@@ -90,104 +100,108 @@ def _held(spec: GemmSpec, rows: int) -> int:
     return max(1, HELD // (rows * spec.dtype.size))
 
 
-# --- lines along K --------------------------------------------------------------------------------
-
-
-def _along_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
-    """Lanes along K: a block has few columns, and all of K unless there are too few blocks then.
-
-    Args:
-        high: rows of a work-item, and of the product.
-    """
-    (rows, few), size, long = high, spec.dtype.size, "ba"[mirrored]
-    load = _width(spec, long, k)
-    width = min(load, _held(spec, rows))
-    short = min(width, _short(spec, high, k, mirrored))
-    # Sums and operands of eight rows fill the registers that many warps would share.
-    many = rows >= FEW or (2 * rows >= FEW and size != 4)
-    warps, own = WARPS // 2 if many else WARPS, 2 * COLUMNS if rows >= FEW and size == 4 else COLUMNS
-    # A work-item has as many bytes of each column under way, however narrow its loads are.
-    rounds = max(1, LOAD // spec.element(long).bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS else 1)
-    while warps > 1 and WARP * width * rounds * warps >= 2 * k:
-        warps //= 2
-    depth = WARP * width * rounds * warps
-    if warps == WARPS and 1 < k / depth < SHORT:
-        warps, depth = warps // 2, depth // 2
-    while own > 1 and up(cols, own) < 2 * target.cores:
-        own //= 2
-    # Where elements are made, threads are busy, and fewer slices have fewer sums to add up.
-    while spec.element(long) != spec.dtype and warps > 1 and up(cols, own) * warps >= 2 * MADE * target.cores:
-        warps, depth = warps // 2, depth // 2
-    parts = _parts(target.cores // up(cols, own), k // (2 * depth))
-    return _made(
-        f"gemv_{rows}x{own}_by{warps}x{rounds}" + (f"_rows{few}" if few > rows else ""),
-        (rows, own),
-        (1, own),
-        (Operand(width=short), Operand(width=width)),
-        mirrored,
-        parts,
-        # Blocks of the same columns run together, so that the cache has these.
-        threadblock_swizzle=up(few, rows) if few > rows and not mirrored else 0,
-        block_k=depth,
-        sliced_k=warps,
-        lanes_along_k=WARP,
-        group=(1, 1),
-        **({"atom": "dp4a"} if spec.dtype == I8 else {}),
-    )
-
-
-# --- lines across K -------------------------------------------------------------------------------
-
-
-def _across_k(spec: GemmSpec, high: tuple[int, int], cols: int, k: int, mirrored: bool, target: Target) -> Schedule:
-    """Lanes along a line of the cache, slices and parts along K, as many as fill the device."""
-    (rows, _), long = high, "ba"[mirrored]
-    width = min(_width(spec, long, cols), _held(spec, rows))
-    lanes = min(WARP, max(1, LINE // spec.element(long).bytes_of(width)))
-    slices = BLOCK // lanes
-    short = _short(spec, high, k, mirrored)
-    ahead, own = max(AHEAD, short), max(COLUMNS, width)
-    blocks = up(cols, lanes * own)
-    parts = _parts(target.cores * (FULL // BLOCK) // blocks, k // (slices * ahead))
-    return _made(
-        f"across_{rows}x{own}",
-        (rows, own),
-        (1, width),
-        (Operand(width=short), Operand(width=width)),
-        mirrored,
-        parts,
-        block_k=slices * ahead,
-        sliced_k=slices,
-        group=(1, lanes),
-    )
-
-
-def _short(spec: GemmSpec, high: tuple[int, int], k: int, mirrored: bool) -> int:
+def _short(spec: GemmSpec, rows: int, shape: Shape, mirrored: bool) -> int:
     """Elements of a load of the short operand: along K, where its lines lie so, else what divides its lines."""
     name, order = ("b", spec.b_order) if mirrored else ("a", spec.a_order)
     if (order == "col") == mirrored:
-        return min(_width(spec, name, k), _held(spec, high[0]))
-    return min(high[0], _width(spec, name, high[1]))
+        return min(_width(spec, name, shape[2]), _held(spec, rows))
+    return min(rows, _width(spec, name, min(shape[:2])))
+
+
+def _rows(few: int) -> Iterator[int]:
+    """Rows of a work-item."""
+    most = min(OWN_ROWS, 1 << (few - 1).bit_length())
+    yield from (rows for rows in (most, most // 2, most // 4) if rows and few <= FEWER * rows)
+
+
+def _along_k(spec: GemmSpec, shape: Shape, mirrored: bool, target: Target) -> Iterator[Loads]:
+    """Lanes along K: a block has few columns, and all of K unless there are too few blocks then."""
+    few, cols, k = *sorted(shape[:2]), shape[2]
+    long = "ba"[mirrored]
+    load = _width(spec, long, k)
+    for rows, columns, warps in product(_rows(few), COLUMNS, WARPS):
+        # Sums and operands of many rows fill the registers that many warps would share.
+        width = min(load, _held(spec, rows))
+        own = 2 * columns if rows >= FEW and spec.dtype.size == 4 else columns
+        step, many = WARP * width * warps, rows >= FEW and spec.dtype.size >= F32.size
+        if warps > (WARPS[-2] if many else WARPS[-1]) or (warps > 1 and step >= 2 * k):
+            continue
+        # A work-item has as many bytes of each column under way, however narrow its loads are.
+        most = max(1, LOAD // spec.element(long).bytes_of(load)) * (2 if rows >= FEW and own == COLUMNS[-1] else 1)
+        for rounds in dict.fromkeys((1, most)):
+            if rounds > 1 and step * rounds > k:
+                continue
+            parts = _parts(target.cores // up(cols, own), k // (2 * step * rounds))
+            widths = min(width, _short(spec, rows, shape, mirrored)), width
+            yield _loads((rows, own), (1, 1), WARP, warps, parts, step * rounds, widths, mirrored, spec)
+
+
+def _across_k(spec: GemmSpec, shape: Shape, mirrored: bool, target: Target) -> Iterator[Loads]:
+    """Lanes along a line of the cache, slices and parts along K, as many as fill the device."""
+    few, cols, k = *sorted(shape[:2]), shape[2]
+    stored, rows = spec.element("ba"[mirrored]), next(_rows(few))
+    width = min(_width(spec, "ba"[mirrored], cols), _held(spec, rows))
+    widths = _short(spec, rows, shape, mirrored), width
+    for lanes, slices in product(LANES, SLICES):
+        if stored.bytes_of(lanes * width) < BURST or not LEAST <= lanes * slices <= MOST:
+            continue
+        for own in dict.fromkeys((width, max(width, COLUMNS[-1]))):
+            depth = slices * max(widths[0], AHEAD // own)
+            blocks = up(cols, lanes * own)
+            wanted = (1, *(target.cores * x // blocks for x in FILLED))
+            for parts in dict.fromkeys(_parts(x, k // depth) for x in wanted):
+                found = _loads((rows, own), (1, lanes), 1, slices, parts, depth, widths, mirrored, spec)
+                # A block by itself has nothing to do while it waits.
+                if found.resident > 1:
+                    yield found
 
 
 def _parts(wanted: int, most: int) -> int:
     """Parts of K: no more than are wanted, nor than have a step each."""
-    return max((x for x in PARTS if x <= min(wanted, most)), default=1)
+    return PARTS[max(0, bisect_right(PARTS, min(wanted, most)) - 1)]
 
 
-def _made(
-    name: str,
+def _loads(
     tile: tuple[int, int],
-    vector: tuple[int, int],
-    operands: tuple[Operand, Operand],
-    mirrored: bool,
+    group: tuple[int, int],
+    lanes: int,
+    slices: int,
     parts: int,
-    **others: object,
-) -> Schedule:
-    """The schedule, its rows for columns where it is mirrored."""
-    a, b = operands[::-1] if mirrored else operands
-    pairs = {"tile": tile, "thread_vector": vector, "group": others.pop("group")}
-    transposed = {key: pair[::-1] if mirrored else pair for key, pair in pairs.items()}  # type: ignore[index]
-    widths = f"w{a.width}x{b.width}" if a.width != b.width else f"w{a.width}"
-    said = f"{name}_{widths}" + ("_mirrored" if mirrored else "") + (f"_split{parts}" if parts > 1 else "")
-    return Schedule.of(name=said, a=a, b=b, split_k=parts, **transposed, **others)
+    block_k: int,
+    widths: tuple[int, int],
+    mirrored: bool,
+    spec: GemmSpec,
+) -> Loads:
+    """What the model looks at, its rows for columns where it is mirrored."""
+    by_fours = lanes > 1 and spec.dtype == I8
+    if mirrored:
+        tile, group, widths = tile[::-1], group[::-1], widths[::-1]
+    return Loads(tile, group, lanes, slices, parts, block_k, *widths, by_fours)
+
+
+def _schedule(of: Loads, shape: Shape, mirrored: bool) -> Schedule:
+    """The schedule, by a name that says what it is."""
+    few = min(shape[:2])
+    rows, own = of.tile[::-1] if mirrored else of.tile
+    short, width = (of.width_b, of.width_a) if mirrored else (of.width_a, of.width_b)
+    along_k = of.lanes_along_k > 1
+    vector = 1, own if along_k else width
+    by = f"{of.sliced_k}x{of.block_k // (of.sliced_k * of.lanes_along_k * (width if along_k else 1))}"
+    lines = "" if along_k else f"_{max(of.group)}lanes"
+    said = f"{'gemv' if along_k else 'across'}_{rows}x{own}{lines}_by{by}" + (f"_rows{few}" if few > rows else "")
+    said += f"_w{short}x{width}" if short != width else f"_w{width}"
+    return Schedule.of(
+        name=said + ("_mirrored" if mirrored else "") + (f"_split{of.split_k}" if of.split_k > 1 else ""),
+        tile=of.tile,
+        group=of.group,
+        thread_vector=vector[::-1] if mirrored else vector,
+        a=Operand(width=of.width_a),
+        b=Operand(width=of.width_b),
+        block_k=of.block_k,
+        sliced_k=of.sliced_k,
+        split_k=of.split_k,
+        # Blocks of the same columns run together, so that the cache has these.
+        threadblock_swizzle=up(few, rows) if few > rows and not mirrored else 0,
+        **({"lanes_along_k": of.lanes_along_k} if along_k else {}),
+        **({"atom": "dp4a"} if of.by_fours else {}),
+    )

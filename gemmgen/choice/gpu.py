@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, prior
-from gemmgen.choice.designs import more, named, varies
+from gemmgen.choice.designs import as_wide_as_lines, more, named, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, row
 from gemmgen.errors import ScheduleError
@@ -149,7 +149,7 @@ def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short:
     allowed = short[0] or needed[0], short[1] or needed[1]
     others = dict.fromkeys((*named(spec, target), *(more(spec, target) if wider else ())))
     tiled = tuple(
-        x
+        as_wide_as_lines(spec, x, like)
         for x in others
         if not prior.has_no_tiles(x) and (not x.by_warpgroups or _within((x.a.prepacked, x.b.prepacked), allowed))
     )
@@ -226,7 +226,7 @@ def _in_order(
 @lru_cache(maxsize=256)
 def _asked(spec: GemmSpec) -> GemmSpec:
     """More than a vector's alignment lets no other schedule in: fewer classes of specs are looked through."""
-    sizes = spec.element("a").size, spec.element("b").size, spec.dtype.size
+    sizes = spec.element("a").size, spec.element("b").size, spec.result.size
     a, b, c = (min(spec.ld_unit(name), max(1, VECTOR // size)) for name, size in zip("abc", sizes, strict=True))
     return replace(spec, ld_multiple=(a, b, c))
 

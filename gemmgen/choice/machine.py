@@ -91,8 +91,10 @@ class Machine:
         through: times as much for elements that go through registers.
         load: cycles of a multiprocessor for a warp's load from global memory.
         own_line: the same for each line that it reads where lanes read lines of their own.
-        waits: cycles for the loads of a round of a block without tiles, where nothing else is done.
-        slice_after: cycles to add up the sums of each further slice there.
+        begin_loads: cycles of a block of lanes and slices along K beside its loads and sums.
+        waits, waits_near: cycles until what its work-items have asked for at once is there; the same where neighbours
+            read the same lines along K.
+        slice_after: cycles to add up a work-item's sums of each further slice.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
         plane: microseconds for each of those parts.
@@ -153,8 +155,10 @@ class Machine:
     through: float = 3.0
     load: float = 4.0
     own_line: float = 0.51
-    waits: float = 219.0
-    slice_after: float = 175.0
+    begin_loads: float = 3756.0
+    waits: float = 470.0
+    waits_near: float = 219.0
+    slice_after: float = 51.0
     conversion: float = 2.3
     work: float = 1.5
     packed: float = 2772000.0

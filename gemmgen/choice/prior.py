@@ -8,7 +8,7 @@
 Blocks are those of the busiest multiprocessor, `together` those that it has at once. Each formula is a few lines below;
 the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once; what follows from a
 schedule and a device whatever the sizes (`Rates`) is computed once. Kernels without tiles in shared memory (`Direct`,
-`Gemv`) have a formula of their own, `_account_of_loads`.
+`Gemv`) have a formula of their own, `account_of_loads`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import ceil, log2
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.spec import GemmSpec
 
+_Amount = TypeVar("_Amount", float, Numbers)
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
 #: Registers of a thread beside its sums, and of a multiprocessor; threads and blocks of a multiprocessor at most.
@@ -40,8 +41,9 @@ RESERVED = 1536
 SUMMED = 256
 #: Lanes of a warp, warp instructions of a multiprocessor in a cycle, threads that hide the latency of loads.
 WARP, SCHEDULERS, MANY_THREADS = 32, 4, 1024
-#: Steps that compilers load for at once.
-UNROLLED = 4
+#: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
+#: and beside them and its sums; bytes of a multiprocessor's shared memory.
+UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
 #: Instructions of a prologue, in those that convert an element; of one of whole numbers whose scale multiplies sums.
 PROLOGUE, OF_SUMS = 5, 0.7
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
@@ -87,7 +89,9 @@ def costs_beside(
     found = np.zeros(0) if designs_of is None else microseconds(spec, designs_of, sizes, machine, products)
     known = iter(found[: len(tiled)].tolist())
     costs = [
-        sum(_account_of_loads(spec, *each, machine, products).values()) if has_no_tiles(each[0]) else next(known)
+        sum(account_of_loads(spec, Loads.of(each[0]), each[1], machine, products).values())
+        if has_no_tiles(each[0])
+        else next(known)
         for each in asked
     ]
     return costs, found[len(tiled) :]
@@ -96,7 +100,7 @@ def costs_beside(
 def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
     """The microseconds of a product by a schedule, by what they go to."""
     if has_no_tiles(schedule):
-        return _account_of_loads(spec, schedule, shape, machine, products)
+        return account_of_loads(spec, Loads.of(schedule), shape, machine, products)
     of = weighed(spec, table([row(spec, schedule, aligned(spec, shape))]), machine)
     return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
 
@@ -425,61 +429,115 @@ def _packing(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine, pr
     return np.where(laid > 0, c.packing + np.maximum(laid / c.packed, memory + cached), 0.0)
 
 
-def _memory(both: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
+def _memory(both: _Amount, c: Machine) -> tuple[_Amount, _Amount]:
     """Microseconds of what is read and written once, from memory and from L2; the less of it, the more lies in L2."""
     missed = 1 / (1 + (c.cache / both) ** 2)
     return missed * both / c.memory, (1 - missed) * both / c.cached
 
 
-def beside(one: Numbers, other: Numbers, sharp: float | Numbers) -> Numbers:
+def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers:
     """Of two things done at the same time; the more equal they are, the less one hides of the other."""
-    most = np.maximum(one, other)
+    most: Numbers = np.maximum(one, other)
     return most * (1 + (np.minimum(one, other) / np.maximum(most, 1e-12)) ** sharp) ** (1 / sharp)
 
 
 # --- without tiles --------------------------------------------------------------------------------
 
 
-def _account_of_loads(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
+class Loads(NamedTuple):
+    """What the model looks at of a schedule without tiles: fields as `Schedule` has them, and those of its operands."""
+
+    tile: tuple[int, int]
+    group: tuple[int, int]
+    lanes_along_k: int
+    sliced_k: int
+    split_k: int
+    block_k: int
+    width_a: int
+    width_b: int
+    by_fours: bool
+
+    @classmethod
+    def of(cls, s: Schedule) -> Loads:
+        """Those of a schedule."""
+        widths = s.a.width, s.b.width
+        return cls(s.tile, s.group, s.lanes_along_k, s.sliced_k, s.split_k, s.block_k, *widths, s.atom == "dp4a")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether neighbours read the same lines along K, which lie in the cache after the first of them."""
+        return self.lanes_along_k == 1 and self.sliced_k == 1
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor has at once."""
+        (rows, cols), (high, wide) = self.tile, self.group
+        threads = high * wide * self.lanes_along_k * self.sliced_k
+        most = min(THREADS // threads, BLOCKS)
+        if self.lanes_along_k > 1:
+            return most  # compilers unroll less where registers run out
+        registers = rows * cols + min(HELD, (rows + cols) * self.block_k // self.sliced_k) + BESIDE_HELD
+        shared = self.sliced_k * rows * high * cols * wide * 4 if self.sliced_k > 1 else 0
+        return min(most, REGISTERS // (registers * threads), SHARED // (shared + RESERVED))
+
+    def step(self, spec: GemmSpec) -> int:
+        """Elements along K that a block asks for at once."""
+        if self.lanes_along_k == 1:
+            return self.block_k
+        along = self.width_a if spec.a_order == "row" else 1, self.width_b if spec.b_order == "col" else 1
+        return self.sliced_k * self.lanes_along_k * max(along)
+
+    def rounds(self, spec: GemmSpec, k: int) -> int:
+        """How often a work-item waits for what it has asked for."""
+        # Steps that are unrolled are asked for at once, but not those that are left.
+        step = max(UNROLLED, self.step(spec))
+        whole, left = divmod(ceil(k / self.split_k / step), max(1, self.block_k // step))
+        return whole + left
+
+
+def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
     """Where each work-item loads what it multiplies: instructions of its loads and multiply-adds, beside memory."""
-    (m, n, k), (rows, cols) = shape, s.tile
-    tiles = products * ceil(m / rows) * ceil(n / cols)
-    threads = tiles * s.lanes_along_k * s.sliced_k * s.split_k
-    whole = s.block_k * s.split_k
-    work = tiles * ceil(k / whole) * whole / WARP
-    by_fours = s.atom == "dp4a"
+    (m, n, k), (rows, cols), (high, wide) = shape, s.tile, s.group
+    blocks = products * ceil(m / (rows * high)) * ceil(n / (cols * wide)) * s.split_k
+    own, step = high * wide * s.lanes_along_k * s.sliced_k, s.step(spec)
+    work = blocks * high * wide * ceil(k / s.split_k / step) * step / WARP
     # A few instructions make a small element a float32.
-    small = 0 if by_fours or spec.dtype.size >= 4 else 1
+    small = 0 if s.by_fours or spec.dtype.size >= 4 else 1
     converted = c.conversion * sum(
         extent * (small + (_of_formula(spec, x) if formula is not None else 0.0))
         for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
     )
-    fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if by_fours else 1)
+    fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
     multiply = (fmas + converted) * c.work / SCHEDULERS
     # Lanes along K read other lines of the cache where the matrix' lines lie across K.
     across = (m > 1 and spec.a_order == "col", m), (n > 1 and spec.b_order == "row", n)
-    pitch = max(s.a.width, s.b.width) * spec.dtype.size / LINE
+    pitch = max(s.width_a, s.width_b) * spec.dtype.size / LINE
     of_a, of_b = (
-        c.own_line * min(WARP, ceil(WARP * pitch * line)) if s.lanes_along_k > 1 and lies else c.load
+        max(c.load, c.own_line * min(WARP, WARP * pitch * line)) if s.lanes_along_k > 1 and lies else c.load
         for lies, line in across
     )
-    loads = min(rows, m) / s.a.width * of_a + min(cols, n) / s.b.width * of_b
-    filled = min(1.0, threads / c.cores / MANY_THREADS) ** c.crowd
+    loads = min(rows, m) / s.width_a * of_a + min(cols, n) / s.width_b * of_b
+    # Of the busiest multiprocessor's blocks, so many run at once; each waits for its loads in every round.
+    each = ceil(blocks / c.cores)
+    together = max(1, min(each, s.resident))
+    filled = min(1.0, own * together / MANY_THREADS) ** c.crowd
     # Lanes add up by shuffles, slices one after the other.
-    sums = threads / WARP * rows * cols * 2 * log2(s.lanes_along_k) / SCHEDULERS / c.cores / filled
-    rounds = max(work * max(multiply, loads) / c.cores / filled, ceil(k / max(whole, UNROLLED)) * c.waits)
-    busy = (rounds + sums + c.begin + (s.sliced_k - 1) * c.slice_after) / c.clock
+    sums = blocks * own / WARP * rows * cols * 2 * log2(s.lanes_along_k) / SCHEDULERS / c.cores
+    sums += each / together * (s.sliced_k - 1) * c.slice_after * max(1.0, rows * high * cols * wide / own)
+    busiest = each / blocks / filled
+    begin, wait = (c.begin, c.waits_near) if s.is_plain else (c.begin_loads, c.waits)
+    waits = each / together * s.rounds(spec, k) * wait
+    busy = (work * max(multiply, loads) * busiest + waits + sums + begin) / c.clock
     partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    bytes_once = products * (stored + m * n * spec.result.size) + partial
-    memory, cached = _memory(np.array([float(bytes_once)]), c)
-    waits = beside(np.array([busy]), memory, c.hidden) - busy + cached
+    memory, cached = _memory(products * (stored + m * n * spec.result.size) + partial, c)
     groups = products * m * ceil(n / SUMMED)
     total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * s.split_k
+    multiplied = work * multiply * busiest / c.clock
     return {
-        "multiply-adds": work * multiply / c.cores / filled / c.clock,
-        "loads and beginnings of blocks": busy - work * multiply / c.cores / filled / c.clock,
-        "memory": float(waits[0]),
+        "multiply-adds": multiplied,
+        "loads and beginnings of blocks": busy - multiplied,
+        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
         "the sum of K's parts": total if partial else 0.0,
         "the launch": c.launch,
     }

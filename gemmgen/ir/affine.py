@@ -74,6 +74,10 @@ class Knowledge:
         unit = gcd(step, self._unit(self.affine(start)))
         return replace(self.with_upper(var, last), multiples={**self.multiples, var: unit})
 
+    def is_multiple(self, node: Expr, unit: int) -> bool:
+        """Whether an expression is always a multiple of a number."""
+        return self._unit(self.affine(node)) % unit == 0
+
     def _unit(self, form: Affine) -> int:
         """What a form is always a multiple of."""
         return gcd(form.constant, *(c * self._unit_of(atom) for atom, c in form.terms))

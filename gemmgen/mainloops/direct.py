@@ -20,10 +20,11 @@ from gemmgen.ir.copy_instructions import (
     AxisLayout,
     CopyAtom,
     ThreadValueLayout,
+    aligned,
     block_read,
 )
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Const, Expr, Var, all_of, both, minimum, number, select
+from gemmgen.ir.expr import Const, Expr, Var, all_of, both, compare, is_const, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
 from gemmgen.ir.kernel import Kernel, arguments
 from gemmgen.ir.stmt import (
@@ -293,28 +294,54 @@ class Direct(Mainloop):
             say = (Comment("Main loop; cp.async fills in zeros past K."),)
         return (*say, *self._whole_and_edge(main), *(self._rest() if has_rest else ()))
 
+    @property
+    def asks_lines_once(self) -> bool:
+        """Whether the kernel asks before its main loop if all lines are made of vectors: where slices share a block and
+        stage nothing, they wait for memory, and a check in front of each load has loads wait for one another.
+        """
+        return self.schedule.sliced_k > 1 and all(path.staged is None for path in self.operands)
+
     def _whole_and_edge(self, main: For) -> Body:
-        """The main loop; twice where registers are filled by vectors from a matrix that may end within one: once for
-        groups that are inside as a whole, whose loads ask nothing.
+        """The main loop; twice where vectors fill registers from a matrix that they may not fit: once where they do,
+        whose loads ask nothing.
+        """
+        inside, lines = self._vectors_fit()
+        if any(is_const(x, 0) for x in lines) or not (inside or lines):
+            return (main,)
+        edge = "A block at the edge of C: every load has a bounds check."
+        anywhere = "Lines that begin anywhere, or end within a vector: every load has a check of its own."
+        return (If(all_of((*lines, *inside)), (main,), (Comment(anywhere if lines else edge), main)),)
+
+    def _vectors_fit(self) -> tuple[list[Expr], list[Expr]]:
+        """Conditions under which vectors from global memory fill registers unchecked: that the block is inside; that
+        lines begin and end where vectors do, so that what lies past their end is read from their last vector.
         """
         inside: list[Expr] = []
-        problem = self.problem
+        lines: list[Expr] = []
+        problem, assumed = self.problem, self.problem.assumptions()
         for axis, (path, origin) in enumerate(((self.a, ROW0), (self.b, COL0))):
+            if path.staged is not None or path.width == 1:
+                continue
             size, block = (problem.m, problem.n)[axis], problem.c_tile[axis]
             known = (problem.spec.m, problem.spec.n)[axis] or problem.spec.multiple_of[axis]
-            ends_within = path.transposed == (path.name == "a") and path.atom == VECTOR and path.width > 1
-            if path.staged is None and ends_within and known % block:
+            across_k = path.transposed == (path.name == "a")
+            if path.atom == VECTOR and across_k and known % block:
                 inside.append(origin + block <= size)
-        if not inside:
-            return (main,)
-        return (
-            If(all_of(inside), (main,), (Comment("A block at the edge of C: every load has a bounds check."), main)),
-        )
+            if path.atom.aligned and self.asks_lines_once:
+                begin = aligned(path.atom, path.width, path.matrix)
+                end = compare("==", size % path.width, 0) if across_k and known % block else None
+                lines += [x for x in (begin, end) if x is not None and x not in assumed and x not in lines]
+        return inside, lines
 
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
         past = "" if self.problem.exact_k else "; what lies past it counts as zero"
         say = Comment(f"The rest of K, at the edge of C all of it{past}." if self.inside else f"The rest of K{past}.")
+        if self.asks_lines_once:
+            # Single elements past K are zeros without a check in front of each load.
+            s = self.schedule
+            single = s.but(a=replace(s.a, width=1), b=replace(s.b, width=1), atom="fma")
+            return Direct(replace(self.problem, schedule=single, blocks_of=s)).rest(say)
         return self.rest(say)
 
     def rest(self, say: Comment) -> Body:

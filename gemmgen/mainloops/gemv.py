@@ -16,10 +16,10 @@ from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues
-from gemmgen.ir.copy_instructions import AxisLayout, aligned
+from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, compare, minimum, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, minimum, number, select
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Stmt, Store
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
@@ -58,6 +58,11 @@ class Gemv(Direct):
     def k_stop(self) -> Expr:
         """Where the sum ends."""
         return self.scheduler.k_end
+
+    @property
+    def asks_lines_once(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def _place(self) -> Expr:
@@ -127,7 +132,7 @@ class Gemv(Direct):
         body = self.products(K0)
         main = For(K0, begin, end - (depth - 1), step, body, unroll_factor=rounds if rounds > 1 else 0)
         say = Comment(f"Each lane goes along K by {depth} elements at a time." if depth > 1 else "Along K.")
-        return (say, *self._by_vectors(main), *self._tail())
+        return (say, *self._whole_and_edge(main), *self._tail())
 
     def products(self, k: Expr) -> Body:
         """What a lane loads from `k` on, and its products."""
@@ -144,16 +149,6 @@ class Gemv(Direct):
         total = Call("fma", (Load(sums.buffer, place), factor, Load(self.acc.buffer, place)), dtype)
         say = Comment("Elements of a load share their scale, which multiplies their sums.")
         return (*fragments, *loads, *zeros, product, say, *self._each_sum(Store(self.acc.buffer, place, total)))
-
-    def _by_vectors(self, main: For) -> Body:
-        """The loop, twice where lines may begin anywhere: a branch before each load would have them wait for one
-        another.
-        """
-        lines = [aligned(path.atom, path.width, path.matrix) for path in self.operands]
-        asked = [x for x in dict.fromkeys(lines) if x is not None and x not in self.problem.assumptions()]
-        if not asked:
-            return (main,)
-        return (If(all_of(asked), (main,), (Comment("Lines that begin anywhere: single elements."), main)),)
 
     def _tail(self) -> Body:
         """What is left of K behind whole loads: an element for each of some lanes."""

@@ -26,6 +26,7 @@ from gemmgen.ir.expr import (
     Select,
     Var,
     all_of,
+    compare,
     convert,
     is_const,
     minimum,
@@ -149,8 +150,9 @@ class _Guard:
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
-            if footprint[axis] == 1 and axis != move.src.contracted:
-                clamped[axis] = minimum(clamped[axis], move.src.shape[axis] - 1)
+            extent = footprint[axis]
+            if axis != move.src.contracted and self._is_whole(clamped[axis], move.src.shape[axis], extent, scope):
+                clamped[axis] = minimum(clamped[axis], move.src.shape[axis] - extent)
             else:
                 conditions.append(condition)
         inside = replace(move, src_index=tuple(clamped))
@@ -161,6 +163,11 @@ class _Guard:
         if move.atom.edge == "clamp":
             return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
         return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
+
+    def _is_whole(self, place: Expr, size: Expr, extent: int, scope: Knowledge) -> bool:
+        """Whether neighbours lie inside or outside all together: a single one, or lines end where vectors do."""
+        ends = compare("==", size % extent, 0)
+        return extent == 1 or ((is_const(ends, 1) or scope.holds(ends)) and scope.is_multiple(place, extent))
 
     def _whole_if_inside(self, move: VectorCopy, scope: Knowledge) -> VectorCopy:
         """A vector of which a part may be outside, by one instruction where it provably is inside and aligned."""

@@ -248,7 +248,7 @@ def _near(
         line = best[schedule][1][0][0]
         if _usable(line, spec, target, check, book) is not None:
             return Found(schedule, "near", line.shape, line.seconds)
-    return None
+    return None if first is None else Found(first[1], "prior", shape, first[0] * 1e-6)
 
 
 def _nearest(

@@ -100,7 +100,7 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     if (lda % 4 == 0 && ldb % 4 == 0) {
         multiply_along_k(true);
     } else {
-        // Lines that begin anywhere: single elements.
+        // Lines that begin anywhere, or end within a vector: every load has a check of its own.
         multiply_along_k(false);
     }
 

@@ -115,7 +115,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     if (lda % 8 == 0 && ldb % 8 == 0) {
         multiply_along_k(true);
     } else {
-        // Lines that begin anywhere: single elements.
+        // Lines that begin anywhere, or end within a vector: every load has a check of its own.
         multiply_along_k(false);
     }
 

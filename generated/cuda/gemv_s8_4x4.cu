@@ -108,7 +108,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     if (lda % 16 == 0 && ldb % 16 == 0) {
         multiply_along_k(true);
     } else {
-        // Lines that begin anywhere: single elements.
+        // Lines that begin anywhere, or end within a vector: every load has a check of its own.
         multiply_along_k(false);
     }
 

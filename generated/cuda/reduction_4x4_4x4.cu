@@ -92,7 +92,6 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
     const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = int(blockIdx.x) / (blocks_down * blocks_across) * k_part;
     const int k_end = min(k, k_begin + k_part);
-    const int k_main = min(k - k % BK, k_end);
     const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
 
     float acc[TM][TN];
@@ -104,82 +103,88 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         }
     }
 
-    // Whole steps of BK along K.
-    for (int k0 = k_begin; k0 < k_main; k0 += BK) {
-        __align__(16) float a_frag[TM][4];
-        __align__(16) float b_frag[4][TN];
-        #pragma unroll
-        for (int i = 0; i < TM; ++i) {
-            if (lda % 4 == 0) {
-                copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    a_frag[i][e] = a[min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES) + e];
-                }
-            }
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0 && col + 4 <= n) {
-                copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + slice * (BK / SLICES) + i) * ldb + min(col + e, n - 1)];
-                }
-            }
-        }
-        #pragma unroll
-        for (int p = 0; p < 4; ++p) {
+    // Each slice goes along K by 4 elements at a time.
+    if (lda % 4 == 0 && ldb % 4 == 0 && n % 4 == 0) {
+        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+            __align__(16) float a_frag[TM][4];
+            __align__(16) float b_frag[4][TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
+                copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                copy4(b_frag[i], &b[(k0 + i) * ldb + min(col, n - 4)]);
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int j = 0; j < TN; ++j) {
-                    acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // Lines that begin anywhere, or end within a vector: every load has a check of its own.
+        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+            __align__(16) float a_frag[TM][4];
+            __align__(16) float b_frag[4][TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                if (lda % 4 == 0) {
+                    copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        a_frag[i][e] = a[min(row + i, m - 1) * lda + k0 + e];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (ldb % 4 == 0 && col + 4 <= n) {
+                    copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][e] = b[(k0 + i) * ldb + min(col + e, n - 1)];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
+                #pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < TN; ++j) {
+                        acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
-    if (k_begin <= k_main && k_main < k_end) {
-        // The rest of K; what lies past it counts as zero.
-        __align__(16) float a_frag[TM][4];
-        __align__(16) float b_frag[4][TN];
-        #pragma unroll
-        for (int i = 0; i < TM; ++i) {
-            if (lda % 4 == 0 && k_main + slice * (BK / SLICES) + 4 <= k) {
-                copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES)]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    a_frag[i][e] =
-                        k_main + slice * (BK / SLICES) + e < k
-                            ? a[min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES) + e]
-                            : 0.0f;
-                }
+
+    // What is left of K, element by element.
+    if (k_begin < k_end) {
+        for (int k_left = k_end - k_end % (BK / SLICES) + slice; k_left < k_end; k_left += SLICES) {
+            float a_frag[TM];
+            float b_frag[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a_frag[i] = a[min(row + i, m - 1) * lda + k_left];
             }
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0 && k_main + slice * (BK / SLICES) + i < k && col + 4 <= n) {
-                copy4(b_frag[i], &b[(k_main + slice * (BK / SLICES) + i) * ldb + col]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] =
-                        k_main + slice * (BK / SLICES) + i < k
-                            ? b[(k_main + slice * (BK / SLICES) + i) * ldb + min(col + e, n - 1)]
-                            : 0.0f;
-                }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                b_frag[j] = b[k_left * ldb + min(col + j, n - 1)];
             }
-        }
-        #pragma unroll
-        for (int p = 0; p < 4; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    acc[i][j] = fmaf(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
                 }
             }
         }

@@ -25,6 +25,7 @@ from gemmgen.ir.target import TARGETS, Target, calibrate
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule.direct import Gemv
 from gemmgen.schedule.mainloop import Mainloop
+from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
@@ -326,6 +327,22 @@ def test_lanes_that_copy_across_lines_write_to_different_banks() -> None:
     for schedule in (x for x in copying if not x.mbarrier and not x.a.prepacked):
         accesses = local_accesses(driver.lower(spec, schedule, SM_80), 32, 32)
         assert max(x.ways for x in accesses if x.is_store and x.buffer == "b_shared") <= 4, schedule
+
+
+def test_copies_are_as_wide_as_lines_allow() -> None:
+    """Lines of an even number of elements are copied by pairs, where single ones were."""
+    spec = GemmSpec(a_order="col")
+    tiled = [x for x in designs.named(spec, SM_90A) if isinstance(x.mainloop, SharedMemory) and not x.a.prepacked]
+    for plain in tiled:
+        found = designs.as_wide_as_lines(spec, plain, columns.aligned(spec, (322, 1760, 1280)))
+        assert (found.a.width, found.b.width) == (2, plain.b.width)
+        assert not driver.refusals(spec, found, "cuda", SM_90A)
+        for whole in ((324, 1760, 1280), (323, 1760, 1280)):
+            assert designs.as_wide_as_lines(spec, plain, columns.aligned(spec, whole)) == plain
+    assert tiled
+    chosen = choose_for_gpu(promised(spec, (322, 1758, 1280)), (322, 1758, 1280), HOPPER)
+    assert chosen is not None
+    assert (chosen.a.width, chosen.b.width) == (2, 2)
 
 
 def test_clusters_of_work_items_add_up_no_more_than_two_parts() -> None:

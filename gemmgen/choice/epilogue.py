@@ -60,7 +60,12 @@ def work(spec: GemmSpec) -> float:
     return _work(spec.epilogue, spec.accumulator, spec.rounds_result) if spec.epilogue else 0.0
 
 
+def reads_c(spec: GemmSpec) -> bool:
+    """Whether C is read: where it is added, or a formula names it."""
+    return bool(spec.beta) or (bool(spec.epilogue) and spec.names_c)
+
+
 def bytes_read(spec: GemmSpec) -> int:
-    """Bytes for an element of C: of matrices that functions take, and of C where it is added or a formula names it."""
-    own = bool(spec.beta) or (bool(spec.epilogue) and spec.names_c)
-    return spec.result.size * (own + (bool(spec.epilogue) and sum(OPERANDS[x].axes == "mn" for x in spec.operands)))
+    """Bytes for an element of C: of matrices that functions take, and of C where it is read."""
+    taken = sum(OPERANDS[x].axes == "mn" for x in spec.operands) if spec.epilogue else 0
+    return spec.result.size * (reads_c(spec) + taken)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, aligned, designs, row, table
-from gemmgen.choice.epilogue import bytes_read, work
+from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.machine import Machine
 from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
@@ -367,7 +367,7 @@ def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) ->
     wide, block, deep = LINE / spec.dtype.size, d.block, np.minimum(d.depth, k / grid.steps)
     by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
     last = np.maximum(0, grid.extents - (grid.placed - 1) * block)
-    if c.earlier and not bytes_read(spec):
+    if c.earlier and not reads_c(spec):
         last = np.where(d.dealt > 0, last, np.minimum(block, grid.extents))
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     lines = np.where(d.packed > 0, 0.0, np.where(by_k, block - last, boxes))

@@ -53,15 +53,30 @@ def test_products(
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [{}, {"c_width": 4}, {"epilogue_stages": 1}, {"split_k": 2}],
+    ids=["from registers", "staged", "by TMA", "parts"],
+)
+def test_a_residual(changes: dict[str, object], rng: np.random.Generator) -> None:
+    """It is no part of C, so that two blocks read the same of it."""
+    spec, (m, n, k) = replace(SPEC, epilogue=("residual",)), (70, 100, 40)
+    program = driver.lower_program(spec, small(**changes), SM_90A)
+    problem = Problem.random(rng, m, n, k, 1.0, 0.0, SPEC)
+    residual = rng.standard_normal((m, n)).astype(problem.c.dtype)
+    found = interpret(program, spec, problem, 8, more={"residual": residual.reshape(-1), "ldr": n})
+    replace(problem, c=residual, beta=1.0).check(found)
+    assert EARLIER in text(spec, small(**changes)).replace("The last", "the last")
+
+
+@pytest.mark.parametrize(
     ("spec", "changes"),
     [
-        (replace(SPEC, epilogue=("residual",)), {}),
         (replace(SPEC, epilogue=("expr: acc + c",)), {}),
         (replace(SPEC, multiple_of=(64, 32, 1)), {}),
         (replace(SPEC, beta=1.0), {}),
         (SPEC, {"a.prepacked": True, "b.prepacked": True}),
     ],
-    ids=["a residual", "C in a formula", "whole tiles", "beta", "packed"],
+    ids=["C in a formula", "whole tiles", "beta", "packed"],
 )
 def test_blocks_that_begin_in_their_places(spec: GemmSpec, changes: dict[str, object]) -> None:
     assert EARLIER in text(SPEC, small())

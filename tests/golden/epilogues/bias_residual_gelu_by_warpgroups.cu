@@ -20,7 +20,7 @@
 //            residual: acc + residual
 //            gelu: acc * fast_normal_cdf(acc)
 // Takes      bias: an element for each column of C
-//            residual: an element for each element of C, stored as C is
+//            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     block (4, 96), grid (min((m + 127) / 128 * ((n + 255) / 256), as many as run at once))
 // Needs      230,400 bytes of shared memory
@@ -392,8 +392,10 @@ extern "C" __global__ void
             const int in_band = block % (blocks_across * GROUP_M);
             const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
             const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-            const int row0 = block_row * BM;
-            const int col0 = block_col * BN;
+
+            // The last block begins earlier, to end where C does: TMA is slow outside of matrices.
+            const int row0 = min(block_row * BM, m - min(m, BM));
+            const int col0 = min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8);
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
             const int col = col0 + local_col * 2;
             __align__(16) float acc[2][BN / 4];
@@ -568,8 +570,8 @@ extern "C" __global__ void
                 const int in_band = block % (blocks_across * GROUP_M);
                 const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);
                 const int block_col = in_band / min(GROUP_M, blocks_down - band_row);
-                const int row0 = block_row * BM;
-                const int col0 = block_col * BN;
+                const int row0 = min(block_row * BM, m - min(m, BM));
+                const int col0 = min(block_col * BN, (n - min(n, BN) + 7) / 8 * 8);
                 for (int k0 = 0; k0 < k; k0 += BK) {
                     const int step = wave * steps + k0 / BK;
                     const int stage = step % STAGES;

@@ -10,7 +10,7 @@
 // Epilogue   swiglu: acc / (1 + exp(-acc)) * up
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
-//            residual: an element for each element of C, stored as C is
+//            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 63) / 64 * 16}
 // Needs      6,144 bytes of local memory

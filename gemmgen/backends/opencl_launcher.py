@@ -188,6 +188,7 @@ def _promises(file: CLike) -> Iterator[str]:
     names = [p.name for p in file.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
     if "k" in names:
         yield "k < 0"
+    yield from file.too_wide()
     yield from (f"{name} < 0" for name in names if name.startswith("stride_"))
     units = dict(zip("mnk", file.spec.multiple_of, strict=True))
     units |= {f"{what}{x}": file.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}

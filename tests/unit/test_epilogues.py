@@ -371,6 +371,14 @@ def test_more_columns_than_indices_reach_are_refused() -> None:
     assert problems == ["b is 1x2147483648, but swiglu takes at most 2147482623 columns of b: multiply it in parts"]
 
 
+def test_launchers_of_gates_refuse_more_columns_than_an_int_counts() -> None:
+    """Before they compute 2 n."""
+    schedule = candidates.load("smem_8x8").schedule
+    for spec, refuses in ((GemmSpec(epilogue=("swiglu",)), True), (GemmSpec(epilogue=("silu",)), False)):
+        cuda, header = driver.emit(spec, schedule, "cuda"), driver.emit(spec, schedule, "opencl", form="header")
+        assert ["if (k < 0 || n >= 1 << 30" in x.text for x in (cuda, header)] == [refuses] * 2
+
+
 def test_every_gate_is_the_same_in_two() -> None:
     """By two products, the first of which makes the other's residual."""
     one = np.full((1, 1), 0.0)

@@ -311,7 +311,7 @@ extern "C" cudaError_t swiglu_8x8_launch(int m, int n, int k, float alpha, const
         !is_aligned(residual, 4)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
+    if (k < 0 || n >= 1 << 30 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
         !is_in_reach(m, n, ldc) || !is_in_reach(m, n, ldr)) {
         return cudaErrorInvalidValue;
     }

@@ -605,8 +605,8 @@ extern "C" cudaError_t gemm_bf16_wgmma_128x256_persistent_sczz_launch(
     if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 || !is_in_reach(m, k, lda) ||
-        !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 ||
+        !is_in_reach(m, k, lda) || !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};

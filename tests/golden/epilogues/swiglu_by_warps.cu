@@ -419,8 +419,8 @@ extern "C" cudaError_t gemm_bf16_mma_128x128_s3_launch(int m, int n, int k, floa
     if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 || !is_in_reach(m, k, lda) ||
-        !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 ||
+        !is_in_reach(m, k, lda) || !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     if (const cudaError_t error = cudaFuncSetAttribute(gemm_bf16_mma_128x128_s3,

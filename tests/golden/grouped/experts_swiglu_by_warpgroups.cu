@@ -634,8 +634,9 @@ extern "C" cudaError_t experts_swiglu_by_warpgroups_launch(int m, int n, int k, 
     if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 || ldc % 8 != 0 ||
-        !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 ||
+        ldc % 8 != 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
+        !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     // For each line e that a group may end at, the map has a matrix of the m lines before line e:

@@ -19,8 +19,8 @@ LANES, SPECIAL_LANES = 128, 16
 #: Instructions of functions, and those of the special unit: powers of two, reciprocals, logarithms, roots. Fast ones as
 #: `templates/cuda/fast_functions.cu.j2` has them, the others about as CUDA's library does.
 FUNCTIONS: dict[str, tuple[int, int]] = {
-    "fast_sigmoid": (10, 1),
-    "fast_normal_cdf": (9, 1),
+    "fast_sigmoid": (9, 1),
+    "fast_normal_cdf": (8, 1),
     "exp": (6, 1),
     "log": (12, 1),
     "sqrt": (8, 1),

@@ -397,8 +397,6 @@ def _functions(
         return np.zeros_like(cycles)
     high, wide = grid.extents / grid.count
     one = np.where(d.parts > d.joined, 0.0, high * wide / spec.halves * each)
-    # Warpgroups that take turns multiply meanwhile, from a block's second tile of C on.
-    hidden = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / grid.each), hidden)
     last = d.stays * one
     found: Numbers = beside(cycles, even * one - last, hidden) - cycles + last
     return found

@@ -127,7 +127,7 @@ swiglu_8x8(int m, int n, int k, float alpha, __global const float *restrict a, i
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (n + col0 + b_col + 4 <= n * 2) {
+            if (col0 + b_col + 4 <= n) {
                 COPY4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k0 + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {
@@ -202,7 +202,7 @@ swiglu_8x8(int m, int n, int k, float alpha, __global const float *restrict a, i
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (k_main + b_k + i * (THREADS * 8 / BN) < k && n + col0 + b_col + 4 <= n * 2) {
+            if (k_main + b_k + i * (THREADS * 8 / BN) < k && col0 + b_col + 4 <= n) {
                 COPY4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k_main + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {

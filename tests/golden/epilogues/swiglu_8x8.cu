@@ -119,7 +119,7 @@ swiglu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int ld
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (ldb % 4 == 0 && n % 4 == 0 && n + col0 + b_col + 4 <= n * 2) {
+            if (ldb % 4 == 0 && n % 4 == 0 && col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k0 + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {
@@ -196,7 +196,7 @@ swiglu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int ld
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
             if (ldb % 4 == 0 && n % 4 == 0 && k_main + b_k + i * (THREADS * 8 / BN) < k &&
-                n + col0 + b_col + 4 <= n * 2) {
+                col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k_main + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {

@@ -329,10 +329,6 @@ class CLike(ABC):
         """The condition under which a launcher passes k = 0, so that A and B are not read; None where it can't know."""
         return self._alpha("==") if Var("k") in self.kernel.scalars else None
 
-    def too_wide(self) -> list[str]:
-        """Where a gated product's B has more columns than an int counts."""
-        return ["n >= 1 << 30"] if self.spec.halves > 1 and self.spec.n is None else []
-
     def reads_operands(self) -> str | None:
         """The condition under which A and B are read; None for always, as far as a launcher can know."""
         return "k > 0" if Var("k") in self.kernel.scalars else self._alpha("!=")

@@ -57,14 +57,17 @@ def test_products(
     [{}, {"c_width": 4}, {"epilogue_stages": 1}, {"split_k": 2}],
     ids=["from registers", "staged", "by TMA", "parts"],
 )
-def test_a_residual(changes: dict[str, object], rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_a_residual(changes: dict[str, object], order: Order, rng: np.random.Generator) -> None:
     """It is no part of C, so that two blocks read the same of it."""
-    spec, (m, n, k) = replace(SPEC, epilogue=("residual",)), (70, 100, 40)
+    plain, (m, n, k) = replace(SPEC, c_order=order), (70, 100, 40)
+    spec = replace(plain, epilogue=("residual",))
     program = driver.lower_program(spec, small(**changes), SM_90A)
-    problem = Problem.random(rng, m, n, k, 1.0, 0.0, SPEC)
+    problem = Problem.random(rng, m, n, k, 1.0, 0.0, plain)
     residual = rng.standard_normal((m, n)).astype(problem.c.dtype)
-    found = interpret(program, spec, problem, 8, more={"residual": residual.reshape(-1), "ldr": n})
-    replace(problem, c=residual, beta=1.0).check(found)
+    lines = residual if order == "row" else residual.T
+    found = interpret(program, spec, problem, 8, more={"residual": lines.reshape(-1), "ldr": lines.shape[1]})
+    replace(problem, c=np.asarray(residual, order="C" if order == "row" else "F"), beta=1.0).check(found)
     assert EARLIER in text(spec, small(**changes)).replace("The last", "the last")
 
 

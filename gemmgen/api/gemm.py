@@ -382,8 +382,7 @@ class _Request(Request):
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         promise = promise_of(library, spec, calls)
-        told = replace(spec, beta=1) if self.factors[1] != 0 and backend == "cuda" else spec
-        wanted = Wanted(backend, where, told, schedule, shape, products, promise, any_address)
+        wanted = Wanted(backend, where, self.told(spec, backend), schedule, shape, products, promise, any_address)
         if self._takes_two(wanted, calls):
             self._launch_two(into, first.c.shape, backend, device)
             return

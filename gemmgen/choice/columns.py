@@ -23,8 +23,8 @@ Shape = tuple[int, int, int]
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
-#: Rows that a warpgroup's instructions multiply.
-WARPGROUP_ROWS = 64
+#: Threads of a warpgroup, and rows that its instructions multiply.
+WARPGROUP, WARPGROUP_ROWS = 128, 64
 
 _Number = TypeVar("_Number")
 _Pair = TypeVar("_Pair")
@@ -53,6 +53,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
         parts, joined: of K; those that a cluster adds up.
         dealt: by stream-K.
         stays: whether blocks are persistent.
+        turns: warpgroups of a block that store one after the other; 1 where all store at once.
         staged: whether C is stored by TMA.
         width: elements of C that a thread stores at once.
         band: rows of blocks of the threadblock swizzle.
@@ -78,6 +79,7 @@ class Columns(NamedTuple, Generic[_Number, _Pair]):
     joined: _Number
     dealt: _Number
     stays: _Number
+    turns: _Number
     staged: _Number
     width: _Number
     band: _Number
@@ -146,6 +148,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         joined=s.cluster_reduction,
         dealt=s.stream_k,
         stays=s.persistent,
+        turns=threads // WARPGROUP if s.ordered_epilogue else 1,
         staged=s.epilogue_stages,
         width=s.c_width,
         band=s.threadblock_swizzle,

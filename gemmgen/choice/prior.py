@@ -242,7 +242,9 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     stays, begin = d.stays > 0, rates.begin
     hidden = np.where(stays, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(stays, even - 1, even) * end
-    ends = beside(cycles, stored, hidden) - cycles + np.where(stays, begin + end, each * begin / together)
+    # Warpgroups that take turns store while others multiply, from a block's second tile of C on.
+    by_turns = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / each), hidden)
+    ends = beside(cycles, stored, by_turns) - cycles + np.where(stays, begin + end, each * begin / together)
     own = cycles + ends + (d.dealt > 0) * end
     functions = _functions(spec, d, grid, even, cycles, hidden, c)
     late = np.maximum(0.0, even * steps * of_all - own)

@@ -301,6 +301,7 @@ def row(kind: Kind, block: Block) -> Row:
         joined=1,
         dealt=False,
         stays=block.stays,
+        turns=block.groups if block.turns else 1,
         staged=block.slots,
         width=block.width or _usual_width(*block.tiling),
         band=block.band,

@@ -382,7 +382,7 @@ class _Request(Request):
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         promise = promise_of(library, spec, calls)
-        wanted = Wanted(backend, where, self.told(spec, backend), schedule, shape, products, promise, any_address)
+        wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
         if self._takes_two(wanted, calls):
             self._launch_two(into, first.c.shape, backend, device)
             return

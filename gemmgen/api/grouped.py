@@ -255,7 +255,7 @@ class _Request(Request):
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
         promise = promise_of(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
-        wanted = Wanted(backend, where, self.told(spec, backend), schedule, self.mean, groups, promise, any_address)
+        wanted = Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address)
         if groups and schedule is None and self.extra.in_two is not None and is_faster_in_two(wanted):
             return self._in_two(backend, device)
         kernel = kernel_for(wanted)

@@ -114,7 +114,6 @@ class Wanted(NamedTuple):
     """A kernel of a spec and a schedule for a device, and what for. If no schedule is named, `gemmgen.choose` chooses.
 
     Attributes:
-        spec: with a beta where C is read, for the choice alone.
         products: the number of products of a batch.
         ld_multiple: leading dimensions are known to be multiples of this, or those of A, B and C. Only schedules that
             need this assumption get it, since other kernels check each call.
@@ -236,17 +235,15 @@ def choice(
     kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target
 ) -> tuple[Schedule, GemmSpec]:
     """The schedule, named or chosen, and the spec. The spec keeps `ld_multiple` only if the schedule needs it: for TMA,
-    or for asynchronous copies of elements smaller than a word. It keeps no beta, which only tells the choice that C is
-    read: one kernel takes any.
+    or for asynchronous copies of elements smaller than a word.
     """
     # Imported late: a cached answer does not need it.
     from gemmgen.choose import choose
     from gemmgen.passes.validate import is_possible
 
     schedule = choose(kept, shape, target, products) if named is None else named
-    general = replace(kept, beta=None)
-    free = replace(general, ld_multiple=1)
-    return schedule, free if is_possible(free, schedule, target) else general
+    free = replace(kept, ld_multiple=1)
+    return schedule, free if is_possible(free, schedule, target) else kept
 
 
 def in_one_order(

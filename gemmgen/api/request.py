@@ -152,10 +152,6 @@ class Request(ABC):
             )
         return device if own is None else own
 
-    def told(self, spec: GemmSpec, backend: str) -> GemmSpec:
-        """The kernel's spec, and for the choice that C is read, which counts on GPUs of CUDA."""
-        return replace(spec, beta=1) if self.factors[1] != 0 and backend == "cuda" else spec
-
     def finished(self, into: Operand) -> Operand:
         """The result in its own type and place, from where kernels have written it."""
         if self.target is None:

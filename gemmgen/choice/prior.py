@@ -21,7 +21,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, aligned, designs, row, table
+from gemmgen.choice.columns import (
+    FMA,
+    LINE,
+    SECTOR,
+    WARPGROUP_ROWS,
+    WGMMA,
+    Designs,
+    Numbers,
+    Shape,
+    aligned,
+    designs,
+    row,
+    table,
+)
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.machine import Machine
 from gemmgen.ir.dtypes import DType
@@ -246,7 +259,7 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     by_turns = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / each), hidden)
     ends = beside(cycles, stored, by_turns) - cycles + np.where(stays, begin + end, each * begin / together)
     own = cycles + ends + (d.dealt > 0) * end
-    functions = _functions(spec, d, grid, even, cycles, hidden, c)
+    functions = _functions(spec, d, rates, grid, even, cycles, hidden, c)
     late = np.maximum(0.0, even * steps * of_all - own)
     busy = (own + functions + late) / c.clock
     sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
@@ -370,10 +383,19 @@ def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) ->
     by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
     last = np.maximum(0, grid.extents - (grid.placed - 1) * block)
     if c.earlier and not reads_c(spec):
-        last = np.where(d.dealt > 0, last, np.minimum(block, grid.extents))
+        stay = (d.dealt > 0) | (_is_swapped(d) & (bytes_read(spec) > 0))
+        last = np.where(stay, last, np.minimum(block, grid.extents))
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     lines = np.where(d.packed > 0, 0.0, np.where(by_k, block - last, boxes))
     found: Numbers = np.maximum(1 / grid.each, 1 / grid.placed) * lines
+    return found
+
+
+def _is_swapped(d: Designs) -> npt.NDArray[np.bool_]:
+    """Whether C's rows are columns of the instructions of warpgroups."""
+    found: npt.NDArray[np.bool_] = (d.unit == WGMMA) & (
+        (d.together[0] != WARPGROUP_ROWS) | (d.together[1] != d.block[1])
+    )
     return found
 
 
@@ -389,14 +411,24 @@ def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> N
 
 
 def _functions(
-    spec: GemmSpec, d: Designs, grid: _Grid, even: Numbers, cycles: Numbers, hidden: Numbers, c: Machine
+    spec: GemmSpec,
+    d: Designs,
+    rates: Rates,
+    grid: _Grid,
+    even: Numbers,
+    cycles: Numbers,
+    hidden: Numbers,
+    c: Machine,
 ) -> Numbers:
     """Cycles of a multiprocessor to apply an epilogue's functions, and to read what they take. All blocks read at the
     same time, so that each multiprocessor has its share of the memory.
     """
-    each = work(spec) + bytes_read(spec) * c.cores * c.clock / c.memory
-    if not each:
+    read = bytes_read(spec)
+    together = work(spec) + read * c.cores * c.clock / c.memory
+    if not together:
         return np.zeros_like(cycles)
+    # Where operands are swapped, neighbours in C are of other threads, so that each reads its elements one by one.
+    each = together + np.where(_is_swapped(d) & (read > 0), rates.single, 0.0)
     high, wide = grid.extents / grid.count
     one = np.where(d.parts > d.joined, 0.0, high * wide / spec.halves * each)
     last = d.stays * one

@@ -125,25 +125,3 @@ def test_what_copies_boxes(dtype: str) -> None:
     assert torch.equal(gemmgen.gemm(a[:, 1:], b[1:]), (a[:, 1:].double() @ b[1:].double()).to(kind))
     with pytest.raises(ScheduleError, match="multiples of 16 bytes"):
         gemmgen.gemm(a[:, 1:], b[1:], schedule="wgmma_128x256_s4")
-
-
-def test_a_sum_in_place_is_chosen_as_what_reads_c(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice is told; its kernel takes any beta."""
-    import cupy
-
-    from gemmgen.api import gemm
-    from gemmgen.api.kernels import Kernel, Wanted, kernel_now
-
-    told: list[complex | None] = []
-
-    def noted(wanted: Wanted, must_wait: bool = False) -> tuple[Kernel, object]:
-        told.append(wanted.spec.beta)
-        return kernel_now(wanted, must_wait)
-
-    monkeypatch.setattr(gemm, "kernel_now", noted)
-    a, b, c = (whole(rng, *shape) for shape in ((65, 40), (40, 51), (65, 51)))
-    for beta in (0, 1, 3):
-        result = cupy.asarray(c)
-        gemmgen.gemm(cupy.asarray(a), cupy.asarray(b), result, beta=beta, out=result)
-        assert np.array_equal(result.get(), a @ b + beta * c)
-    assert told == [None, 1, 1]

@@ -92,15 +92,6 @@ def test_a_long_side_gets_tensor_cores(dtype: DType) -> None:
         assert found.by_warps or found.by_warpgroups or few, (spec.label(), shape, kernel_name(found, spec))
 
 
-def test_a_beta_tells_the_choice_that_c_is_read_and_no_more() -> None:
-    """Then lines of TMA's tiles outside of a matrix cost, as the last block does not begin earlier."""
-    target, shape = TARGETS["sm_90a"], (1199, 4544, 3072)
-    spec = GemmSpec(dtype=BF16, b_order="col", ld_multiple=16)
-    schedule, kept = choice(replace(spec, beta=1), None, shape, 1, target)
-    assert schedule == choose(replace(spec, beta=1), shape, target) != choose(spec, shape, target)
-    assert kept == spec, "one kernel takes any beta"
-
-
 @pytest.mark.parametrize("target", ["intel", "xe_hpc", "khr", "portable", "sm_75"])
 def test_without_a_model_small_is_small_along_each_side(target: str) -> None:
     """It was what has up to 128^3 products, 1x1x1000000 among it."""

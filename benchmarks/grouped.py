@@ -3,12 +3,16 @@
     python benchmarks/grouped.py --device cpu --dtypes float32
     python benchmarks/grouped.py --device gpu --dtypes bfloat16 --kinds rows,k
     python benchmarks/grouped.py --device gpu --schedule mma_8x16_16x8
+    python benchmarks/grouped.py --device gpu --dtypes bfloat16 --kinds swiglu
 
 Groups are even or skewed: skewed ones have rows in proportion to 1, 1/2, 1/3 and so on, in random order, the last of
 them none. On a GPU launches are captured in graphs, each with operands of its own, which together are larger than the
 L2 cache; those of a loop need the ends on the host, which it is given for nothing. Ours, `torch._grouped_mm` and the
 loop are replayed in turns. On a CPU, ours is called beside a loop of NumPy's products, with a pause between, since
 threads of OpenBLAS spin after a call. Each result is compared with the loop's.
+
+`swiglu` is the first layer of experts: rows, and two halves of B's columns. Its peers make it of their products by
+`silu(gate) * up` (a fused kernel of `torch.compile` on a GPU); `plain` is ours without it.
 
 Printed is the time of each peer by ours; above 1 ours is faster.
 """
@@ -47,16 +51,30 @@ def ends_of(total: int, groups: int, skewed: bool, rng: np.random.Generator) -> 
     return np.round(np.cumsum(shares) / shares.sum() * total).astype(np.int32)
 
 
-def shapes(kind: str, total: int, n: int, k: int, groups: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those of A and B; of groups of K, A is the transpose of what lies in memory, as a gradient's is."""
-    return ((total, k), (groups, k, n)) if kind == "rows" else ((total, k), (total, n))
+def shapes(kind: str, total: int, n: int, k: int, groups: int) -> tuple[tuple[int, ...], ...]:
+    """Those of A, B and the products; of groups of K, A is the transpose of what lies in memory, as a gradient's is."""
+    if kind == "k":
+        return (total, k), (total, n), (groups, k, n)
+    cols = n * 2 if kind == "swiglu" else n
+    return (total, k), (groups, k, cols), (total, cols)
+
+
+def epilogue_of(kind: str) -> tuple[str, ...]:
+    """Of ours."""
+    return ("swiglu",) if kind == "swiglu" else ()
+
+
+def halves(product: Any) -> tuple[Any, Any]:
+    """The columns of a gate's two halves."""
+    n = product.shape[1] // 2
+    return product[:, :n], product[:, n:]
 
 
 def loop(kind: str, a: Any, b: Any, ends: list[int], out: Any, multiply: Callable[[Any, Any, Any], Any]) -> Any:
     """A product for each group."""
     begin = 0
     for group, end in enumerate(ends):
-        if kind == "rows":
+        if kind != "k":
             if end > begin:
                 multiply(a[begin:end], b[group], out[begin:end])
         else:
@@ -70,18 +88,23 @@ def loop(kind: str, a: Any, b: Any, ends: list[int], out: Any, multiply: Callabl
 
 def on_cpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | None) -> None:
     """Ours beside a loop of NumPy's products."""
-    rng, (total, n, k, groups) = np.random.default_rng(25), shape
+    rng, (total, n, _, groups) = np.random.default_rng(25), shape
     ends = ends_of(total, groups, skewed, rng)
-    first, second = (rng.standard_normal(x).astype(dtype) for x in shapes(kind, *shape))
-    a = first if kind == "rows" else first.T
-    wanted = np.zeros((total, n) if kind == "rows" else (groups, k, n), dtype)
+    *sizes, size = shapes(kind, *shape)
+    first, second = (rng.standard_normal(x).astype(dtype) for x in sizes)
+    a = first.T if kind == "k" else first
+    product, epilogue = np.zeros(size, dtype), epilogue_of(kind)
+    wanted = np.zeros((total, n), dtype) if epilogue else product
     out = np.zeros_like(wanted)
 
     def ours() -> None:
-        gemmgen.grouped(a, second, ends, out=out, schedule=schedule)
+        gemmgen.grouped(a, second, ends, epilogue=epilogue, out=out, schedule=schedule)
 
     def theirs() -> None:
-        loop(kind, a, second, ends.tolist(), wanted, lambda x, y, c: np.matmul(x, y, out=c))
+        loop(kind, a, second, ends.tolist(), product, lambda x, y, c: np.matmul(x, y, out=c))
+        if epilogue:
+            gate, up = halves(product)
+            np.multiply(gate / (1 + np.exp(-gate)), up, out=wanted)
 
     times: dict[str, list[float]] = {"ours": [], "loop": []}
     for _ in range(ROUNDS):
@@ -106,21 +129,29 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
     """Ours beside torch's and a loop, by graphs."""
     import torch
 
-    rng, (total, n, k, groups) = np.random.default_rng(25), shape
+    rng, (total, n, _, groups) = np.random.default_rng(25), shape
     host = ends_of(total, groups, skewed, rng)
     ends, element = torch.as_tensor(host, device="cuda"), getattr(torch, dtype)
-    sizes = shapes(kind, *shape)
-    size = sum(int(np.prod(x)) for x in sizes) * element.itemsize
+    *sizes, product = shapes(kind, *shape)
+    epilogue, rotated = epilogue_of(kind), sum(int(np.prod(x)) for x in sizes) * element.itemsize
     sets = []
-    for _ in range(max(2, -(-ROTATED // size))):
+    for _ in range(max(2, -(-ROTATED // rotated))):
         first, second = (torch.randn(x, device="cuda", dtype=element) for x in sizes)
-        out = torch.zeros((total, n) if kind == "rows" else (groups, k, n), device="cuda", dtype=element)
-        sets.append((first if kind == "rows" else first.T, second, out))
-    calls: dict[str, Callable[[Any, Any, Any], Any]] = {
-        "ours": lambda a, b, c: gemmgen.grouped(a, b, ends, out=c, schedule=schedule),
-        "torch": lambda a, b, _: torch._grouped_mm(a, b, offs=ends),
-        "loop": lambda a, b, c: loop(kind, a, b, host.tolist(), c, lambda x, y, z: torch.matmul(x, y, out=z)),
+        both = torch.zeros(product, device="cuda", dtype=element)
+        out = torch.zeros((total, n), device="cuda", dtype=element) if epilogue else both
+        sets.append((first.T if kind == "k" else first, second, both, out))
+    finish = torch.compile(_gated, dynamic=False) if epilogue else lambda product: product
+
+    def by_loop(a: Any, b: Any, both: Any, _: Any) -> Any:
+        return finish(loop(kind, a, b, host.tolist(), both, lambda x, y, z: torch.matmul(x, y, out=z)))
+
+    calls: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+        "ours": lambda a, b, _, c: gemmgen.grouped(a, b, ends, epilogue=epilogue, out=c, schedule=schedule),
+        "torch": lambda a, b, _, __: finish(torch._grouped_mm(a, b, offs=ends)),
+        "loop": by_loop,
     }
+    if epilogue:
+        calls["plain"] = lambda a, b, both, _: gemmgen.grouped(a, b, ends, out=both, schedule=schedule)
     if dtype != "bfloat16":
         del calls["torch"]
     graphs, results = {}, {}
@@ -144,6 +175,13 @@ def on_gpu(kind: str, dtype: str, shape: Shape, skewed: bool, schedule: str | No
     report(kind, dtype, shape, skewed, {name: median(x) for name, x in times.items()}, agrees)
 
 
+def _gated(product: Any) -> Any:
+    import torch
+
+    gate, up = halves(product)
+    return torch.nn.functional.silu(gate) * up
+
+
 def report(
     kind: str, dtype: str, shape: tuple[int, ...], skewed: bool, microseconds: dict[str, float], agrees: bool
 ) -> None:
@@ -152,7 +190,7 @@ def report(
     peers = "  ".join(f"{name} {us / ours:5.2f}" for name, us in microseconds.items() if name != "ours")
     even = "skewed" if skewed else "even"
     wrong = "" if agrees else "  WRONG"
-    print(f"{kind:4} {dtype:8} {size:>15} {shape[3]:4} {even:6}  ours {ours:9.1f} us  {peers}{wrong}", flush=True)
+    print(f"{kind:6} {dtype:8} {size:>15} {shape[3]:4} {even:6}  ours {ours:9.1f} us  {peers}{wrong}", flush=True)
 
 
 def main() -> None:
@@ -160,7 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument("--dtypes", default="float32")
-    parser.add_argument("--kinds", default="rows,k")
+    parser.add_argument("--kinds", default="rows,k,swiglu")
     parser.add_argument("--schedule", help="a preset, in place of the choice")
     arguments = parser.parse_args()
     measure = on_cpu if arguments.device == "cpu" else on_gpu

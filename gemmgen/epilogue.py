@@ -236,6 +236,11 @@ def gate_of(texts: Sequence[str]) -> str | None:
     return first if first.partition("(")[0].strip() in GATES else None
 
 
+def odd_columns(gate: str, b: str) -> str:
+    """The problem of a B that has no two halves of columns; `b` says what it has or is."""
+    return f"{gate} takes two halves of b's columns, but b {b}: pass an even number"
+
+
 @lru_cache(maxsize=256)
 def applied(texts: tuple[str, ...], sums: DType) -> tuple[Applied, ...]:
     """The functions, where `sums` is what they are computed in. Raises: SpecError with every problem."""

@@ -12,6 +12,7 @@ from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
 from gemmgen.ir.stmt import TmaCopy, VectorCopy
 from gemmgen.ir.walk import map_expr, substitute, walk
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
+from gemmgen.spec import GemmSpec
 
 
 def span(kernel: Kernel) -> int:
@@ -67,6 +68,11 @@ def given_shape(matrix: Buffer) -> tuple[Expr, ...]:
     """
     shape = tuple(map_expr(extent, substitute(OF_ALL_GROUPS)) for extent in matrix.shape)
     return (GROUP_COUNT * shape[0],) if len(shape) == 1 and matrix.batch_stride is not None else shape
+
+
+def too_wide(spec: GemmSpec) -> list[str]:
+    """The condition, in C, that a gated product's B has more columns than an int counts."""
+    return ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
 
 
 def products(kernel: Kernel) -> Var | None:

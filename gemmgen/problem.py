@@ -160,11 +160,12 @@ class Problem:
     @cached_property
     def overlapping(self) -> tuple[bool, bool]:
         """Along C's rows, and along its columns: whether the last block begins earlier, to end where C does. TMA takes
-        long for what lies outside of A or B. Two blocks store the same bits then, so that none may read them first.
+        long for what lies outside of A or B. Two blocks store the same bits then, so that none may read them first. A
+        residual is no part of C; but blocks of swapped operands, which read it by elements, were slower so.
         """
         s, spec = self.schedule, self.spec
-        reads_c = spec.names_c or any(OPERANDS[name].axes == "mn" for name in spec.operands)
-        if not (s.tma or s.by_warpgroups) or s.stream_k or s.atomic or reads_c:
+        takes_matrix = any(OPERANDS[name].axes == "mn" for name in spec.operands)
+        if not (s.tma or s.by_warpgroups) or s.stream_k or s.atomic or spec.names_c or (self.swapped and takes_matrix):
             return False, False
         known = [unit if size is None else size for size, unit in zip((spec.m, spec.n), spec.multiple_of, strict=False)]
         rows, cols = (size % block > 0 for size, block in zip(known, self.c_tile, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 from gemmgen.api.libraries import Dtype, Library
 from gemmgen.api.matmul import Operand, Product, text
 from gemmgen.api.promotion import Types, types_of
+from gemmgen.epilogue import odd_columns
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import meets_itself, overlap
 from gemmgen.spec import Order
@@ -74,7 +75,7 @@ def gated(product: Product, gate: str, problems: list[str]) -> Product | None:
     """The sizes of a product whose columns a gate takes by twos; None with a problem added if they have no halves."""
     if product.is_column or product.n % 2:
         columns = "a vector" if product.is_column else f"{product.n} columns"
-        problems.append(f"{gate} takes two halves of b's columns, but b has {columns}: pass an even number")
+        problems.append(odd_columns(gate, f"has {columns}"))
         return None
     return replace(product, n=product.n // 2)
 

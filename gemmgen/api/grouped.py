@@ -17,7 +17,7 @@ from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
-from gemmgen.epilogue import gate_of
+from gemmgen.epilogue import gate_of, odd_columns
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
@@ -317,7 +317,7 @@ def shape_problems(
     if kind == "rows" and b.shape[0] != groups:
         problems.append(f"offsets end {groups} groups, but b has {b.shape[0]} matrices: pass as many")
     if (gate := gate_of(epilogue)) is not None and (cols := b.shape[-1]) % 2:
-        problems.append(f"{gate} takes two halves of b's columns, but b has {cols} columns: pass an even number")
+        problems.append(odd_columns(gate, f"has {cols} columns"))
     wanted = result_shape(kind, a, b, ends, epilogue)
     for name in ("c", "out"):
         operand = given.get(name)

@@ -12,7 +12,7 @@ from gemmgen.backends.simt import Simt
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, convert
-from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL
+from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
@@ -114,7 +114,8 @@ class Cuda(Simt):
         ]
         called = [name for name in FAST if uses_calls(self.kernel, {name})]
         if called:
-            fast = rendered("cuda/fast_functions.cu.j2", names=called, tail=NORMAL_TAIL, log2_e=LOG2_E)
+            constants = {"sigmoid": SIGMOID, "tail": NORMAL_TAIL, "log2_e": LOG2_E}
+            fast = rendered("cuda/fast_functions.cu.j2", names=called, **constants)
             functions = [*fast, *functions]
         shared = any("shared_address(" in line for line in functions)
         return [*super().prelude(), *(rendered("cuda/shared_address.cu.j2") if shared else ()), *functions]

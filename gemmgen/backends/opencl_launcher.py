@@ -19,7 +19,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.walk import walk_expr
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import given_shape, products, span
+from gemmgen.launch import given_shape, products, span, too_wide
 
 #: Extensions that a host asks the device for before it builds.
 REQUIRED_SIZE = "cl_intel_required_subgroup_size"
@@ -188,6 +188,7 @@ def _promises(file: CLike) -> Iterator[str]:
     names = [p.name for p in file.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
     if "k" in names:
         yield "k < 0"
+    yield from too_wide(file.spec)
     yield from (f"{name} < 0" for name in names if name.startswith("stride_"))
     units = dict(zip("mnk", file.spec.multiple_of, strict=True))
     units |= {f"{what}{x}": file.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}

@@ -25,7 +25,7 @@ from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import given_shape, map_name, passed, span
+from gemmgen.launch import given_shape, map_name, passed, span, too_wide
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
@@ -434,6 +434,7 @@ class Simt(CLike):
         names = [p.name for p in self.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
         if "k" in names:
             yield "k < 0"
+        yield from too_wide(self.spec)
         units = dict(zip("mnk", self.spec.multiple_of, strict=True))
         units |= {f"{what}{x}": self.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
         yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)

@@ -119,7 +119,7 @@ def _formulas(spec: GemmSpec, program: Program) -> Notes:
     step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
     each = [
         f"{name}: an element for {operand.each}{_of_groups(spec, operand)}"
-        + (", stored as C is" + step if operand.letter else "")
+        + (", stored as C is, and no part of it" + step if operand.letter else "")
         for name, operand in arrays
     ]
     taken = [

@@ -19,8 +19,8 @@ LANES, SPECIAL_LANES = 128, 16
 #: Instructions of functions, and those of the special unit: powers of two, reciprocals, logarithms, roots. Fast ones as
 #: `templates/cuda/fast_functions.cu.j2` has them, the others about as CUDA's library does.
 FUNCTIONS: dict[str, tuple[int, int]] = {
-    "fast_sigmoid": (2, 2),
-    "fast_normal_cdf": (10, 1),
+    "fast_sigmoid": (9, 1),
+    "fast_normal_cdf": (8, 1),
     "exp": (6, 1),
     "log": (12, 1),
     "sqrt": (8, 1),
@@ -60,7 +60,12 @@ def work(spec: GemmSpec) -> float:
     return _work(spec.epilogue, spec.accumulator, spec.rounds_result) if spec.epilogue else 0.0
 
 
+def reads_c(spec: GemmSpec) -> bool:
+    """Whether C is read: where it is added, or a formula names it."""
+    return bool(spec.beta) or (bool(spec.epilogue) and spec.names_c)
+
+
 def bytes_read(spec: GemmSpec) -> int:
-    """Bytes for an element of C: of matrices that functions take, and of C where it is added or a formula names it."""
-    own = bool(spec.beta) or (bool(spec.epilogue) and spec.names_c)
-    return spec.result.size * (own + (bool(spec.epilogue) and sum(OPERANDS[x].axes == "mn" for x in spec.operands)))
+    """Bytes for an element of C: of matrices that functions take, and of C where it is read."""
+    taken = sum(OPERANDS[x].axes == "mn" for x in spec.operands) if spec.epilogue else 0
+    return spec.result.size * (reads_c(spec) + taken)

@@ -21,8 +21,21 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import FMA, LINE, SECTOR, WGMMA, Designs, Numbers, Shape, aligned, designs, row, table
-from gemmgen.choice.epilogue import bytes_read, work
+from gemmgen.choice.columns import (
+    FMA,
+    LINE,
+    SECTOR,
+    WARPGROUP_ROWS,
+    WGMMA,
+    Designs,
+    Numbers,
+    Shape,
+    aligned,
+    designs,
+    row,
+    table,
+)
+from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.machine import Machine
 from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
@@ -247,9 +260,11 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     stays, begin = d.stays > 0, rates.begin
     hidden = np.where(stays, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
     stored = np.where(stays, even - 1, even) * end
-    ends = beside(cycles, stored, hidden) - cycles + np.where(stays, begin + end, each * begin / together)
+    # Warpgroups that take turns store while others multiply, from a block's second tile of C on.
+    by_turns = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / each), hidden)
+    ends = beside(cycles, stored, by_turns) - cycles + np.where(stays, begin + end, each * begin / together)
     own = cycles + ends + (d.dealt > 0) * end
-    functions = _functions(spec, d, grid, even, cycles, hidden, c)
+    functions = _functions(spec, d, rates, grid, even, cycles, hidden, c)
     late = np.maximum(0.0, even * steps * of_all - own)
     busy = (own + functions + late) / c.clock
     sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
@@ -372,11 +387,20 @@ def _outside(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine) ->
     wide, block, deep = LINE / spec.dtype.size, d.block, np.minimum(d.depth, k / grid.steps)
     by_k = np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
     last = np.maximum(0, grid.extents - (grid.placed - 1) * block)
-    if c.earlier and not bytes_read(spec):
-        last = np.where(d.dealt > 0, last, np.minimum(block, grid.extents))
+    if c.earlier and not reads_c(spec):
+        stay = (d.dealt > 0) | (_is_swapped(d) & (bytes_read(spec) > 0))
+        last = np.where(stay, last, np.minimum(block, grid.extents))
     boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + (last % np.minimum(wide, block) > 0) * deep
     lines = np.where(d.packed > 0, 0.0, np.where(by_k, block - last, boxes))
     found: Numbers = np.maximum(1 / grid.each, 1 / grid.placed) * lines
+    return found
+
+
+def _is_swapped(d: Designs) -> npt.NDArray[np.bool_]:
+    """Whether C's rows are columns of the instructions of warpgroups."""
+    found: npt.NDArray[np.bool_] = (d.unit == WGMMA) & (
+        (d.together[0] != WARPGROUP_ROWS) | (d.together[1] != d.block[1])
+    )
     return found
 
 
@@ -392,18 +416,26 @@ def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> N
 
 
 def _functions(
-    spec: GemmSpec, d: Designs, grid: _Grid, even: Numbers, cycles: Numbers, hidden: Numbers, c: Machine
+    spec: GemmSpec,
+    d: Designs,
+    rates: Rates,
+    grid: _Grid,
+    even: Numbers,
+    cycles: Numbers,
+    hidden: Numbers,
+    c: Machine,
 ) -> Numbers:
     """Cycles of a multiprocessor to apply an epilogue's functions, and to read what they take. All blocks read at the
     same time, so that each multiprocessor has its share of the memory.
     """
-    each = work(spec) + bytes_read(spec) * c.cores * c.clock / c.memory
-    if not each:
+    read = bytes_read(spec)
+    together = work(spec) + read * c.cores * c.clock / c.memory
+    if not together:
         return np.zeros_like(cycles)
+    # Where operands are swapped, neighbours in C are of other threads, so that each reads its elements one by one.
+    each = together + np.where(_is_swapped(d) & (read > 0), rates.single, 0.0)
     high, wide = grid.extents / grid.count
     one = np.where(d.parts > d.joined, 0.0, high * wide / spec.halves * each)
-    # Warpgroups that take turns multiply meanwhile, from a block's second tile of C on.
-    hidden = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / grid.each), hidden)
     last = d.stays * one
     found: Numbers = beside(cycles, even * one - last, hidden) - cycles + last
     return found

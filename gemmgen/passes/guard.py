@@ -123,7 +123,8 @@ class _Guard:
         """For each axis: None where the access provably fits, else the condition that it does."""
         conditions: list[Expr | None] = []
         for place, size, extent in zip(index, buffer.shape, footprint, strict=True):
-            fits = place < size if extent == 1 else place + extent <= size
+            own, end = _in_part(buffer, place, size)
+            fits = own < end if extent == 1 else own + extent <= end
             if scope.contradicts(fits):
                 fits = Const(0, fits.dtype)
             conditions.append(None if scope.holds(fits) or is_const(fits, 1) else fits)
@@ -241,6 +242,23 @@ class _Guard:
             return (move,)
         value = select(condition, Load(move.dst, dst_index), _zero(move))
         return (move, *loop(ELEMENT, move.width, (Store(move.dst, dst_index, value),)))
+
+
+def _in_part(buffer: Buffer, place: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """A place along an axis, and the axis' size; of the second half of a gated product's B, those of that half."""
+    half = buffer.apart
+    own = _behind(half, place) if half is not None and size == half * 2 else None
+    return (place, size) if own is None or half is None else (own, half)
+
+
+def _behind(first: Expr, place: Expr) -> Expr | None:
+    """What a sum adds to this first term; None where it begins with another."""
+    match place:
+        case Bin("+", a, b) if a == first:
+            return b
+        case Bin("+", a, b) if (rest := _behind(first, a)) is not None:
+            return rest + b
+    return None
 
 
 def _proved(scope: Knowledge, node: Expr) -> Expr:

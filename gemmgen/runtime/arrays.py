@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.epilogue import OPERANDS, Applied
+from gemmgen.epilogue import OPERANDS, Applied, odd_columns
 from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
@@ -353,7 +353,7 @@ def gate_problems(gate: Applied, b: str, columns: int) -> list[str]:
         return [f"b is {b}, but {gate.short} takes at most {LARGEST_SIZE} columns of b: multiply it in parts"]
     if columns % 2 == 0:
         return []
-    return [f"b is {b}, but {gate.short} takes two halves of its columns: pass one with an even number of columns"]
+    return [odd_columns(gate.short, f"is {b}")]
 
 
 def depth_of(spec: GemmSpec, a: object, b: object) -> int | None:

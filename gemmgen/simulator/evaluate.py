@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.dtypes import BOOL, F32, F64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
-from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL
+from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.numeric import OF_TF32, convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import VectorCopy, in_bytes
@@ -37,16 +37,23 @@ def _rsqrt(x: Numbers) -> Numbers:
     return np.divide(1.0, np.sqrt(x))
 
 
+def _polynomial(coefficients: Sequence[float], x: Numbers) -> Numbers:
+    result = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = np.add(np.multiply(result, x), coefficient)
+    return result
+
+
 def _fast_sigmoid(x: Numbers) -> Numbers:
-    return np.divide(1.0, np.add(1.0, np.exp2(np.multiply(-LOG2_E, x))))
+    power = np.exp2(np.multiply(-LOG2_E, np.abs(x)))
+    sigmoid = _polynomial(SIGMOID, power)
+    result: Numbers = np.where(np.less(x, 0), np.multiply(power, sigmoid), sigmoid)[()]
+    return result
 
 
 def _fast_normal_cdf(x: Numbers) -> Numbers:
-    y, power = np.abs(x), np.zeros_like(x)
-    for factor in reversed((-1.0, *NORMAL_TAIL)):
-        power = np.add(np.multiply(power, y), factor)
-    tail = np.exp2(power)
-    result: Numbers = np.where(np.less(x, 0), tail, np.subtract(1.0, tail))[()]
+    beyond = np.exp2(_polynomial(NORMAL_TAIL, np.abs(x)))
+    result: Numbers = np.where(np.less(x, 0), beyond, np.subtract(1.0, beyond))[()]
     return result
 
 

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 import torch
 
 from gemmgen.api.gemm import How, gemm_tensors
-from gemmgen.epilogue import OPERANDS, gate_of
+from gemmgen.epilogue import OPERANDS, gate_of, odd_columns
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.schedule import Schedule
 from gemmgen.torch.tf32 import fastest, is_allowed
@@ -119,7 +119,7 @@ def shape_of(
     if (gate := gate_of(epilogue or ())) is not None:
         if b.dim() == 1 or cols % 2:
             said = _text(b, transpose_b)
-            raise SpecError(f"{gate} takes two halves of b's columns, but b is {said}: pass an even number")
+            raise SpecError(odd_columns(gate, f"is {said}"))
         cols = cols // 2
     return (*batch, *rows, *(() if b.dim() == 1 else (cols,)))
 

@@ -87,7 +87,10 @@ def test_addresses_are_those_of_the_language() -> None:
     scaled = driver.emit(replace(listed, alpha=0.0, epilogue=("residual",)), candidates.load("naive").schedule, "cuda")
     assert "// Takes      c_list: batch_count addresses, of each product's C; a C is no other" in scaled.text
     assert "// Epilogue   residual: acc + residual" in scaled.text
-    assert "stored as C is; the next product's\n//                stride_r elements on, or 0" in scaled.text
+    assert (
+        "stored as C is, and no part of it; the\n//                next product's stride_r elements on, or 0"
+        in scaled.text
+    )
     assert [a.name for a in cuda.entry_points[0].arguments if a.kind == "buffer"] == ["a_list", "b_list", "c_list"]
     sycl = driver.emit(listed, candidates.load("naive").schedule, "sycl").text
     assert "    const float *__restrict b = b_list[batch];" in sycl

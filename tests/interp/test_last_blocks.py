@@ -53,15 +53,33 @@ def test_products(
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [{}, {"c_width": 4}, {"epilogue_stages": 1}, {"split_k": 2}],
+    ids=["from registers", "staged", "by TMA", "parts"],
+)
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_a_residual(changes: dict[str, object], order: Order, rng: np.random.Generator) -> None:
+    """It is no part of C, so that two blocks read the same of it."""
+    plain, (m, n, k) = replace(SPEC, c_order=order), (70, 100, 40)
+    spec = replace(plain, epilogue=("residual",))
+    program = driver.lower_program(spec, small(**changes), SM_90A)
+    problem = Problem.random(rng, m, n, k, 1.0, 0.0, plain)
+    residual = rng.standard_normal((m, n)).astype(problem.c.dtype)
+    lines = residual if order == "row" else residual.T
+    found = interpret(program, spec, problem, 8, more={"residual": lines.reshape(-1), "ldr": lines.shape[1]})
+    replace(problem, c=np.asarray(residual, order="C" if order == "row" else "F"), beta=1.0).check(found)
+    assert EARLIER in text(spec, small(**changes)).replace("The last", "the last")
+
+
+@pytest.mark.parametrize(
     ("spec", "changes"),
     [
-        (replace(SPEC, epilogue=("residual",)), {}),
         (replace(SPEC, epilogue=("expr: acc + c",)), {}),
         (replace(SPEC, multiple_of=(64, 32, 1)), {}),
         (replace(SPEC, beta=1.0), {}),
         (SPEC, {"a.prepacked": True, "b.prepacked": True}),
     ],
-    ids=["a residual", "C in a formula", "whole tiles", "beta", "packed"],
+    ids=["C in a formula", "whole tiles", "beta", "packed"],
 )
 def test_blocks_that_begin_in_their_places(spec: GemmSpec, changes: dict[str, object]) -> None:
     assert EARLIER in text(SPEC, small())

@@ -17,7 +17,7 @@
 //            expr: max(acc, 0.5 * c) if row != col else tanh(acc)
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
-//            residual: an element for each element of C, stored as C is
+//            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     scaled_residual_split4: local size {8, 8}, global size {(m + 31) / 32 * ((n + 31) /
 //                32) * 32, 8}

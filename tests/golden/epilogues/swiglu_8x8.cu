@@ -10,7 +10,7 @@
 // Epilogue   swiglu: acc / (1 + exp(-acc)) * up
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
-//            residual: an element for each element of C, stored as C is
+//            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64)
 // Needs      6,144 bytes of shared memory
@@ -119,7 +119,7 @@ swiglu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int ld
         }
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (ldb % 4 == 0 && n % 4 == 0 && n + col0 + b_col + 4 <= n * 2) {
+            if (ldb % 4 == 0 && n % 4 == 0 && col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k0 + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {
@@ -196,7 +196,7 @@ swiglu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int ld
         #pragma unroll
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
             if (ldb % 4 == 0 && n % 4 == 0 && k_main + b_k + i * (THREADS * 8 / BN) < k &&
-                n + col0 + b_col + 4 <= n * 2) {
+                col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k_main + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {
@@ -311,7 +311,7 @@ extern "C" cudaError_t swiglu_8x8_launch(int m, int n, int k, float alpha, const
         !is_aligned(residual, 4)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
+    if (k < 0 || n >= 1 << 30 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
         !is_in_reach(m, n, ldc) || !is_in_reach(m, n, ldr)) {
         return cudaErrorInvalidValue;
     }

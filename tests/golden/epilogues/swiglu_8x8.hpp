@@ -10,7 +10,7 @@
 // Epilogue   swiglu: acc / (1 + exp(-acc)) * up
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
-//            residual: an element for each element of C, stored as C is
+//            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 63) / 64 * 16}
 // Needs      6,144 bytes of local memory
@@ -116,7 +116,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         #pragma GCC unroll int(BN * BK / (THREADS * 8))
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (n + col0 + b_col + 4 <= n * 2) {
+            if (col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k0 + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {
@@ -192,7 +192,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         #pragma GCC unroll int(BN * BK / (THREADS * 8))
         for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
-            if (k_main + b_k + i * (THREADS * 8 / BN) < k && n + col0 + b_col + 4 <= n * 2) {
+            if (k_main + b_k + i * (THREADS * 8 / BN) < k && col0 + b_col + 4 <= n) {
                 copy4(&b_shared[b_k + i * (THREADS * 8 / BN)][b_col + BN / 2],
                       &b[(k_main + b_k + i * (THREADS * 8 / BN)) * ldb + n + col0 + b_col]);
             } else {

@@ -92,14 +92,18 @@ __device__ __forceinline__ float fast_exp2(float x)
     return power;
 }
 
-// 1 / (1 + exp(-x)); the relative error is below 2^-14.
+// 1 / (1 + exp(-x)), by a polynomial for 1 / (1 + power), where power = exp(-|x|); the relative
+// error is below 2^-14.
 __device__ __forceinline__ float fast_sigmoid(float x)
 {
-    float sigmoid;
-    asm("rcp.approx.ftz.f32 %0, %1;"
-        : "=f"(sigmoid)
-        : "f"(1.0f + fast_exp2(-1.4426950408889634f * x)));
-    return sigmoid;
+    const float power = fast_exp2(-1.4426950408889634f * fabsf(x));
+    float sigmoid = -0.10911257f;
+    sigmoid = fmaf(sigmoid, power, 0.43077686f);
+    sigmoid = fmaf(sigmoid, power, -0.78354042f);
+    sigmoid = fmaf(sigmoid, power, 0.95915479f);
+    sigmoid = fmaf(sigmoid, power, -0.99730819f);
+    sigmoid = fmaf(sigmoid, power, 1.0f);
+    return x < 0.0f ? power * sigmoid : sigmoid;
 }
 
 // cp.async with zero fill: begins the copy of `width` elements, which are 4, 8 or 16 bytes, to
@@ -419,8 +423,8 @@ extern "C" cudaError_t gemm_bf16_mma_128x128_s3_launch(int m, int n, int k, floa
     if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 || !is_in_reach(m, k, lda) ||
-        !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 ||
+        !is_in_reach(m, k, lda) || !is_in_reach(n * 2, k, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     if (const cudaError_t error = cudaFuncSetAttribute(gemm_bf16_mma_128x128_s3,

@@ -73,14 +73,18 @@ __device__ __forceinline__ float fast_exp2(float x)
     return power;
 }
 
-// 1 / (1 + exp(-x)); the relative error is below 2^-14.
+// 1 / (1 + exp(-x)), by a polynomial for 1 / (1 + power), where power = exp(-|x|); the relative
+// error is below 2^-14.
 __device__ __forceinline__ float fast_sigmoid(float x)
 {
-    float sigmoid;
-    asm("rcp.approx.ftz.f32 %0, %1;"
-        : "=f"(sigmoid)
-        : "f"(1.0f + fast_exp2(-1.4426950408889634f * x)));
-    return sigmoid;
+    const float power = fast_exp2(-1.4426950408889634f * fabsf(x));
+    float sigmoid = -0.10911257f;
+    sigmoid = fmaf(sigmoid, power, 0.43077686f);
+    sigmoid = fmaf(sigmoid, power, -0.78354042f);
+    sigmoid = fmaf(sigmoid, power, 0.95915479f);
+    sigmoid = fmaf(sigmoid, power, -0.99730819f);
+    sigmoid = fmaf(sigmoid, power, 1.0f);
+    return x < 0.0f ? power * sigmoid : sigmoid;
 }
 
 // mbarrier.init: a phase of the barrier completes after `arrivals` arrivals.
@@ -634,8 +638,9 @@ extern "C" cudaError_t experts_swiglu_by_warpgroups_launch(int m, int n, int k, 
     if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 || ldc % 8 != 0 ||
-        !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 ||
+        ldc % 8 != 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
+        !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     // For each line e that a group may end at, the map has a matrix of the m lines before line e:

@@ -179,9 +179,10 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loaded = CONVERTED if spec.accumulator.size > size else 1
-    # In place, vectors of odd rows lie on two lines each.
-    halves = 1 + in_place * (n * size % LINE > 0)
-    loads = loaded * p.rows * (1 + (p.rows > known)) + np.where(p.copied > 0, 1, loaded * halves) * p.cols / width
+    # In place, where rows are no whole lines, vectors lie on two lines: as many of them as a vector is parts of a line.
+    second_lines = in_place * (n * size % LINE > 0) * p.vector * size / LINE
+    of_b = np.where(p.copied > 0, 1, loaded) + second_lines
+    loads = loaded * p.rows * (1 + (p.rows > known)) + of_b * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
     apart, b_bytes = steps * in_place * _apart(spec, p, work, shape) * machine.apart, n * k * size

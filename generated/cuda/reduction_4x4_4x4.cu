@@ -92,6 +92,7 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
     const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = int(blockIdx.x) / (blocks_down * blocks_across) * k_part;
     const int k_end = min(k, k_begin + k_part);
+    const int k_main = min(k - k % BK, k_end);
     const int local_index = int(threadIdx.y) * THREADS_N + int(threadIdx.x);
 
     float acc[TM][TN];
@@ -103,18 +104,18 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         }
     }
 
-    // Each slice goes along K by 4 elements at a time.
+    // Whole steps of BK along K.
     if (lda % 4 == 0 && ldb % 4 == 0 && n % 4 == 0) {
-        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
             __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[4][TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+                copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                copy4(b_frag[i], &b[(k0 + i) * ldb + min(col, n - 4)]);
+                copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + min(col, n - 4)]);
             }
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
@@ -129,28 +130,30 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         }
     } else {
         // Lines that begin anywhere, or end within a vector: every load has a check of its own.
-        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
             __align__(16) float a_frag[TM][4];
             __align__(16) float b_frag[4][TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 if (lda % 4 == 0) {
-                    copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+                    copy4(a_frag[i], &a[min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        a_frag[i][e] = a[min(row + i, m - 1) * lda + k0 + e];
+                        a_frag[i][e] =
+                            a[min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES) + e];
                     }
                 }
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 if (ldb % 4 == 0 && col + 4 <= n) {
-                    copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                    copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[i][e] = b[(k0 + i) * ldb + min(col + e, n - 1)];
+                        b_frag[i][e] =
+                            b[(k0 + slice * (BK / SLICES) + i) * ldb + min(col + e, n - 1)];
                     }
                 }
             }
@@ -166,19 +169,24 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
             }
         }
     }
-
-    // What is left of K, element by element.
-    if (k_begin < k_end) {
-        for (int k_left = k_end - k_end % (BK / SLICES) + slice; k_left < k_end; k_left += SLICES) {
+    if (k_begin <= k_main && k_main < k_end) {
+        // The rest of K; what lies past it counts as zero.
+        #pragma unroll
+        for (int kk = 0; kk < BK / SLICES; ++kk) {
             float a_frag[TM];
             float b_frag[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = a[min(row + i, m - 1) * lda + k_left];
+                a_frag[i] = k_main + slice * (BK / SLICES) + kk < k
+                                ? a[min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES) + kk]
+                                : 0.0f;
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                b_frag[j] = b[k_left * ldb + min(col + j, n - 1)];
+                b_frag[j] =
+                    k_main + slice * (BK / SLICES) + kk < k
+                        ? b[(k_main + slice * (BK / SLICES) + kk) * ldb + min(col + j, n - 1)]
+                        : 0.0f;
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {

@@ -106,6 +106,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int k_part = (k + SPLIT_K * BK - 1) / (SPLIT_K * BK) * BK;
     const int k_begin = int(item.get_group(1)) / (blocks_down * blocks_across) * k_part;
     const int k_end = std::min(k, k_begin + k_part);
+    const int k_main = std::min(k - k % BK, k_end);
     const int local_index = int(item.get_local_id(0)) * THREADS_N + int(item.get_local_id(1));
 
     float acc[TM][TN];
@@ -117,18 +118,18 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Each slice goes along K by 4 elements at a time.
+    // Whole steps of BK along K.
     if (col0 + BN <= n) {
-        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
             float a_frag[TM][4];
             float b_frag[4][TN];
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
-                copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
             }
             #pragma GCC unroll 4
             for (int p = 0; p < 4; ++p) {
@@ -143,21 +144,22 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     } else {
         // A block at the edge of C: every load has a bounds check.
-        for (int k0 = k_begin + slice * (BK / SLICES); k0 < k_end - (BK / SLICES - 1); k0 += BK) {
+        for (int k0 = k_begin; k0 < k_main; k0 += BK) {
             float a_frag[TM][4];
             float b_frag[4][TN];
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {
-                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * (BK / SLICES)]);
             }
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
                 if (col + 4 <= n) {
-                    copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                    copy4(b_frag[i], &b[(k0 + slice * (BK / SLICES) + i) * ldb + col]);
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[i][e] = b[(k0 + i) * ldb + std::min(col + e, n - 1)];
+                        b_frag[i][e] =
+                            b[(k0 + slice * (BK / SLICES) + i) * ldb + std::min(col + e, n - 1)];
                     }
                 }
             }
@@ -173,19 +175,25 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
     }
-
-    // What is left of K, element by element.
-    if (k_begin < k_end) {
-        for (int k_left = k_end - k_end % (BK / SLICES) + slice; k_left < k_end; k_left += SLICES) {
+    if (k_begin <= k_main && k_main < k_end) {
+        // The rest of K; what lies past it counts as zero.
+        #pragma GCC unroll BK / SLICES
+        for (int kk = 0; kk < BK / SLICES; ++kk) {
             float a_frag[TM];
             float b_frag[TN];
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {
-                a_frag[i] = a[std::min(row + i, m - 1) * lda + k_left];
+                a_frag[i] =
+                    k_main + slice * (BK / SLICES) + kk < k
+                        ? a[std::min(row + i, m - 1) * lda + k_main + slice * (BK / SLICES) + kk]
+                        : 0.0f;
             }
             #pragma GCC unroll TN
             for (int j = 0; j < TN; ++j) {
-                b_frag[j] = b[k_left * ldb + std::min(col + j, n - 1)];
+                b_frag[j] =
+                    k_main + slice * (BK / SLICES) + kk < k
+                        ? b[(k_main + slice * (BK / SLICES) + kk) * ldb + std::min(col + j, n - 1)]
+                        : 0.0f;
             }
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {

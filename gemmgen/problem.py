@@ -161,7 +161,7 @@ class Problem:
     def overlapping(self) -> tuple[bool, bool]:
         """Along C's rows, and along its columns: whether the last block begins earlier, to end where C does. TMA takes
         long for what lies outside of A or B. Two blocks store the same bits then, so that none may read them first. A
-        residual is no part of C; but blocks of swapped operands, which read it by elements, were slower so.
+        residual is no part of C; but kernels of swapped operands, which read it by elements, were mostly slower so.
         """
         s, spec = self.schedule, self.spec
         takes_matrix = any(OPERANDS[name].axes == "mn" for name in spec.operands)

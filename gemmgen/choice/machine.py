@@ -113,7 +113,7 @@ class Machine:
     fma: float
     launch: float = 0.294
     another: float = 1.1
-    packing: float = 1.9
+    packing: float = 1.58
     fetch: float = 44.0
     arrive: float = 100.0
     fetched_aside: float = 5.5

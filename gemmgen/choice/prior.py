@@ -557,9 +557,11 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     sums = blocks * own / WARP * rows * cols * 2 * log2(s.lanes_along_k) / SCHEDULERS / c.cores
     sums += each / together * (s.sliced_k - 1) * c.slice_after * max(1.0, rows * high * cols * wide / own)
     busiest = each / blocks / filled
-    begin, wait = (c.begin, c.waits_near) if s.is_plain else (c.begin_loads, c.waits)
-    waits = each / together * s.rounds(spec, k) * wait
-    busy = (work * max(multiply, loads) * busiest + waits + sums + begin) / c.clock
+    loop, rounds = work * max(multiply, loads) * busiest, each / together * s.rounds(spec, k)
+    if s.is_plain:
+        busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
+    else:
+        busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
     partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
     memory, cached = _memory(products * (stored + m * n * spec.result.size) + partial, c)

@@ -12,6 +12,7 @@ import pytest
 
 from gemmgen import GemmSpec, tuning
 from gemmgen.choice import designs, gpu
+from gemmgen.choose import choose
 from gemmgen.cli.tune import _sized, _weighted
 from gemmgen.errors import UserError
 from gemmgen.ir.target import TARGETS
@@ -204,3 +205,17 @@ def test_lines_of_a_model_have_types_of_their_own(tmp_path: Path) -> None:
     file.write_text("64 1 float17\n64 1 row,row,row,row\n")
     with pytest.raises(UserError, match="float17"):
         _weighted(file, None, None, [])
+
+
+def test_where_nothing_measured_near_by_can_be_used_the_prior_has_chosen(tmp_path: Path) -> None:
+    """Lines that TMA can read there, and not here: the model has weighed all else in the same call."""
+    store, key = Store(tmp_path / "tuned"), replace(KEY, device="other")
+    near, shape = (1024, 1024, 1024), (1024, 1024, 1020)
+    spec = promised(GemmSpec(dtype="bfloat16", b_order="col"), near)
+    _, schedule = next(gpu.ranked(spec, near, HOPPER))
+    store.add(key, [Measurement(kind_of(spec), near, 1, schedule, 1e-9, 0.0, 9)])
+    odd = promised(GemmSpec(dtype="bfloat16", b_order="col"), shape)
+    assert not is_possible(odd, schedule, HOPPER)
+    found = recorded(Book(key, store, HOPPER), odd, shape, HOPPER)
+    assert found is not None
+    assert (found.how, found.schedule) == ("prior", choose(odd, shape, HOPPER))

@@ -23,9 +23,9 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate
 from gemmgen.passes.validate import is_possible
-from gemmgen.schedule.direct import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
+from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
@@ -621,10 +621,11 @@ def test_prologues_go_by_packed_matrices() -> None:
 @pytest.mark.parametrize(
     ("shape", "mainloop", "memory"),
     [
-        ((1, 4096, 14336), Gemv, "global"),
-        ((1, 14336, 4096), Gemv, "global"),
-        ((4, 14336, 4096), WarpgroupMma, "private"),
-        ((16, 4096, 4096), WarpgroupMma, "private"),
+        ((1, 4096, 14336), DirectMma, "global"),
+        ((1, 14336, 4096), DirectMma, "global"),
+        ((4, 14336, 4096), DirectMma, "global"),
+        ((16, 4096, 4096), DirectMma, "global"),
+        ((24, 4096, 4096), WarpgroupMma, "private"),
         ((512, 14336, 4096), WarpgroupMma, "private"),
     ],
 )

@@ -93,9 +93,12 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
     (m, n, k), stored = shape, spec.element("b")
     if m > MMA_ROWS or stored not in (I4, I8) or spec.dtype not in (F16, BF16):
         return ()
+    taken = [OPERANDS[name] for name in spec.operands if OPERANDS[name].of == "b"]
+    # Multiply-adds of one row are hidden behind memory, but for int4 with scales alone, which take half of the bytes.
+    if m == 1 and (stored == I8 or len(taken) > 1):
+        return ()
     # Lanes of a line have a group of weights together, which share a scale.
-    groups = [OPERANDS[name].group for name in spec.operands if OPERANDS[name].of == "b" and OPERANDS[name].group > 1]
-    width = min([_width(spec, "b", k), *(group // ACROSS for group in groups)])
+    width = min([_width(spec, "b", k), *(operand.group // ACROSS for operand in taken if operand.group > 1)])
     # More rows are loaded again for fewer columns, or take more registers: then there are half as many warps.
     tall = up(m, LINES)
     depth, own = width * ACROSS, tall * MMA_WIDE

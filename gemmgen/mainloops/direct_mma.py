@@ -62,8 +62,8 @@ class DirectMma(Direct):
 
     @property
     def min_blocks(self) -> int:
-        """As many as have `WARPS` warps together. Where ptxas is told nothing, it saves registers, and loads late: each
-        load waits by itself (H100, one row by int4 of 14336x4096: 24.7 us for 16.1).
+        """As many as have `WARPS` warps together. Where ptxas is told nothing, it saves registers, and moves loads
+        between instructions that multiply, where each waits by itself.
         """
         return max(1, WARPS // self.schedule.sliced_k)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.choice import few_rows
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
@@ -42,6 +43,15 @@ def test_other_schedules(changes: dict[str, object], dtype: DType, rng: np.rando
     made = schedule(32, **changes)
     rows, cols = made.block_tile
     check(spec_of(I4, "b * b_scale_128", dtype), made, rng, (2 * rows + 1, cols + 3, 640))
+
+
+def test_sixteen_warps_of_sixteen_rows(rng: np.random.Generator) -> None:
+    """As they are chosen for 4096 columns."""
+    spec = spec_of(I4, "(b - b_shift_32) * b_scale_32")
+    chosen = few_rows.candidates(spec, (16, 4096, 4096), TARGETS["sm_90a"])[-1]
+    assert (chosen.sliced_k, chosen.tile, chosen.block_k) == (16, (4, 4), 1024)
+    for size in ((16, 33, 1024), (11, 65, 1111)):
+        check(spec, chosen, rng, size)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)

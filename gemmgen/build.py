@@ -13,6 +13,7 @@ from gemmgen.ir.kernel import Program
 from gemmgen.ir.target import Target
 from gemmgen.mainloops.cpu_panel import CpuPanel
 from gemmgen.mainloops.direct import Direct
+from gemmgen.mainloops.direct_mma import DirectMma
 from gemmgen.mainloops.dpas import Dpas
 from gemmgen.mainloops.dpas_block_2d import DpasBlock2D
 from gemmgen.mainloops.gemv import Gemv
@@ -33,6 +34,7 @@ from gemmgen.spec import GemmSpec
 MAINLOOPS: dict[str, Callable[[Problem], Mainloop]] = {
     "CpuPanel": CpuPanel,
     "Direct": Direct,
+    "DirectMma": DirectMma,
     "Gemv": Gemv,
     "Dpas": Dpas,
     "DpasBlock2D": DpasBlock2D,

@@ -120,6 +120,19 @@ def _mfma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
     return Schedule.of(tile=tile or (8, 2), group=group or (4, 16), block_k=k_step or 16, sub_group=lanes, atom="mfma")
 
 
+def _mma_direct(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    return Schedule.of(
+        tile=tile or (2, 2),
+        group=group or (4, 8),
+        block_k=k_step or 32,
+        sub_group=lanes,
+        atom="mma",
+        direct=True,
+        a=Operand(width=8),
+        b=Operand(width=8),
+    )
+
+
 def _mma(atom: WarpAtom, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     # Lines of the local tiles begin four banks after one another; eight where lanes read single elements of theirs:
     # words where K is slow, and float64.
@@ -194,6 +207,7 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "dpas": _dpas,
     "joint_matrix": _joint_matrix,
     "mfma": _mfma,
+    "mma_direct": _mma_direct,
     **{atom: partial(_mma, atom) for atom in get_args(WarpAtom)},
     **{atom: partial(_wgmma, atom) for atom in get_args(WarpgroupAtom)},
     "wgmma_3xtf32": _wgmma_in_terms,

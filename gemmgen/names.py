@@ -56,7 +56,7 @@ _FAMILIES = (
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
-    r"|nibble|from_int8|copy_pair|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
+    r"|nibble|from_int8|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+|[ab]_(scale|shift)_\d+(x\d+)?"
     r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all)|m64n\d+k\d+)|named_barrier_sync|barrier_(arrive|wait)|ALL_|(ALL_)?(INT_)?ACC"
     r"|setmaxnreg_(inc|dec)|griddepcontrol_\w+|tma_(load|store)_\w+|cp_async_\w+"

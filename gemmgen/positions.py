@@ -86,12 +86,14 @@ class ThreadLayout:
     Attributes:
         rows, cols: the thread-value layout of the accumulators, one axis each.
         bands: rows and columns of a warp's bands, where it multiplies by matrix instructions.
+        lanes_down: whether lanes follow one another down a column, not along a row; of a slice that is one warp.
     """
 
     schedule: Schedule
     rows: AxisLayout
     cols: AxisLayout
     bands: Pair | None = None
+    lanes_down: bool = False
 
     @staticmethod
     def of(schedule: Schedule, bands: Pair | None = None) -> ThreadLayout:
@@ -180,6 +182,14 @@ class ThreadLayout:
         lane_row = LANE // cols
         if s.lane_swizzle:
             lane_row = LANE // (2 * cols) * 2 + (LANE // cols + LANE // 2 + LANE) % 2
+        if self.lanes_down:
+            return (
+                Let(LOCAL_INDEX, self.number()),
+                *((Let(SLICE, LOCAL_INDEX // (high * wide)),) if s.sliced_k > 1 else ()),
+                Let(LANE, LOCAL_INDEX % (rows * cols)),
+                Let(LOCAL_ROW, LANE % rows),
+                Let(LOCAL_COL, LANE // rows),
+            )
         row, col = WARP // across, WARP % across
         down, on = self.bands or (0, 0)
         return (

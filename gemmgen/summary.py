@@ -207,9 +207,9 @@ class _Reader:
 
     def _lanes(self) -> list[str]:
         """What the arrangement of a warp's lanes is for."""
-        if "warp" not in self.lets:
+        if "lane" not in self.lets:
             return []
-        if "warp_row" in self.lets:
+        if "warp_row" in self.lets or "warp" not in self.lets:
             return ["lanes of a warp as mma.sync has its accumulators"]
         ways = ["a warp reads few different elements of A and B, next to one another: no bank conflicts"]
         if self._swizzled:

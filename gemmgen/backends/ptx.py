@@ -162,10 +162,14 @@ def multiply(stmt: Multiply, printer: CLike) -> str:
     """The statement: rows 0 to 7 of the sums and of A, then rows 8 to 15, then B. Raises: LoweringError."""
     if stmt.atom.scope != "warp":
         raise LoweringError(f"{printer.name} has no {stmt.atom.name}")
-    below = ((*index[:-2], index[-2] + 1, index[-1]) for index in (stmt.acc_index, stmt.a_index))
-    acc_below, a_below = below
-    places = ((stmt.acc, stmt.acc_index), (stmt.acc, acc_below), (stmt.a, stmt.a_index), (stmt.a, a_below))
-    texts = [printer.address(buffer, index) for buffer, index in (*places, (stmt.b, stmt.b_index))]
+    high, wide = (stmt.a, stmt.a_index), (stmt.b, stmt.b_index)
+    if stmt.atom.rows < stmt.atom.cols:
+        high, wide = wide, high
+    tall = ((stmt.acc, stmt.acc_index), high)
+    (acc, acc_below), (a, a_below) = (
+        ((buffer, index), (buffer, (*index[:-2], index[-2] + 1, index[-1]))) for buffer, index in tall
+    )
+    texts = [printer.address(buffer, index) for buffer, index in (acc, acc_below, a, a_below, wide)]
     return f"{_function(stmt.atom)}({', '.join(texts)});"
 
 

@@ -520,7 +520,7 @@ class _Copy:
             "to": types[self.to.name],
             "as_to": "from_int8" if by_bits and (self.source, self.to) == (I8, F32) else types[self.to.name],
             "pair": PAIRS.get(self.source) if self.to == F32 else None,
-            "halves": HALVES.get(self.to) if self.source == I8 and self.width == PAIR and by_bits else None,
+            "halves": HALVES.get(self.to) if self.source == I8 and by_bits else None,
             "cache": "cg" if size == max(WORDS) else "ca",
         }
 
@@ -532,7 +532,7 @@ def _copy_name(move: VectorCopy) -> str:
     if move.atom.edge == "part":
         return f"{'load' if move.dst.space is Space.PRIVATE else 'store'}{move.width}_inside"
     if move.atom.name == BYTE_OF_PAIR.name:
-        return "copy_pair"
+        return "copy_pair" if move.width == PAIR else f"copy_pairs{move.width}"
     name = "atomic_add" if move.atom.adds else "copy"
     how = "_from_anywhere" if move.atom.around else ""
     return f"{name}{move.width if move.width > 1 else ''}{how}"

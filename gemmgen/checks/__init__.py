@@ -13,7 +13,7 @@ from gemmgen.checks.direct import dp4a_problems, gemv_problems
 from gemmgen.checks.dpas import block_2d_problems, matrix_problems
 from gemmgen.checks.joint_matrix import joint_matrix_problems
 from gemmgen.checks.tma_ring import tma_problems
-from gemmgen.checks.warp_mma import mfma_problems, warp_problems
+from gemmgen.checks.warp_mma import direct_mma_problems, mfma_problems, warp_problems
 from gemmgen.checks.warpgroup_mma import warpgroup_problems
 from gemmgen.checks.work_items import work_item_problems
 from gemmgen.ir.target import Target
@@ -24,7 +24,7 @@ from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import Mfma, WarpMma
+from gemmgen.schedule.warp_mma import DirectMma, Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 
@@ -53,6 +53,7 @@ CHECKS: Mapping[type[Mainloop], Check] = {
     Dpas: matrix_problems,
     DpasBlock2D: block_2d_problems,
     JointMatrix: joint_matrix_problems,
+    DirectMma: _of_work_items(direct_mma_problems),
     Mfma: _of_work_items(mfma_problems),
     CpuPanel: vector_problems,
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.types import as_they_are
+from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
+    ACROSS,
     MATRIX_LINE_BYTES,
     MFMA_INSTRUCTIONS,
     MMA_HIGH,
@@ -21,6 +23,10 @@ from gemmgen.spec import GemmSpec
 
 #: Types of elements that prologues make in registers, on the way to shared memory.
 MADE = (F16, BF16)
+#: Neighbours along K that an instruction takes of a lane.
+LANE_DEPTH = 4
+#: Lanes of a warp over rows and columns of C, where they load what it multiplies.
+DIRECT_LANES = (4, 8)
 #: Sums of a thread beside them: of 128, ptxas spills.
 MOST_SUMS = 64
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
@@ -97,6 +103,42 @@ def _lines(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     for name, o in (("a", s.a), ("b", s.b)):
         if o.pad % atom.line:
             yield f"{name}.pad = {o.pad} moves lines off multiples of {MATRIX_LINE_BYTES} bytes: use {atom.line}"
+
+
+def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose lanes load what `mma` multiplies, each with a remedy."""
+    if spec.dtype not in MADE:
+        yield f"method mma_direct multiplies {' and '.join(map(str, MADE))}, not {spec.dtype}: use one of them, or gemv"
+        return
+    if "mma" not in target.features:
+        yield f"method mma_direct, but target {target.name!r} lacks mma: use sm_80 or later, or method gemv"
+    yield from _lanes(s)
+    for name, order, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
+        if order != wanted:
+            yield f"method mma_direct loads neighbours along K, but {name} is {order}-major: store it {wanted}-major"
+    if s.group != DIRECT_LANES:
+        high, wide = DIRECT_LANES
+        yield f"group {s.group[0]}x{s.group[1]}, but a slice of method mma_direct is a warp: use group {high}x{wide}"
+    yield from _vectors(spec, s)
+    own = max(s.a.width, s.b.width)
+    if own < LANE_DEPTH:
+        yield f"lanes load {own} neighbours along K, of which an instruction takes {LANE_DEPTH}: use b.width 8"
+    elif s.block_k // s.sliced_k % (own * ACROSS):
+        yield (
+            f"block_k = {s.block_k} in {s.sliced_k} slices is not made of the {own * ACROSS} along K that lanes load "
+            f"at a time: use block_k {own * ACROSS * s.sliced_k}"
+        )
+
+
+def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Vectors where lines may begin anywhere: a branch in front of each load would have them wait for one another."""
+    for name, operand in (("a", s.a), ("b", s.b)):
+        unit = operand.width // (PAIR if spec.element(name).pairs else 1)
+        if spec.ld_unit(name) % max(1, unit):
+            yield (
+                f"{name}.width = {operand.width} loads vectors, but leading dimensions are multiples of "
+                f"{spec.ld_units}: promise --ld-multiple {unit}, or use method gemv"
+            )
 
 
 def mfma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

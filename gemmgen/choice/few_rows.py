@@ -16,11 +16,14 @@ from functools import lru_cache
 from itertools import islice, product
 
 from gemmgen.candidates import PARTS, Shape
+from gemmgen.checks.warp_mma import DIRECT_LANES
 from gemmgen.choice import prior
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.prior import Loads
+from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.copy_instructions import PAIR
-from gemmgen.ir.dtypes import F32, I8
+from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8
+from gemmgen.ir.instructions import ACROSS, LINES, MMA_HIGH, MMA_WIDE
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
@@ -43,6 +46,10 @@ LANES, SLICES, LEAST, MOST = (8, 16, 32), (8, 16, 32), 128, 512
 AHEAD = 32
 #: Blocks of a multiprocessor that parts of K are to give it.
 FILLED = (1, 2, 4)
+#: Bytes of a line of the cache.
+LINE = 128
+#: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
+MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
 HELD = 256
 
@@ -55,7 +62,9 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) 
     """
     if "async_copy" not in target.features or products > 1 or spec.batched or min(shape) < 1:
         return ()
-    return _candidates(spec, shape, target, machine_of(target)) if min(shape[:2]) <= FEW_BESIDE_TRANSPOSED else ()
+    if min(shape[:2]) > FEW_BESIDE_TRANSPOSED:
+        return ()
+    return (*_candidates(spec, shape, target, machine_of(target)), *_by_mma(spec, shape, target))
 
 
 @lru_cache(maxsize=1024)
@@ -76,6 +85,40 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> It
     costs = {x: sum(prior.account_of_loads(spec, x, shape, machine).values()) for x in found}
     for loads in sorted(costs, key=lambda x: costs[x]):
         yield _schedule(loads, shape, mirrored)
+
+
+@lru_cache(maxsize=1024)
+def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...]:
+    """Weights in fewer bits by few rows: lanes make elements for a warp's matrix instructions."""
+    (m, n, k), stored = shape, spec.element("b")
+    if m > MMA_ROWS or stored not in (I4, I8) or spec.dtype not in (F16, BF16):
+        return ()
+    taken = [OPERANDS[name] for name in spec.operands if OPERANDS[name].of == "b"]
+    # Multiply-adds of one row are hidden behind memory, but for int4 with scales alone, which take half of the bytes.
+    if m == 1 and (stored == I8 or len(taken) > 1):
+        return ()
+    # Lanes of a line have a group of weights together, which share a scale.
+    width = min([_width(spec, "b", k), *(operand.group // ACROSS for operand in taken if operand.group > 1)])
+    # More rows are loaded again for fewer columns, or take more registers: then there are half as many warps.
+    tall = up(m, LINES)
+    depth, own = width * ACROSS, tall * MMA_WIDE
+    # Loads of less than 16 bytes are more at a time: a line of the cache of each column, else as many elements.
+    steps = LINE // (int(stored.bytes_of(depth)) if stored.bytes_of(width) < LOAD else depth) // tall**2
+    blocks, warps, most = up(n, own * LINES), 1, MOST_WARPS if steps <= 1 or tall > 1 else MOST_WARPS // 2
+    while 2 * warps * depth <= k and warps < most and 3 * blocks * warps * tall <= 2 * MMA_WARPS * target.cores:
+        warps *= 2
+    steps = max(1, min(steps, k // (warps * depth)))
+    schedule = Schedule.of(
+        direct=True,
+        atom="mma",
+        tile=(MMA_HIGH * tall, own),
+        group=DIRECT_LANES,
+        block_k=warps * steps * depth,
+        sliced_k=warps,
+        a=Operand(width=min(8, _width(spec, "a", k))),
+        b=Operand(width=width),
+    )
+    return () if problems_as_asked(spec, schedule, target) else (schedule,)
 
 
 def up(a: int, b: int) -> int:

@@ -38,9 +38,11 @@ from gemmgen.choice.columns import (
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.machine import Machine
 from gemmgen.ir.dtypes import DType
+from gemmgen.ir.instructions import ACROSS
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
+from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import GemmSpec
 
 _Amount = TypeVar("_Amount", float, Numbers)
@@ -59,6 +61,9 @@ WARP, SCHEDULERS, MANY_THREADS = 32, 4, 1024
 UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
 #: Instructions of a prologue, in those that convert an element; of one of whole numbers whose scale multiplies sums.
 PROLOGUE, OF_SUMS = 5, 0.7
+#: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction;
+#: warps of a multiprocessor that load them.
+MADE_BY_TWOS, MMA_ELEMENTS, LOADING = 1.75, 8, 28
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -102,9 +107,7 @@ def costs_beside(
     found = np.zeros(0) if designs_of is None else microseconds(spec, designs_of, sizes, machine, products)
     known = iter(found[: len(tiled)].tolist())
     costs = [
-        sum(account_of_loads(spec, Loads.of(each[0]), each[1], machine, products).values())
-        if has_no_tiles(each[0])
-        else next(known)
+        sum(_account_without_tiles(spec, *each, machine, products).values()) if has_no_tiles(each[0]) else next(known)
         for each in asked
     ]
     return costs, found[len(tiled) :]
@@ -113,14 +116,14 @@ def costs_beside(
 def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
     """The microseconds of a product by a schedule, by what they go to."""
     if has_no_tiles(schedule):
-        return account_of_loads(spec, Loads.of(schedule), shape, machine, products)
+        return _account_without_tiles(spec, schedule, shape, machine, products)
     of = weighed(spec, table([row(spec, schedule, aligned(spec, shape))]), machine)
     return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
 
 
 def has_no_tiles(schedule: Schedule) -> bool:
     """Whether work-items load what they multiply."""
-    return isinstance(schedule.mainloop, Direct | Gemv)
+    return isinstance(schedule.mainloop, Direct | DirectMma | Gemv)
 
 
 class Rates(NamedTuple):
@@ -476,6 +479,12 @@ def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers)
 # --- without tiles --------------------------------------------------------------------------------
 
 
+def _account_without_tiles(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
+    if isinstance(s.mainloop, DirectMma):
+        return _account_of_lanes(spec, s, shape, c, products)
+    return account_of_loads(spec, Loads.of(s), shape, c, products)
+
+
 class Loads(NamedTuple):
     """What the model looks at of a schedule without tiles: fields as `Schedule` has them, and those of its operands."""
 
@@ -573,5 +582,28 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
         "loads and beginnings of blocks": busy - multiplied,
         "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
         "the sum of K's parts": total if partial else 0.0,
+        "the launch": c.launch,
+    }
+
+
+def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
+    """The same where lanes load what a warp multiplies by matrix instructions: four stand on a column of B."""
+    (m, n, k), (rows, cols) = shape, s.block_tile
+    blocks = products * ceil(m / rows) * ceil(n / cols) * s.split_k
+    made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
+    work = blocks * s.tile[1] * k / s.split_k / ACROSS * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work
+    multiply = work / SCHEDULERS / c.cores / c.clock
+    each = ceil(blocks / c.cores)
+    together = max(1, min(each, LOADING // s.sliced_k))
+    waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
+    busy = multiply + (waits + c.begin_loads) / c.clock
+    stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
+    partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
+    memory, cached = _memory(products * (stored + m * n * spec.result.size) + partial, c)
+    return {
+        "multiply-adds": multiply,
+        "loads and beginnings of blocks": busy - multiply,
+        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
+        "the sum of K's parts": c.another + partial / c.cached if partial else 0.0,
         "the launch": c.launch,
     }

@@ -305,8 +305,8 @@ def in_pairs(elements: Expr) -> Expr:
 
 #: One element by an ordinary load or store.
 SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
-#: Both elements that share a byte, by an ordinary load of it.
-BYTE_OF_PAIR = CopyAtom("byte_of_pair", (0, 1), (0, 0), (PAIR,), "clamp")
+#: Both elements that share a byte, by an ordinary load of it; or those of several bytes, which registers hold.
+BYTE_OF_PAIR = CopyAtom("byte_of_pair", (0, 1), (0, 0), (PAIR, 8, 16, 32), "clamp")
 #: `width` neighbours of the fast axis by one vector load or store of a work-item.
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.

@@ -337,6 +337,19 @@ def _mma(name: str, dtype: DType, short: str, section: str, lines: int = 2, digi
     )
 
 
+def mirrored(instruction: Instruction) -> Instruction:
+    """`mma.sync` with its operands exchanged: C^T = B^T A^T. Eight rows of A and sixteen columns of B."""
+    a, b, c = instruction.b, instruction.a, instruction.c
+    return replace(
+        instruction,
+        rows=instruction.cols,
+        cols=instruction.rows,
+        a=ThreadValueLayout(a.cols, a.rows),
+        b=ThreadValueLayout(b.cols, b.rows, transposed=True),
+        c=ThreadValueLayout(c.cols, c.rows, transposed=True),
+    )
+
+
 _DEEP, _FLAT = "warp-level-matrix-fragment-mma-16816-float", "warp-level-matrix-fragment-mma-1688"
 _BYTES = "warp-level-matrix-fragment-mma-16832"
 MMA_INSTRUCTIONS = (

@@ -431,7 +431,7 @@ class Direct(Mainloop):
             group=s.all_work_items,
             grid=self.scheduler.grid(),
             sub_group=self.lanes,
-            min_blocks=blocks_at_once(problem.spec, s, problem.target),
+            min_blocks=self.min_blocks,
             nonnegative=self.scheduler.assumptions(),
             assumptions=problem.assumptions(),
             grid_z=problem.layers,
@@ -440,6 +440,11 @@ class Direct(Mainloop):
             limits=self.tiles.limits,
             large_registers=s.large_grf,
         )
+
+    @property
+    def min_blocks(self) -> int:
+        """Blocks of a multiprocessor that registers are to be left for; 0 for any number."""
+        return blocks_at_once(self.problem.spec, self.schedule, self.problem.target)
 
     @property
     def _multiples(self) -> tuple[tuple[int, int], ...]:

@@ -18,21 +18,15 @@ from functools import cached_property
 from gemmgen import epilogues
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
-from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, minimum, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, number, select
 from gemmgen.ir.kernel import loop
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Stmt, Store
-from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Store
 from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.sum_factors import COL, ROW, SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
-from gemmgen.passes.expand_functions import without_factor
-from gemmgen.positions import COL as OWN_COL
-from gemmgen.positions import COL0, K0, LANE_K, LOCAL_COL, LOCAL_ROW, ROW0, SLICE, SUM_COL, SUM_ROW, position_in_c
-from gemmgen.positions import ROW as OWN_ROW
+from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
-
-ROW, COL = Var("i"), Var("j")
 
 
 @dataclass(frozen=True)
@@ -72,56 +66,16 @@ class Gemv(Direct):
 
     def path(self, name: str) -> OperandPath:
         """The way of an operand, whose elements are made without the factor of sums."""
-        path = super().path(name)
-        if path.prologue is None:
-            return path
-        step = self.problem.prologue(name)
-        assert step is not None
-        rest, factor = without_factor(step, self.depth)
-        return path if factor is None else replace(path, prologue=rest)
+        return replace(super().path(name), prologue=self._factors.rest(name))
 
     @cached_property
-    def _factors(self) -> tuple[tuple[str, Expr], ...]:
+    def _factors(self) -> SumFactors:
         """What sums are multiplied by, in place of a load's elements, all of which share it: scales of A or B."""
-        found = []
-        for name in "ab":
-            step = None if name in self.problem.packed else self.problem.prologue(name)
-            factor = None if step is None else without_factor(step, self.depth)[1]
-            found += [] if factor is None else [(name, factor)]
-        return tuple(found)
-
-    def _factor(self, of_load: bool, k: Expr) -> Expr | None:
-        """The factor of the sum of row `i` and column `j`.
-
-        Args:
-            of_load: whether that of the elements of a load is meant, else that of all along K.
-            k: where the load begins.
-        """
-        problem, (rows, cols) = self.problem, (self.threads.rows, self.threads.cols)
-        row = position_in_c(OWN_ROW, ROW0, rows) + rows.step(ROW)
-        col = position_in_c(OWN_COL, COL0, cols) + cols.step(COL)
-        lines = {"a": minimum(row, problem.m - 1), "b": minimum(col, problem.n - 1)}
-        found: Expr | None = None
-        for name, factor in self._factors:
-            if (ELEMENT_K in walk_expr(factor)) == of_load:
-                own = map_expr(factor, substitute({ELEMENT_K: k, ELEMENT_LINE: lines[name]}))
-                found = own if found is None else Bin("*", found, own)
-        return found
+        return SumFactors(self.problem, self.acc, self.depth)
 
     def along_k(self) -> Body:
         """The sum over K: whole loads, then less than one; and what all products of a sum are multiplied by."""
-        body, factor = self._loads_along_k(), self._factor(False, Const(0))
-        if factor is None:
-            return body
-        place = self.acc.at(ROW, COL)
-        scaled = Store(self.acc.buffer, place, Bin("*", Load(self.acc.buffer, place), factor))
-        say = Comment("Scales that hold for all of K multiply the sums, not each element.")
-        return (*body, say, *self._each_sum(scaled))
-
-    def _each_sum(self, *body: Stmt) -> Body:
-        """`body` for each of a lane's sums."""
-        rows, cols = self.schedule.tile
-        return loop(ROW, rows, loop(COL, cols, body))
+        return (*self._factors.read_before(), *self._loads_along_k(), *self._factors.scale_sums())
 
     def _loads_along_k(self) -> Body:
         """The sum over K: whole loads, then less than one."""
@@ -139,16 +93,13 @@ class Gemv(Direct):
         fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
         loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
         a, b, conj = self.a.registers, self.b.registers, self.problem.spec.conj
-        factor = self._factor(True, k)
+        factor = self._factors.of_part(k)
         sums = self.acc if factor is None else step_sums_of(self.acc)
         product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, conj)
         if factor is None:
             return (*fragments, *loads, product)
         zeros = Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums))
-        place, dtype = self.acc.at(ROW, COL), self.acc.buffer.dtype
-        total = Call("fma", (Load(sums.buffer, place), factor, Load(self.acc.buffer, place)), dtype)
-        say = Comment("Elements of a load share their scale, which multiplies their sums.")
-        return (*fragments, *loads, *zeros, product, say, *self._each_sum(Store(self.acc.buffer, place, total)))
+        return (*fragments, *loads, *zeros, product, *add_scaled(self.acc, factor))
 
     def _tail(self) -> Body:
         """What is left of K behind whole loads: an element for each of some lanes."""

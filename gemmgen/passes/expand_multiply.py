@@ -10,7 +10,7 @@ from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int, compare, conj, select
 from gemmgen.ir.instructions import BROADCAST_FMA, LINES, MMA_HIGH, MMA_WIDE, Instruction
 from gemmgen.ir.kernel import loop
-from gemmgen.ir.stmt import Alloc, Body, FragmentLoad, Let, Mma, Multiply, Registers, Store, VectorCopy
+from gemmgen.ir.stmt import Alloc, Body, Comment, FragmentLoad, Let, Mma, Multiply, Registers, Store, VectorCopy
 from gemmgen.positions import LANE, WARP_COL, WARP_ROW
 
 # --- multiply-adds --------------------------------------------------------------------------------
@@ -112,19 +112,22 @@ def multiply_by_warp(mma: Mma, atom: Instruction) -> Body:
     if atom.products > 1:
         return multiply_in_terms(mma, atom)
     acc, a, b = mma.acc, mma.a, mma.b
-    zero, high, wide = Const(0), atom.c.rows.values, atom.c.cols.values
+    high, wide, rounds = atom.c.rows.values, atom.c.cols.values, mma.depth // atom.depth
+    k = DEPTH * atom.a.cols.values if rounds > 1 else Const(0)
     step = Multiply(
         acc.buffer,
         acc.at(ROW * high, COL * wide),
         a.buffer,
-        a.at(ROW * atom.a.rows.values, zero),
+        a.at(ROW * atom.a.rows.values, k),
         b.buffer,
-        b.at(zero, COL * atom.b.cols.values),
+        b.at(k, COL * atom.b.cols.values),
         atom,
     )
     rows, cols = acc.fragment.rows.values // high, acc.fragment.cols.values // wide
     rounded = (*_rounded(a), *_rounded(b)) if atom.rounds else ()
-    return (*rounded, *loop(ROW, rows, loop(COL, cols, (step,))))
+    mirrored = atom.rows < atom.cols
+    say = (Comment("Operands are exchanged: columns of B are the instruction's rows."),) if mirrored else ()
+    return (*rounded, *say, *loop(DEPTH, rounds, loop(ROW, rows, loop(COL, cols, (step,)))))
 
 
 def _rounded(operand: Registers) -> Body:

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import PAIR, in_pairs
-from gemmgen.ir.dtypes import F32, I8
+from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, in_pairs
+from gemmgen.ir.dtypes import BF16, F16, F32, I8
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, ceil_div, convert
 from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy
@@ -19,6 +19,8 @@ from gemmgen.ir.walk import map_body, map_body_exprs
 
 _Part = TypeVar("_Part")
 _ELEMENT = Var("e")
+#: What elements become by their bits, as many at a time as a word has.
+HALVES, PAIRS_OF_WORD = (F16, BF16), 8
 
 
 def nibbles(kernel: Kernel) -> Kernel:
@@ -48,6 +50,9 @@ def _loaded(move: VectorCopy) -> Body:
     load: Stmt = Store(loaded, (Const(0),), Load(pairs, first))
     if count > 1:
         load = replace(move, dst=loaded, dst_index=(Const(0),), src=pairs, src_index=first, width=count)
+    if _held(move.dst).dtype in HALVES and move.width % PAIRS_OF_WORD == 0:
+        taken_apart = replace(move, src=loaded, src_index=(Const(0),), atom=BYTE_OF_PAIR)
+        return (Block((Alloc(loaded), load, taken_apart)),)
     value = _half(Load(loaded, (in_pairs(_ELEMENT),)), _ELEMENT)
     at = (*move.dst_index[:-1], move.dst_index[-1] + _ELEMENT)
     store = Store(move.dst, at, convert(value, _held(move.dst).dtype))

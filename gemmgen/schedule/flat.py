@@ -44,7 +44,7 @@ from gemmgen.schedule.schedulers import (
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import Mfma, WarpMma
+from gemmgen.schedule.warp_mma import DirectMma, Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 
 MAINLOOPS: tuple[type[Mainloop], ...] = (
@@ -53,6 +53,7 @@ MAINLOOPS: tuple[type[Mainloop], ...] = (
     SharedMemory,
     TmaRing,
     WarpMma,
+    DirectMma,
     WarpgroupMma,
     Dpas,
     DpasBlock2D,
@@ -213,7 +214,7 @@ def _mainloop(flat: Mapping[str, Value]) -> type[Mainloop]:
     if atom == "mfma":
         return Mfma
     if atom in WORDS["WarpAtom"]:
-        return WarpMma
+        return DirectMma if flat.get("direct") else WarpMma
     if atom in WORDS["WarpgroupAtom"]:
         return WarpgroupMma
     if flat.get("vector", 1) != 1:

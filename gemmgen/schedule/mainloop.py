@@ -29,7 +29,7 @@ from gemmgen.schedule.tiling import ThreadTiling, Tiling
 
 #: The fields of A, and of B, that mean something.
 OperandKeys = Mapping[str, frozenset[str]]
-Method = Literal["naive", "gemv", "slm", "simd", "block_read", MatrixAtom, "vector"]
+Method = Literal["naive", "gemv", "slm", "simd", "block_read", "mma_direct", MatrixAtom, "vector"]
 #: Bytes of an element that a matrix instruction multiplies.
 ELEMENT_BYTES: Mapping[WarpAtom | WarpgroupAtom, int] = {
     "mma": 2,

@@ -28,7 +28,7 @@ from gemmgen.schedule.mainloop import Mainloop, Method
 from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.schedulers import OneTile, TileScheduler
 from gemmgen.schedule.tiling import ThreadTiling, Tiling
-from gemmgen.schedule.warp_mma import Mfma, WarpMma
+from gemmgen.schedule.warp_mma import DirectMma, Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WARPGROUP, WarpgroupMma, is_swapped
 
 _Kind = TypeVar("_Kind")
@@ -100,6 +100,7 @@ class Schedule:
     barrier = View(False)
     atom = View[Atom]("fma")
     block_2d = View(False)
+    direct = View(False)
     prefetch_distance = View(0)
     address_payloads = View[AddressPayloads]("none")
     tf32 = View(False)
@@ -235,7 +236,7 @@ class Schedule:
     @property
     def by_warps(self) -> bool:
         """Whether a warp multiplies as one."""
-        return isinstance(self.mainloop, WarpMma | Mfma)
+        return isinstance(self.mainloop, WarpMma | DirectMma | Mfma)
 
     @property
     def by_warpgroups(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gemmgen.records import dataclass
-from gemmgen.schedule.fields import Flat, WarpAtom, word
+from gemmgen.schedule.fields import Chosen, Flat, WarpAtom, word
 from gemmgen.schedule.mainloop import (
     ELEMENT_BYTES,
     Mainloop,
@@ -61,6 +61,29 @@ class WarpMma(Mainloop):
     def method(self) -> Method:
         """The family it belongs to."""
         return self.atom
+
+
+@dataclass(frozen=True, slots=True)
+class DirectMma(Mainloop):
+    """Warps multiply by `mma.sync` what each lane loads of A and B from global memory: neighbours along K, since a
+    product does not depend on their order. Columns of B are the instruction's sixteen rows, rows of A its eight
+    columns. It is for few rows, which wait for B alone, and makes elements of B from fewer bits in registers.
+
+    Attributes:
+        sliced_k: as in `SharedMemory`: warps, each with a part of a step of its own.
+    """
+
+    tiling: ClassVar[type[Tiling]] = Tiling
+    operands: ClassVar[OperandKeys] = both("width")
+    chosen_by: ClassVar[Chosen | None] = Chosen("direct", "lanes load what a warp multiplies by mma, along K")
+    family: ClassVar[Method] = "mma_direct"
+
+    sliced_k: int = slices_field()
+
+    @classmethod
+    def fixed(cls, atom: str, tiling: Tiling) -> Flat:
+        """Lanes as the instruction has them: each holds two neighbouring rows of C."""
+        return {"atom": "mma", "lane_arrangement": (4, 8), "thread_vector": (2, 1)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -499,8 +499,8 @@ class _Run:
             aligned(source, target, active)
             # All elements are read before one is written.
             if stmt.atom == BYTE_OF_PAIR:
-                pair = cast(Index, read(source, active, site))
-                values = [nibble(pair, e) for e in range(PAIR)]
+                bytes_ = [cast(Index, read(neighbour(source, e), active, site)) for e in range(stmt.width // PAIR)]
+                values = [nibble(bytes_[e // PAIR], e % PAIR) for e in range(stmt.width)]
             else:
                 values = [
                     read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)

@@ -25,7 +25,7 @@ from gemmgen.schedule.dpas import Dpas, DpasBlock2D, JointMatrix
 from gemmgen.schedule.mainloop import ELEMENT_BYTES, Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import Mfma, WarpMma
+from gemmgen.schedule.warp_mma import DirectMma, Mfma, WarpMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 
@@ -545,6 +545,22 @@ def _joint_matrix(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     )
 
 
+def _direct_mma(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
+    return (
+        Axis("direct", (True,)),
+        Axis("atom", ("mma",)),
+        Axis("tile.rows", (2, 4)),
+        Axis("tile.columns", (2, 4)),
+        Axis("group.rows", (4,)),
+        Axis("group.columns", (8,)),
+        Axis("a.width", (8,)),
+        Axis("b.width", (8, 16, 32)),
+        Axis("block_k", (128, 256, 512, 1024)),
+        Axis("sliced_k", (1, 2, 4, 8)),
+        *(axis for axis in _parts_of_k(target) if axis.name != "c_width"),
+    )
+
+
 def _mfma(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
     return (
         Axis("atom", ("mfma",)),
@@ -560,6 +576,7 @@ def _mfma(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
 _AXES: Mapping[type[Mainloop], Callable[[GemmSpec, Target], tuple[Axis, ...]]] = {
     WarpgroupMma: _warpgroup_mma,
     WarpMma: _warp_mma,
+    DirectMma: _direct_mma,
     Mfma: _mfma,
     Dpas: _dpas,
     DpasBlock2D: _dpas_block_2d,
@@ -575,6 +592,7 @@ _AXES: Mapping[type[Mainloop], Callable[[GemmSpec, Target], tuple[Axis, ...]]] =
 _NEEDS: tuple[tuple[type[Mainloop], str | None], ...] = (
     (WarpgroupMma, "wgmma"),
     (WarpMma, "mma"),
+    (DirectMma, "mma"),
     (Mfma, "mfma"),
     (JointMatrix, "joint_matrix"),
     (DpasBlock2D, "block_read"),

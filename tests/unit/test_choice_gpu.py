@@ -26,6 +26,7 @@ from gemmgen.passes.validate import is_possible
 from gemmgen.schedule.direct import Gemv
 from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.shared_memory import SharedMemory
+from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
@@ -621,10 +622,9 @@ def test_prologues_go_by_packed_matrices() -> None:
 @pytest.mark.parametrize(
     ("shape", "mainloop", "memory"),
     [
-        ((1, 4096, 14336), Gemv, "global"),
-        ((1, 14336, 4096), Gemv, "global"),
-        ((4, 14336, 4096), WarpgroupMma, "private"),
-        ((16, 4096, 4096), WarpgroupMma, "private"),
+        ((4, 14336, 4096), DirectMma, "global"),
+        ((16, 4096, 4096), DirectMma, "global"),
+        ((24, 4096, 4096), WarpgroupMma, "private"),
         ((512, 14336, 4096), WarpgroupMma, "private"),
     ],
 )
@@ -638,6 +638,18 @@ def test_stored_weights_are_multiplied_as_they_are_read(
     chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)
     assert chosen is not None
     assert (type(chosen.mainloop), chosen.b.memory, chosen.b.prepacked) == (mainloop, memory, False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "formula", "mainloop"),
+    [("int4", "b * b_scale_128", DirectMma), ("int4", "(b - b_shift_32) * b_scale_32", Gemv), ("int8", "b", Gemv)],
+)
+def test_one_row_by_stored_weights(stored: str, formula: str, mainloop: type[Mainloop]) -> None:
+    """On an H100 14336x4096 takes 15.5 us by lanes and 18.1 by `Gemv`; with zero points 27.3 and 24.0."""
+    spec = GemmSpec(dtype=BF16, b_dtype=stored, b_order="col", prologue_b=formula)
+    for shape in ((1, 14336, 4096), (1, 4096, 14336), (1, 4096, 4096)):
+        chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)
+        assert chosen is not None and type(chosen.mainloop) is mainloop
 
 
 def test_a_row_of_a_design_is_that_of_its_schedule_where_b_comes_from_registers() -> None:

@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Operand
 from gemmgen.schedule.direct import Gemv
+from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning.job import promised
 
@@ -52,15 +53,36 @@ def test_more_rows_go_by_matrix_instructions(dtype: DType) -> None:
 def test_loads_are_of_what_is_stored(dtype: DType, stored: DType, elements: int) -> None:
     """A lane loads 16 bytes of the weights, and of the activations, whatever types these are of."""
     spec = replace(weights(dtype), b_dtype=stored, prologue_b="b * b_scale_128", ld_multiple=16)
-    (found,) = candidates(spec, (1, 4096, 4096), SM_90A)
+    found, *_ = candidates(spec, (1, 4096, 4096), SM_90A)
     assert (found.a.width, found.b.width) == (16 // dtype.size, elements)
     (mirrored,) = candidates(replace(spec.transposed(), c_order="row"), (4096, 1, 4096), SM_90A)
     assert (mirrored.a.width, mirrored.b.width) == (elements, 16 // dtype.size)
     for rows in (1, 2, 4, 8):
-        (found,) = candidates(spec, (rows, 4096, 4096), SM_90A)
+        found, *_ = candidates(spec, (rows, 4096, 4096), SM_90A)
         # What a work-item holds of the activations stays in registers.
         assert found.tile[0] * found.b.width * dtype.size <= 256
         assert not driver.refusals(spec, found, "cuda", SM_90A)
+
+
+@pytest.mark.parametrize(
+    ("stored", "scale", "width"),
+    [(I4, "b_scale", 32), (I4, "b_scale_128", 32), (I4, "b_scale_64", 16), (I4, "b_scale_32", 8), (I8, "b_scale", 16)],
+    ids=str,
+)
+@pytest.mark.parametrize("rows", [2, 8, 9, 16])
+def test_a_group_of_weights_is_a_load_of_four_lanes(stored: DType, scale: str, width: int, rows: int) -> None:
+    """They share its scale. Warps along K are as many as fill the device, but no more than K has steps."""
+    spec = replace(weights(BF16), b_dtype=stored, prologue_b=f"b * {scale}", ld_multiple=16)
+    for n, k in ((14336, 4096), (4096, 14336), (64, 256)):
+        found = candidates(spec, (rows, n, k), SM_90A)[-1]
+        assert isinstance(found.mainloop, DirectMma)
+        assert (found.b.width, found.tile[0]) == (width, 2 if rows <= 8 else 4)
+        assert found.block_k <= max(k, 4 * width)
+        assert not driver.refusals(spec, found, "cuda", SM_90A)
+        # So that a call's kernel keeps the promise, and asks at no load whether its line is aligned.
+        assert driver.refusals(replace(spec, ld_multiple=1), found, "cuda", SM_90A)
+    assert not any(isinstance(x.mainloop, DirectMma) for x in candidates(spec, (17, 4096, 4096), SM_90A))
+    assert not any(isinstance(x.mainloop, DirectMma) for x in candidates(spec, (2, 4096, 4096), TARGETS["sm_75"]))
 
 
 def test_weights_across_k_too() -> None:

@@ -41,6 +41,7 @@ EXAMPLES: tuple[Schedule, ...] = (
     presets.load("mbarrier_8x16_16x16").schedule,
     presets.load("mbarrier_8x16_16x16_boxes_packed").schedule,
     defaults("mma"),
+    defaults("mma_direct"),
     defaults("wgmma"),
     presets.load("wgmma_128x256_s4").schedule,
     defaults("dpas"),
@@ -123,7 +124,7 @@ def foreign(schedule: Schedule) -> dict[str, Value]:
         held = name in schedule.mainloop.operand_keys(operand, getattr(schedule, operand)) if operand else key in own
         # What chooses another member is no key of this one.
         choosing = field.kind in ("Atom", "Memory") or key in ("vector", "tma", "stream_k", "atomic", "persistent")
-        choosing = choosing or key in ("block_2d", "lanes_along_k")
+        choosing = choosing or key in ("block_2d", "direct", "lanes_along_k")
         choosing = (
             choosing or name in ("block_read", "shuffle") or key in ("split_k", "cluster_reduction", "epilogue_stages")
         )

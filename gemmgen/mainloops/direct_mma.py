@@ -1,0 +1,138 @@
+"""Warp matrix instructions on what lanes load of A and B from global memory: for few rows, and weights of fewer bits.
+
+A product does not depend on the order of K. So a lane has neighbours along K of a row of A and of columns of B, which
+it loads as vectors, and gives an instruction four of each at a time. Columns of B are the instruction's sixteen rows
+and rows of A its eight columns: B is long, and A has few rows.
+
+Where B is stored in fewer bits, a lane makes elements of what it loads, in registers. Scales multiply sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
+from gemmgen.ir.expr import Const, Expr, number
+from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Registers
+from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
+from gemmgen.mainloops.warp_mma import step_sums_of
+from gemmgen.positions import K0, LANE, SLICE, ThreadLayout
+from gemmgen.records import dataclass
+
+#: Warps of a multiprocessor at least, with 168 registers a thread: what is left of K behind whole steps takes most.
+WARPS = 12
+
+
+@dataclass(frozen=True)
+class DirectMma(Direct):
+    """The mainloop of one kernel."""
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The warp's."""
+        atom = matrix_instruction(self.schedule.atom, self.problem.spec.dtype, "warp")
+        if atom is None:
+            raise LoweringError(f"no {self.schedule.atom} of {self.problem.spec.dtype}")
+        return mirrored(atom)
+
+    @property
+    def lanes(self) -> int | None:
+        """A warp's."""
+        return self.instruction.lanes
+
+    @cached_property
+    def threads(self) -> ThreadLayout:
+        """A line of the instruction's sums is a column of C, down which its lanes lie."""
+        return replace(ThreadLayout.of(self.schedule), lanes_down=True)
+
+    @cached_property
+    def _along_k(self) -> AxisLayout:
+        """The neighbours along K of the lanes of a line."""
+        own = max(self.schedule.a.width, self.schedule.b.width)
+        return AxisLayout(own, ACROSS, own, LANE % ACROSS)
+
+    @cached_property
+    def depth(self) -> int:
+        """What the lanes of a line load at a time."""
+        return self._along_k.extent
+
+    @property
+    def min_blocks(self) -> int:
+        """As many as have `WARPS` warps together. Where ptxas is told nothing, it saves registers, and moves loads
+        between instructions that multiply, where each waits by itself.
+        """
+        return max(1, WARPS // self.schedule.sliced_k)
+
+    # --- operands ---------------------------------------------------------------------------------
+
+    def fragment(self, name: str) -> ThreadValueLayout:
+        """A lane has another row of A than of C, and the columns of B that it has of C; neighbours along K."""
+        if name == "b":
+            return ThreadValueLayout(self._along_k, self.threads.cols, transposed=True)
+        row = self.instruction.a.rows
+        high = self.schedule.block_tile[0]
+        return ThreadValueLayout(replace(row, values=high // row.lanes), self._along_k)
+
+    def path(self, name: str) -> OperandPath:
+        """The way of an operand, whose elements are made without the factor of sums."""
+        return replace(super().path(name), prologue=self._factors.rest(name))
+
+    # --- sums -------------------------------------------------------------------------------------
+
+    @cached_property
+    def acc(self) -> Registers:
+        """A thread's sums."""
+        return self.accumulators(self.instruction.c.transposed)
+
+    @cached_property
+    def _factors(self) -> SumFactors:
+        return SumFactors(self.problem, self.acc, self.depth)
+
+    # --- along K ----------------------------------------------------------------------------------
+
+    @property
+    def k_stop(self) -> Expr:
+        """Where the sum ends."""
+        return self.scheduler.k_end
+
+    def along_k(self) -> Body:
+        """The sum over K, and what all products of a sum are multiplied by."""
+        s, end, depth = self.schedule, self.scheduler.k_end, self.depth
+        say = Comment(f"Each warp goes along K by {depth} elements at a time.")
+        main = self._loop(self.scheduler.k_start, end - (depth - 1), s.block_k // (s.sliced_k * depth))
+        return (*self._factors.read_before(), say, main, *self._tail(), *self._factors.scale_sums())
+
+    def _loop(self, begin: Expr, end: Expr, rounds: int) -> For:
+        """The products of what the warps load in turns, so many rounds of it at a time."""
+        slices, depth = self.schedule.sliced_k, self.depth
+        begin = begin + SLICE * depth if slices > 1 else begin
+        return For(K0, begin, end, slices * depth, self._products(K0), unroll_factor=rounds if rounds > 1 else 0)
+
+    def _products(self, k: Expr) -> Body:
+        """What a lane loads from `k` on, and its products."""
+        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
+        loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
+        factor = self._factors.of_part(k)
+        sums = self.acc if factor is None else step_sums_of(self.acc)
+        zeros: Body = () if factor is None else (Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums)))
+        a, b = self.a.registers, self.b.registers
+        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, self.problem.spec.conj)
+        return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))
+
+    def _tail(self) -> Body:
+        """What is left of K behind whole loads, by the least that an instruction takes."""
+        spec, end = self.problem.spec, self.scheduler.k_end
+        known = spec.k if spec.k is not None else spec.multiple_of[2]
+        if known % self.depth == 0:
+            return ()
+        s, least = self.schedule, self.instruction.a.cols.values
+        narrow = s.but(a=replace(s.a, width=least), b=replace(s.b, width=least), block_k=s.sliced_k * least * ACROSS)
+        one = DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))
+        begin = end - end % self.depth
+        loop = one._loop(begin, end, 1)
+        body = If(self.scheduler.k_start <= begin, (loop,)) if s.split_k > 1 else loop
+        return Comment("What is left of K; what lies past it counts as zero."), body

@@ -45,7 +45,8 @@ FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(72, 257, 8),)
 #: Warpgroups of such a block, and instructions of each beside one another, of 64 columns.
 BESIDE = ((1, 1), (2, 1), (2, 2))
 #: Blocks of a cluster, which share tiles of A or of B by multicast; elements of such a block at least.
-CLUSTERS, CLUSTERED = ((1, 2), (2, 1), (1, 4), (4, 1)), 64 * 64
+PAIRS = ((1, 2), (2, 1))
+CLUSTERS, CLUSTERED = (*PAIRS, (1, 4), (4, 1)), 64 * 64
 #: Columns of designs that also take what TMA could read itself from a kernel that packs it, where lines are short.
 PACKED = (64, 128)
 #: Columns of which a gated product can have half of each half of B, however B lies.
@@ -197,7 +198,9 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
         # Where groups are short along K, stores take most of the time: of whole lines (64 groups of 4096x2048x64 on an
         # H100: 494 us by 256x160, 456 by 256x128).
         found = tuple(x for x in found if x.cols % (LINE // kind.result) == 0)
-    return found if any(kind.packed) else (*found, *_clusters(found))
+        # No GPU has timed other clusters of groups.
+        return (*found, *_clusters((x for x in found if not x.stays), PAIRS))
+    return found if any(kind.packed) else (*found, *_clusters(found, CLUSTERS))
 
 
 def _plain(kind: Kind) -> Iterator[Block]:
@@ -244,7 +247,7 @@ def _swapped(kind: Kind) -> Iterator[Block]:
             yield Block(rows, cols, count, True, stages, int(many and kind.staged))
 
 
-def _clusters(plain: Iterable[Block]) -> Iterator[Block]:
+def _clusters(plain: Iterable[Block], clusters: tuple[Pair, ...]) -> Iterator[Block]:
     """Those whose blocks can share tiles, of each block the one of most stages."""
     most: dict[tuple[bool, int, int, bool, bool], Block] = {}
     for each in plain:
@@ -253,7 +256,7 @@ def _clusters(plain: Iterable[Block]) -> Iterator[Block]:
             most[same] = max(most.get(same, each), each, key=lambda x: x.stages)
     for each in most.values():
         # Persistent ones share the larger tile.
-        only = ((1, 2) if each.rows > each.cols else (2, 1),) if each.stays else CLUSTERS
+        only = (PAIRS[each.rows <= each.cols],) if each.stays else clusters
         yield from (each._replace(cluster=cluster) for cluster in only)
 
 

@@ -313,13 +313,14 @@ def test_few_rows_are_not_packed_at_each_call(dtype: str, w: Numbers) -> None:
 
 @pytest.mark.parametrize("bits", ["int8", "int4"])
 def test_tensor_cores_take_them_as_they_are_where_that_pays(bits: str) -> None:
-    """Warpgroups make elements in registers; of very many rows a kernel before lays B out for them. Without these
-    instructions warps make elements, of some rows.
+    """Warps make elements for few rows, warpgroups for more; of very many rows a kernel before lays B out for them.
+    Without these instructions warps make elements of some rows more.
     """
     spec = GemmSpec(dtype="bfloat16", b_dtype=bits, b_order="col", prologue_b="b * b_scale_128", ld_multiple=16)
+    one = "fma" if bits == "int8" else "mma"
     expected = {
-        "sm_90a": ((1, ("fma", False)), (64, ("wgmma", False)), (512, ("wgmma", False)), (4096, ("wgmma", True))),
-        "sm_80": ((3, ("fma", False)), (64, ("mma", False)), (512, ("mma", True))),
+        "sm_90a": ((1, (one, False)), (64, ("wgmma", False)), (512, ("wgmma", False)), (4096, ("wgmma", True))),
+        "sm_80": ((3, ("mma", False)), (64, ("mma", False)), (512, ("mma", True))),
     }
     for target, cases in expected.items():
         for rows, wanted in cases:

@@ -207,10 +207,10 @@ class _Reader:
 
     def _lanes(self) -> list[str]:
         """What the arrangement of a warp's lanes is for."""
-        if "lane" not in self.lets:
-            return []
-        if "warp_row" in self.lets or "warp" not in self.lets:
+        if self.product.atom.scope == "warp" and self.product.atom.name != "mfma":
             return ["lanes of a warp as mma.sync has its accumulators"]
+        if "warp" not in self.lets:
+            return []
         ways = ["a warp reads few different elements of A and B, next to one another: no bank conflicts"]
         if self._swizzled:
             ways.append("neighbouring lanes read different rows of A: shared memory merges no reads")

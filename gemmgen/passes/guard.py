@@ -151,9 +151,11 @@ class _Guard:
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
-            extent = footprint[axis]
-            if axis != move.src.contracted and self._is_whole(clamped[axis], move.src.shape[axis], extent, scope):
-                clamped[axis] = minimum(clamped[axis], move.src.shape[axis] - extent)
+            extent, size = footprint[axis], move.src.shape[axis]
+            # Of several elements a copy that fills up with zeros is told how many are inside.
+            whole = extent == 1 or (move.atom.edge != "zero_fill" and self._is_whole(clamped[axis], size, extent, scope))
+            if axis != move.src.contracted and whole:
+                clamped[axis] = minimum(clamped[axis], size - extent)
             else:
                 conditions.append(condition)
         inside = replace(move, src_index=tuple(clamped))
@@ -166,9 +168,9 @@ class _Guard:
         return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
 
     def _is_whole(self, place: Expr, size: Expr, extent: int, scope: Knowledge) -> bool:
-        """Whether neighbours lie inside or outside all together: a single one, or lines end where vectors do."""
+        """Whether neighbours lie inside or outside all together, as lines end where vectors do."""
         ends = compare("==", size % extent, 0)
-        return extent == 1 or ((is_const(ends, 1) or scope.holds(ends)) and scope.is_multiple(place, extent))
+        return (is_const(ends, 1) or scope.holds(ends)) and scope.is_multiple(place, extent)
 
     def _whole_if_inside(self, move: VectorCopy, scope: Knowledge) -> VectorCopy:
         """A vector of which a part may be outside, by one instruction where it provably is inside and aligned."""

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import candidates, tuning
 from gemmgen.candidates import PARTS
-from gemmgen.choice import few_rows, prior
+from gemmgen.choice import few_rows, loads, prior
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
@@ -186,7 +186,7 @@ def of_few_rows() -> list[Problem]:
         own = {x.name or "": x for x in few_rows.ranked(spec, (m, n, k), H100, machine_of(H100))}
         all_of = {**named(), **own}
         measured = {all_of[name]: time for name, time in us_of.items() if name in all_of}
-        if len(measured) > 1 and any(prior.has_no_tiles(x) for x in measured):
+        if len(measured) > 1 and any(loads.has_no_tiles(x) for x in measured):
             problems.append(Problem(spec, (m, n, k), 1, measured))
     return problems
 

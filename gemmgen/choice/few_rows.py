@@ -17,9 +17,8 @@ from itertools import islice, product
 
 from gemmgen.candidates import PARTS, Shape
 from gemmgen.checks.warp_mma import DIRECT_LANES
-from gemmgen.choice import prior
+from gemmgen.choice.loads import Loads, account_of_loads
 from gemmgen.choice.machine import Machine, machine_of
-from gemmgen.choice.prior import Loads
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8
@@ -82,7 +81,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> It
     if few > (FEW_BESIDE_TRANSPOSED if transposed else FEW):
         return
     found = tuple((_along_k if along_k else _across_k)(spec, shape, mirrored, target))
-    costs = {x: sum(prior.account_of_loads(spec, x, shape, machine).values()) for x in found}
+    costs = {x: sum(account_of_loads(spec, x, shape, machine).values()) for x in found}
     for loads in sorted(costs, key=lambda x: costs[x]):
         yield _schedule(loads, shape, mirrored)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
-from gemmgen.choice import columns, few_rows, prior
+from gemmgen.choice import columns, few_rows, loads, prior
 from gemmgen.choice.designs import as_wide_as_lines, more, named, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, row
@@ -151,7 +151,7 @@ def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short:
     tiled = tuple(
         as_wide_as_lines(spec, x, like)
         for x in others
-        if not prior.has_no_tiles(x) and (not x.by_warpgroups or _within((x.a.prepacked, x.b.prepacked), allowed))
+        if not loads.has_no_tiles(x) and (not x.by_warpgroups or _within((x.a.prepacked, x.b.prepacked), allowed))
     )
     families = [_of_kind(kind, narrow) for kind, narrow in of_warpgroups if _within(kind.packed, allowed)]
     families += [_family(spec, tiled, like)] if tiled else []
@@ -233,7 +233,7 @@ def _asked(spec: GemmSpec) -> GemmSpec:
 
 @lru_cache(maxsize=64)
 def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    return tuple(x for x in named(spec, target) if prior.has_no_tiles(x))
+    return tuple(x for x in named(spec, target) if loads.has_no_tiles(x))
 
 
 def _of_designs(

@@ -7,16 +7,15 @@
 
 Blocks are those of the busiest multiprocessor, `together` those that it has at once. Each formula is a few lines below;
 the constants stand in `gemmgen.choice.machine`. NumPy computes all schedules of a list at once; what follows from a
-schedule and a device whatever the sizes (`Rates`) is computed once. Kernels without tiles in shared memory (`Direct`,
-`Gemv`) have a formula of their own, `account_of_loads`.
+schedule and a device whatever the sizes (`Rates`) is computed once. Kernels without tiles in shared memory have a
+model of their own, `gemmgen.choice.loads`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import ceil, log2
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,34 +35,30 @@ from gemmgen.choice.columns import (
     table,
 )
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
+from gemmgen.choice.loads import account_without_tiles, has_no_tiles
 from gemmgen.choice.machine import Machine
+from gemmgen.choice.shared_times import (
+    BLOCKS,
+    PROLOGUE,
+    REGISTERS,
+    RESERVED,
+    SCHEDULERS,
+    SUMMED,
+    THREADS,
+    WARP,
+    beside,
+    memory_times,
+    of_formula,
+)
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.instructions import ACROSS
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.direct import Direct, Gemv
-from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import GemmSpec
 
-_Amount = TypeVar("_Amount", float, Numbers)
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
-#: Registers of a thread beside its sums, and of a multiprocessor; threads and blocks of a multiprocessor at most.
-OTHER_REGISTERS, REGISTERS, THREADS, BLOCKS = 56, 65536, 2048, 24
-#: Shared memory of a block that is no tile: mbarriers, and what the driver keeps.
-RESERVED = 1536
-#: Columns of C that a block of the kernel that adds up parts of K has.
-SUMMED = 256
-#: Lanes of a warp, warp instructions of a multiprocessor in a cycle, threads that hide the latency of loads.
-WARP, SCHEDULERS, MANY_THREADS = 32, 4, 1024
-#: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
-#: and beside them and its sums; bytes of a multiprocessor's shared memory.
-UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
-#: Instructions of a prologue, in those that convert an element; of one of whole numbers whose scale multiplies sums.
-PROLOGUE, OF_SUMS = 5, 0.7
-#: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction;
-#: warps of a multiprocessor that load them.
-MADE_BY_TWOS, MMA_ELEMENTS, LOADING = 1.75, 8, 28
+#: Registers of a thread beside its sums.
+OTHER_REGISTERS = 56
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -107,7 +102,7 @@ def costs_beside(
     found = np.zeros(0) if designs_of is None else microseconds(spec, designs_of, sizes, machine, products)
     known = iter(found[: len(tiled)].tolist())
     costs = [
-        sum(_account_without_tiles(spec, *each, machine, products).values()) if has_no_tiles(each[0]) else next(known)
+        sum(account_without_tiles(spec, *each, machine, products).values()) if has_no_tiles(each[0]) else next(known)
         for each in asked
     ]
     return costs, found[len(tiled) :]
@@ -116,14 +111,9 @@ def costs_beside(
 def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
     """The microseconds of a product by a schedule, by what they go to."""
     if has_no_tiles(schedule):
-        return _account_without_tiles(spec, schedule, shape, machine, products)
+        return account_without_tiles(spec, schedule, shape, machine, products)
     of = weighed(spec, table([row(spec, schedule, aligned(spec, shape))]), machine)
     return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
-
-
-def has_no_tiles(schedule: Schedule) -> bool:
-    """Whether work-items load what they multiply."""
-    return isinstance(schedule.mainloop, Direct | DirectMma | Gemv)
 
 
 class Rates(NamedTuple):
@@ -209,13 +199,8 @@ def _conversions(spec: GemmSpec, matrix: str, scaled: npt.NDArray[np.bool_]) -> 
         scaled: whether scales multiply sums.
     """
     formula = spec.prologue_a if matrix == "a" else spec.prologue_b
-    each = np.where(scaled, _of_formula(spec, matrix), PROLOGUE) if formula is not None else np.zeros(len(scaled))
+    each = np.where(scaled, of_formula(spec, matrix), PROLOGUE) if formula is not None else np.zeros(len(scaled))
     return np.asarray(each + (spec.element(matrix) != spec.dtype), dtype=np.float64)
-
-
-def _of_formula(spec: GemmSpec, matrix: str) -> float:
-    """The same of its prologue, where scales multiply sums."""
-    return PROLOGUE if spec.element(matrix).is_float else OF_SUMS
 
 
 @cache
@@ -275,7 +260,7 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     stored_as = extents * k * [[spec.element(x).bytes_of(2) / 2] for x in "ab"]
     of_a, of_b = np.where(d.packed > 0, extents * k * size, stored_as)
     of_c = m * n * (spec.result.size + bytes_read(spec))
-    memory, cached = _memory(products * (of_a + of_b + of_c) + sums, c)
+    memory, cached = memory_times(products * (of_a + of_b + of_c) + sums, c)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
         "tiles on their way": (cycles + late - even * steps * multiply) / c.clock,
@@ -460,150 +445,5 @@ def _packing(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine, pr
     laid = spec.dtype.size * (of_a + of_b)
     # Bytes of an element as it is stored, two of which may share one.
     stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
-    memory, cached = _memory(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b), c)
+    memory, cached = memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b), c)
     return np.where(laid > 0, c.packing + np.maximum(laid / c.packed, memory + cached), 0.0)
-
-
-def _memory(both: _Amount, c: Machine) -> tuple[_Amount, _Amount]:
-    """Microseconds of what is read and written once, from memory and from L2; the less of it, the more lies in L2."""
-    missed = 1 / (1 + (c.cache / both) ** 2)
-    return missed * both / c.memory, (1 - missed) * both / c.cached
-
-
-def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers:
-    """Of two things done at the same time; the more equal they are, the less one hides of the other."""
-    most: Numbers = np.maximum(one, other)
-    return most * (1 + (np.minimum(one, other) / np.maximum(most, 1e-12)) ** sharp) ** (1 / sharp)
-
-
-# --- without tiles --------------------------------------------------------------------------------
-
-
-def _account_without_tiles(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
-    if isinstance(s.mainloop, DirectMma):
-        return _account_of_lanes(spec, s, shape, c, products)
-    return account_of_loads(spec, Loads.of(s), shape, c, products)
-
-
-class Loads(NamedTuple):
-    """What the model looks at of a schedule without tiles: fields as `Schedule` has them, and those of its operands."""
-
-    tile: tuple[int, int]
-    group: tuple[int, int]
-    lanes_along_k: int
-    sliced_k: int
-    split_k: int
-    block_k: int
-    width_a: int
-    width_b: int
-    by_fours: bool
-
-    @classmethod
-    def of(cls, s: Schedule) -> Loads:
-        """Those of a schedule."""
-        widths = s.a.width, s.b.width
-        return cls(s.tile, s.group, s.lanes_along_k, s.sliced_k, s.split_k, s.block_k, *widths, s.atom == "dp4a")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether neighbours read the same lines along K, which lie in the cache after the first of them."""
-        return self.lanes_along_k == 1 and self.sliced_k == 1
-
-    @property
-    def resident(self) -> int:
-        """Blocks that a multiprocessor has at once."""
-        (rows, cols), (high, wide) = self.tile, self.group
-        threads = high * wide * self.lanes_along_k * self.sliced_k
-        most = min(THREADS // threads, BLOCKS)
-        if self.lanes_along_k > 1:
-            return most  # compilers unroll less where registers run out
-        registers = rows * cols + min(HELD, (rows + cols) * self.block_k // self.sliced_k) + BESIDE_HELD
-        shared = self.sliced_k * rows * high * cols * wide * 4 if self.sliced_k > 1 else 0
-        return min(most, REGISTERS // (registers * threads), SHARED // (shared + RESERVED))
-
-    def step(self, spec: GemmSpec) -> int:
-        """Elements along K that a block asks for at once."""
-        if self.lanes_along_k == 1:
-            return self.block_k
-        along = self.width_a if spec.a_order == "row" else 1, self.width_b if spec.b_order == "col" else 1
-        return self.sliced_k * self.lanes_along_k * max(along)
-
-    def rounds(self, spec: GemmSpec, k: int) -> int:
-        """How often a work-item waits for what it has asked for."""
-        # Steps that are unrolled are asked for at once, but not those that are left.
-        step = max(UNROLLED, self.step(spec))
-        whole, left = divmod(ceil(k / self.split_k / step), max(1, self.block_k // step))
-        return whole + left
-
-
-def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
-    """Where each work-item loads what it multiplies: instructions of its loads and multiply-adds, beside memory."""
-    (m, n, k), (rows, cols), (high, wide) = shape, s.tile, s.group
-    blocks = products * ceil(m / (rows * high)) * ceil(n / (cols * wide)) * s.split_k
-    own, step = high * wide * s.lanes_along_k * s.sliced_k, s.step(spec)
-    work = blocks * high * wide * ceil(k / s.split_k / step) * step / WARP
-    # A few instructions make a small element a float32.
-    small = 0 if s.by_fours or spec.dtype.size >= 4 else 1
-    converted = c.conversion * sum(
-        extent * (small + (_of_formula(spec, x) if formula is not None else 0.0))
-        for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
-    )
-    fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
-    multiply = (fmas + converted) * c.work / SCHEDULERS
-    # Lanes along K read other lines of the cache where the matrix' lines lie across K.
-    across = (m > 1 and spec.a_order == "col", m), (n > 1 and spec.b_order == "row", n)
-    pitch = max(s.width_a, s.width_b) * spec.dtype.size / LINE
-    of_a, of_b = (
-        max(c.load, c.own_line * min(WARP, WARP * pitch * line)) if s.lanes_along_k > 1 and lies else c.load
-        for lies, line in across
-    )
-    loads = min(rows, m) / s.width_a * of_a + min(cols, n) / s.width_b * of_b
-    # Of the busiest multiprocessor's blocks, so many run at once; each waits for its loads in every round.
-    each = ceil(blocks / c.cores)
-    together = max(1, min(each, s.resident))
-    filled = min(1.0, own * together / MANY_THREADS) ** c.crowd
-    # Lanes add up by shuffles, slices one after the other.
-    sums = blocks * own / WARP * rows * cols * 2 * log2(s.lanes_along_k) / SCHEDULERS / c.cores
-    sums += each / together * (s.sliced_k - 1) * c.slice_after * max(1.0, rows * high * cols * wide / own)
-    busiest = each / blocks / filled
-    loop, rounds = work * max(multiply, loads) * busiest, each / together * s.rounds(spec, k)
-    if s.is_plain:
-        busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
-    else:
-        busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
-    partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
-    stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    memory, cached = _memory(products * (stored + m * n * spec.result.size) + partial, c)
-    groups = products * m * ceil(n / SUMMED)
-    total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * s.split_k
-    multiplied = work * multiply * busiest / c.clock
-    return {
-        "multiply-adds": multiplied,
-        "loads and beginnings of blocks": busy - multiplied,
-        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": total if partial else 0.0,
-        "the launch": c.launch,
-    }
-
-
-def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
-    """The same where lanes load what a warp multiplies by matrix instructions: four stand on a column of B."""
-    (m, n, k), (rows, cols) = shape, s.block_tile
-    blocks = products * ceil(m / rows) * ceil(n / cols) * s.split_k
-    made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
-    work = blocks * s.tile[1] * k / s.split_k / ACROSS * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work
-    multiply = work / SCHEDULERS / c.cores / c.clock
-    each = ceil(blocks / c.cores)
-    together = max(1, min(each, LOADING // s.sliced_k))
-    waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
-    busy = multiply + (waits + c.begin_loads) / c.clock
-    stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
-    memory, cached = _memory(products * (stored + m * n * spec.result.size) + partial, c)
-    return {
-        "multiply-adds": multiply,
-        "loads and beginnings of blocks": busy - multiply,
-        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": c.another + partial / c.cached if partial else 0.0,
-        "the launch": c.launch,
-    }

@@ -151,11 +151,12 @@ class _Guard:
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
-            extent, size = footprint[axis], move.src.shape[axis]
+            place, extent, size = clamped[axis], footprint[axis], move.src.shape[axis]
             # Of several elements a copy that fills up with zeros is told how many are inside.
-            whole = extent == 1 or (move.atom.edge != "zero_fill" and self._is_whole(clamped[axis], size, extent, scope))
+            told = move.atom.edge == "zero_fill"
+            whole = extent == 1 or (not told and self._is_whole(place, size, extent, scope))
             if axis != move.src.contracted and whole:
-                clamped[axis] = minimum(clamped[axis], size - extent)
+                clamped[axis] = minimum(place, size - extent)
             else:
                 conditions.append(condition)
         inside = replace(move, src_index=tuple(clamped))

@@ -40,7 +40,7 @@ def test_each_kind_of_weights(formula: str, stored: DType, width: int, rng: np.r
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 @pytest.mark.parametrize("changes", [{"tile": (4, 4)}, {"split_k": 3}, {"sliced_k": 1}], ids=str)
 def test_other_schedules(changes: dict[str, object], dtype: DType, rng: np.random.Generator) -> None:
-    made = schedule(32, **changes)
+    made = schedule(32).but(**changes)
     rows, cols = made.block_tile
     check(spec_of(I4, "b * b_scale_128", dtype), made, rng, (2 * rows + 1, cols + 3, 640))
 
@@ -104,5 +104,5 @@ def test_the_text() -> None:
 )
 def test_what_is_refused(changes: dict[str, object], spec: dict[str, object], problem: str) -> None:
     asked = replace(GemmSpec(dtype=BF16, b_order="col", ld_multiple=16), **spec)  # type: ignore[arg-type]
-    assert any(problem in x for x in driver.refusals(asked, schedule(16, **changes), "cuda", SM_80))
+    assert any(problem in x for x in driver.refusals(asked, schedule(16).but(**changes), "cuda", SM_80))
     assert driver.refusals(replace(asked, dtype=BF16), schedule(16), "cuda", TARGETS["sm_75"])

@@ -16,7 +16,7 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.banks import local_accesses
-from gemmgen.choice import columns, designs, epilogue, few_rows, machine, prior, warpgroups
+from gemmgen.choice import columns, designs, epilogue, few_rows, loads, machine, prior, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
@@ -288,7 +288,7 @@ def test_lanes_that_read_lines_of_their_own_cost_more() -> None:
     assert across > 1.5 * along
     chosen = choose_for_gpu(orders[1], shape, HOPPER)
     assert chosen is not None
-    assert not prior.has_no_tiles(chosen)
+    assert not loads.has_no_tiles(chosen)
 
 
 def test_lines_of_tiles_that_begin_inside_of_others_cost_l2_more() -> None:
@@ -577,7 +577,7 @@ def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orde
         schedule = choose_for_gpu(spec, shape, target)  # type: ignore[arg-type]
         assert schedule is not None
         assert not driver.refusals(spec, schedule, "cuda", target)  # type: ignore[arg-type]
-        by_fma = prior.has_no_tiles(schedule) or not schedule.by_warps
+        by_fma = loads.has_no_tiles(schedule) or not schedule.by_warps
         assert not (dtype is None and schedule.by_warps), "float32 is rounded to TF32 by request alone"
         assert dtype is None or not by_fma or min(shape[:2]) <= 8
         assert schedule.split_k * shape[0] * shape[1] < 2**31

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from gemmgen import driver
-from gemmgen.choice import prior
+from gemmgen.choice import loads, prior
 from gemmgen.choice.few_rows import FEW, FEW_BESIDE_TRANSPOSED, candidates
 from gemmgen.choice.machine import machine_of
 from gemmgen.choose import choose
@@ -130,7 +130,7 @@ def test_small_products_wait_for_memory_once_or_twice(
     """Each wait takes about 0.3 us on an H100, where libraries take 4 to 9 us for these."""
     spec = promised(GemmSpec(dtype=dtype, a_order=orders[0], b_order=orders[1]), shape)
     (found,) = candidates(spec, shape, SM_90A)
-    assert prior.Loads.of(found).rounds(spec, shape[2]) <= most
+    assert loads.Loads.of(found).rounds(spec, shape[2]) <= most
     lanes = found.group[1] * found.b.width * dtype.size
     assert found.lanes_along_k > 1 or lanes >= 32  # a sector of L2
 

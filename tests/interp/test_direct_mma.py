@@ -20,10 +20,9 @@ from tests.support.epilogues import Finished
 SM_80 = TARGETS["sm_80"]
 
 
-def schedule(width: int, tile: tuple[int, int] = (2, 2), **changes: object) -> Schedule:
+def schedule(width: int) -> Schedule:
     """Two warps along K, each with two loads of a step."""
-    fields = {"b": Operand(width=width), "block_k": 16 * width, "sliced_k": 2, **changes}
-    return defaults("mma_direct", tile).but(**fields)
+    return defaults("mma_direct", (2, 2)).but(b=Operand(width=width), block_k=16 * width, sliced_k=2)
 
 
 @pytest.mark.parametrize(("stored", "width"), [(I8, 8), (I8, 16), (I4, 8), (I4, 16), (I4, 32)], ids=str)

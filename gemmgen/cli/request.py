@@ -32,7 +32,7 @@ DTYPES = (
 )
 METHODS_TEXT = (
     "naive, slm, simd (by default), block_read, gemv, vector; of matrix instructions dpas, joint_matrix, mfma, "
-    "mma, mma_s8, mma_f8, mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "mma, mma_direct, mma_s8, mma_f8, mma_f64, mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
     "wgmma_3xtf32."
 )
 #: Fields that give the size of a sub-group.
@@ -40,7 +40,7 @@ _OF_LANES = ("sub_group", "group")
 #: The boolean fields of a schedule, as --set names them. A test compares them with the schedule's.
 FLAGS = (
     *"tma atomic prefetch barrier serial_launch lane_swizzle across_tiles serpentine block_2d large_grf".split(),
-    *"tf32 block_writes ordered_epilogue dot_product c_prefetch persistent stream_k".split(),
+    *"tf32 block_writes ordered_epilogue dot_product c_prefetch persistent stream_k direct".split(),
     *(f"{x}.{name}" for x in "ab" for name in "block_read shuffle transposed async_copy prepacked evict_first".split()),
 )
 HOW, WHAT = "How to compute it", "What to compute"

@@ -1,4 +1,5 @@
-"""What an epilogue takes of an element of C on a GPU of CUDA: instructions of its formulas, and bytes that it reads.
+"""What formulas take of an element on a GPU of CUDA: an epilogue's instructions and the bytes that it reads, and a
+prologue's instructions.
 
 Instructions are counted in the formulas that are emitted, not measured: 128 of a warp's lanes begin one in a cycle of a
 multiprocessor, and 16 one of the special unit (CUDA C++ Programming Guide, arithmetic throughput).
@@ -30,6 +31,8 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
 }
 #: The same of a division, and of what else a formula may have.
 DIVISION, OTHER = (8, 1), (1, 0)
+#: Instructions of a prologue, in those that convert an element; of one of whole numbers whose scale multiplies sums.
+PROLOGUE, OF_SUMS = 5, 0.7
 
 
 @lru_cache(maxsize=256)
@@ -69,3 +72,8 @@ def bytes_read(spec: GemmSpec) -> int:
     """Bytes for an element of C: of matrices that functions take, and of C where it is read."""
     taken = sum(OPERANDS[x].axes == "mn" for x in spec.operands) if spec.epilogue else 0
     return spec.result.size * (reads_c(spec) + taken)
+
+
+def of_prologue(spec: GemmSpec, matrix: str) -> float:
+    """Instructions, in those that convert an element, of a prologue whose scale multiplies sums."""
+    return PROLOGUE if spec.element(matrix).is_float else OF_SUMS

@@ -17,8 +17,9 @@ from itertools import islice, product
 
 from gemmgen.candidates import PARTS, Shape
 from gemmgen.checks.warp_mma import DIRECT_LANES
+from gemmgen.choice.columns import LINE
 from gemmgen.choice.loads import Loads, account_of_loads
-from gemmgen.choice.machine import Machine, machine_of
+from gemmgen.choice.machine import WARP, Machine, machine_of
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8
@@ -33,8 +34,6 @@ from gemmgen.spec import GemmSpec
 FEW, FEW_BESIDE_TRANSPOSED, OWN_ROWS = 8, 48, 16
 #: Bytes of a load, and of a line of the long operand that a block reads at least: memory gives no fewer at once.
 LOAD, BURST = 16, 64
-#: Work-items of a warp.
-WARP = 32
 #: Times as many rows that a product has as a work-item has, at most.
 FEWER = 4
 #: Columns of a work-item where lanes lie along K, and warps of a block.
@@ -45,8 +44,6 @@ LANES, SLICES, LEAST, MOST = (8, 16, 32), (8, 16, 32), 128, 512
 AHEAD = 32
 #: Blocks of a multiprocessor that parts of K are to give it.
 FILLED = (1, 2, 4)
-#: Bytes of a line of the cache.
-LINE = 128
 #: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
 MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.

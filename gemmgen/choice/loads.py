@@ -8,19 +8,8 @@ from math import ceil, log2
 from typing import NamedTuple
 
 from gemmgen.choice.columns import LINE, Shape
-from gemmgen.choice.machine import Machine
-from gemmgen.choice.shared_times import (
-    BLOCKS,
-    REGISTERS,
-    RESERVED,
-    SCHEDULERS,
-    SUMMED,
-    THREADS,
-    WARP,
-    beside,
-    memory_times,
-    of_formula,
-)
+from gemmgen.choice.epilogue import of_prologue
+from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.ir.instructions import ACROSS
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
@@ -109,7 +98,7 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     # A few instructions make a small element a float32.
     small = 0 if s.by_fours or spec.dtype.size >= 4 else 1
     converted = c.conversion * sum(
-        extent * (small + (of_formula(spec, x) if formula is not None else 0.0))
+        extent * (small + (of_prologue(spec, x) if formula is not None else 0.0))
         for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
     )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
@@ -137,7 +126,7 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
         busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
     partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    memory, cached = memory_times(products * (stored + m * n * spec.result.size) + partial, c)
+    memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
     groups = products * m * ceil(n / SUMMED)
     total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * s.split_k
     multiplied = work * multiply * busiest / c.clock
@@ -163,7 +152,7 @@ def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     busy = multiply + (waits + c.begin_loads) / c.clock
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
     partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
-    memory, cached = memory_times(products * (stored + m * n * spec.result.size) + partial, c)
+    memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
     return {
         "multiply-adds": multiply,
         "loads and beginnings of blocks": busy - multiply,

@@ -10,11 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
+import numpy as np
+
+from gemmgen.choice.columns import Numbers
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.target import Measured, Target, measured_on
 from gemmgen.records import dataclass
 
+_Amount = TypeVar("_Amount", float, Numbers)
+#: Registers of a multiprocessor; threads and blocks of one at most; shared memory of a block that is no tile:
+#: mbarriers, and what the driver keeps.
+REGISTERS, THREADS, BLOCKS, RESERVED = 65536, 2048, 24, 1536
+#: Lanes of a warp; warp instructions of a multiprocessor in a cycle.
+WARP, SCHEDULERS = 32, 4
+#: Columns of C that a block of the kernel that adds up parts of K has.
+SUMMED = 256
 #: What is measured; each is said below.
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
 #: The part of multiprocessors on which clusters of four find room: 120 of an H100's 132 are, 128 are not.
@@ -171,6 +183,17 @@ class Machine:
         if atom == "fma":
             return self.fma * 4 / max(4, dtype.size)
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
+
+    def memory_times(self, both: _Amount) -> tuple[_Amount, _Amount]:
+        """Microseconds of bytes that are read and written once, from memory and from L2: of few, more lie in L2."""
+        missed = 1 / (1 + (self.cache / both) ** 2)
+        return missed * both / self.memory, (1 - missed) * both / self.cached
+
+
+def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers:
+    """Of two things done at the same time; the more equal they are, the less one hides of the other."""
+    most: Numbers = np.maximum(one, other)
+    return most * (1 + (np.minimum(one, other) / np.maximum(most, 1e-12)) ** sharp) ** (1 / sharp)
 
 
 def machine_of(target: Target) -> Machine:

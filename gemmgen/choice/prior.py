@@ -34,22 +34,9 @@ from gemmgen.choice.columns import (
     row,
     table,
 )
-from gemmgen.choice.epilogue import bytes_read, reads_c, work
+from gemmgen.choice.epilogue import PROLOGUE, bytes_read, of_prologue, reads_c, work
 from gemmgen.choice.loads import account_without_tiles, has_no_tiles
-from gemmgen.choice.machine import Machine
-from gemmgen.choice.shared_times import (
-    BLOCKS,
-    PROLOGUE,
-    REGISTERS,
-    RESERVED,
-    SCHEDULERS,
-    SUMMED,
-    THREADS,
-    WARP,
-    beside,
-    memory_times,
-    of_formula,
-)
+from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.ir.dtypes import DType
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
@@ -199,7 +186,7 @@ def _conversions(spec: GemmSpec, matrix: str, scaled: npt.NDArray[np.bool_]) -> 
         scaled: whether scales multiply sums.
     """
     formula = spec.prologue_a if matrix == "a" else spec.prologue_b
-    each = np.where(scaled, of_formula(spec, matrix), PROLOGUE) if formula is not None else np.zeros(len(scaled))
+    each = np.where(scaled, of_prologue(spec, matrix), PROLOGUE) if formula is not None else np.zeros(len(scaled))
     return np.asarray(each + (spec.element(matrix) != spec.dtype), dtype=np.float64)
 
 
@@ -260,7 +247,7 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     stored_as = extents * k * [[spec.element(x).bytes_of(2) / 2] for x in "ab"]
     of_a, of_b = np.where(d.packed > 0, extents * k * size, stored_as)
     of_c = m * n * (spec.result.size + bytes_read(spec))
-    memory, cached = memory_times(products * (of_a + of_b + of_c) + sums, c)
+    memory, cached = c.memory_times(products * (of_a + of_b + of_c) + sums)
     return {
         "multiply-adds": even * steps * multiply / c.clock,
         "tiles on their way": (cycles + late - even * steps * multiply) / c.clock,
@@ -445,5 +432,5 @@ def _packing(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine, pr
     laid = spec.dtype.size * (of_a + of_b)
     # Bytes of an element as it is stored, two of which may share one.
     stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
-    memory, cached = memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b), c)
+    memory, cached = c.memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b))
     return np.where(laid > 0, c.packing + np.maximum(laid / c.packed, memory + cached), 0.0)

@@ -124,19 +124,7 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
         busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
     else:
         busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
-    partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
-    stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
-    groups = products * m * ceil(n / SUMMED)
-    total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * s.split_k
-    multiplied = work * multiply * busiest / c.clock
-    return {
-        "multiply-adds": multiplied,
-        "loads and beginnings of blocks": busy - multiplied,
-        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": total if partial else 0.0,
-        "the launch": c.launch,
-    }
+    return _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
 
 
 def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
@@ -150,13 +138,23 @@ def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     together = max(1, min(each, LOADING // s.sliced_k))
     waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
     busy = multiply + (waits + c.begin_loads) / c.clock
+    return _with_memory(spec, shape, c, products, s.split_k, multiply, busy)
+
+
+def _with_memory(
+    spec: GemmSpec, shape: Shape, c: Machine, products: int, parts: int, multiply: float, busy: float
+) -> dict[str, float]:
+    """The account of multiprocessors that are busy for so long, beside memory, and of the sum of K's parts."""
+    m, n, k = shape
+    partial = products * m * n * 4.0 * parts if parts > 1 else 0.0
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    partial = products * m * n * 4.0 * s.split_k if s.split_k > 1 else 0.0
     memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
+    groups = products * m * ceil(n / SUMMED)
+    total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     return {
         "multiply-adds": multiply,
         "loads and beginnings of blocks": busy - multiply,
         "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": c.another + partial / c.cached if partial else 0.0,
+        "the sum of K's parts": total if partial else 0.0,
         "the launch": c.launch,
     }

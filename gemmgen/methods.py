@@ -16,6 +16,7 @@ from gemmgen.schedule.dpas import BLOCK_2D_LANES, MOST_LANES
 from gemmgen.schedule.fields import WarpAtom, WarpgroupAtom
 from gemmgen.schedule.mainloop import ELEMENT_BYTES
 from gemmgen.schedule.tiling import Tiling
+from gemmgen.schedule.warp_mma import DIRECT_LANES
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma, is_swapped
 
 METHODS: tuple[str, ...] = get_args(Method)
@@ -123,7 +124,7 @@ def _mfma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
 def _mma_direct(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     return Schedule.of(
         tile=tile or (2, 2),
-        group=group or (4, 8),
+        group=group or DIRECT_LANES,
         block_k=k_step or 32,
         sub_group=lanes,
         atom="mma",

@@ -19,14 +19,13 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.warp_mma import DIRECT_LANES
 from gemmgen.spec import GemmSpec
 
 #: Types of elements that prologues make in registers, on the way to shared memory.
 MADE = (F16, BF16)
 #: Neighbours along K that an instruction takes of a lane.
 LANE_DEPTH = 4
-#: Lanes of a warp over rows and columns of C, where they load what it multiplies.
-DIRECT_LANES = (4, 8)
 #: Sums of a thread beside them: of 128, ptxas spills.
 MOST_SUMS = 64
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.

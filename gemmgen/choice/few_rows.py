@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import islice, product
 
 from gemmgen.candidates import PARTS, Shape
-from gemmgen.checks.warp_mma import DIRECT_LANES
 from gemmgen.choice.columns import LINE
 from gemmgen.choice.loads import Loads, account_of_loads
 from gemmgen.choice.machine import WARP, Machine, machine_of
@@ -27,6 +26,7 @@ from gemmgen.ir.instructions import ACROSS, LINES, MMA_HIGH, MMA_WIDE
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule.warp_mma import DIRECT_LANES
 from gemmgen.spec import GemmSpec
 
 #: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels transpose element by element. A

@@ -63,6 +63,10 @@ class WarpMma(Mainloop):
         return self.atom
 
 
+#: Lanes of a warp over rows and columns of C, where they load what it multiplies.
+DIRECT_LANES = (4, 8)
+
+
 @dataclass(frozen=True, slots=True)
 class DirectMma(Mainloop):
     """Warps multiply by `mma.sync` what each lane loads of A and B from global memory: neighbours along K, since a
@@ -83,7 +87,7 @@ class DirectMma(Mainloop):
     @classmethod
     def fixed(cls, atom: str, tiling: Tiling) -> Flat:
         """Lanes as the instruction has them: each holds two neighbouring rows of C."""
-        return {"atom": "mma", "lane_arrangement": (4, 8), "thread_vector": (2, 1)}
+        return {"atom": "mma", "lane_arrangement": DIRECT_LANES, "thread_vector": (2, 1)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from gemmgen.spec import GemmSpec
 
 #: Types of elements that prologues make in registers, on the way to shared memory.
 MADE = (F16, BF16)
-#: Neighbours along K that an instruction takes of a lane.
-LANE_DEPTH = 4
 #: Sums of a thread beside them: of 128, ptxas spills.
 MOST_SUMS = 64
+#: Neighbours along K that an instruction takes of a lane.
+LANE_DEPTH = 4
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
 _C_WIDTHS = (1, 2, 4, 8)
 

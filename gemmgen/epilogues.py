@@ -316,20 +316,25 @@ def destination(problem: Problem) -> Buffer:
     return problem.workspace(writable=True) if in_parts else problem.c
 
 
-def store_from_registers(problem: Problem, acc: Registers) -> tuple[Comment, EpilogueStore]:
-    """C, a part's share of it, or that share added to C; and what the kernel says of it."""
+def store_from_registers(problem: Problem, acc: Registers, width: int | None = None) -> tuple[Comment, EpilogueStore]:
+    """C, a part's share of it, or that share added to C; and what the kernel says of it.
+
+    Args:
+        width: columns that a lane stores at a time, if not as many as the schedule says.
+    """
     s, spec, zero = problem.schedule, problem.spec, number(0, problem.sums)
-    vector = problem.vector(s.c_width, spec.result)
+    width = s.c_width if width is None else width
+    vector = problem.vector(width, spec.result)
     tile = tile_of_c(problem, *problem.c_tile)
     comment, beta = Comment(problem.epilogue_comment()), problem.beta
     result = destination(problem)
     if s.atomic:
         comment, beta = Comment("Split-K: add this part's partial sums to C."), zero
-        vector = problem.adding_vector(s.c_width)
+        vector = problem.adding_vector(width)
     elif s.partial_sums > 1:
         tile = Tile(result, (PART, ROW0, COL0), *s.block_tile)
         comment, beta = Comment("Split-K: this part's partial sums."), zero
-        vector = problem.vector(s.c_width, problem.sums)
+        vector = problem.vector(width, problem.sums)
     functions = steps(problem) if result == problem.c else ()
     return comment, EpilogueStore(tile, acc, factor(problem), beta, *vector, functions)
 

@@ -32,6 +32,8 @@ HANG = 4
 _DEPTH, _FIRST, _BRACKET, _CONDITIONAL, _ASSIGN, _COMMA, _SUBSCRIPT, _MEMBER = 20, 15, 19, 3, 2, 1, 200, 150
 _OPERATORS = {sign: 4 + level + (level > 6) for level, signs in enumerate(LEVELS) for sign in signs}
 _BRACKET_OF_HEAD, _NAME = 100, 95
+#: Of a break between launch bounds: more than of one before them, less than of one more line of parameters.
+_IN_BOUNDS = 10
 #: How much deeper what stands in brackets is.
 _DEEPER = {"(": 1, "{": 1, "[": 10, "<": 10}
 _TOO_LONG = 1_000_000
@@ -399,39 +401,42 @@ def declaration(text: str, indent: int, limit: int, ending: str = "") -> tuple[s
     if not isinstance(node, Atom) or not isinstance(group := node.parts[-1], Group):
         raise Unreadable(f"{text!r} is no function's head")
     before, _, name = "".join(part.flat for part in node.parts[:-1]).rpartition(" ")
-    prefix, further = _prefix(before, indent, limit)
     whole = Place(0, indent, len(ending), limit)
 
-    def named(start: str) -> Iterator[_Laid]:
+    def named(start: str, further: int) -> Iterator[_Laid]:
         head = f"{start}{name}"
         place = Place(len(head), further, len(ending), limit)
         for laid in _lay_group(group, place, head, _BRACKET_OF_HEAD):
             yield _limited(_joined(_Laid(0, (head,)), "", laid), whole)
 
-    found = list(named(f"{prefix[0]} ")) if len(prefix) == 1 else []
-    begin = " " * further
-    for below in (_Laid(0, (f"{begin}{name}{group.flat}",)), *named(begin)):
-        found.append(_limited(_below(_Laid(0, tuple(prefix)), "", 0, below, _NAME), whole))
+    found: list[_Laid] = []
+    for prefix, further in _prefixes(before, indent, limit):
+        found += named(f"{prefix.lines[0]} ", further) if len(prefix.lines) == 1 else []
+        begin = " " * further
+        for below in (_Laid(0, (f"{begin}{name}{group.flat}",)), *named(begin, further)):
+            found.append(_limited(_below(prefix, "", 0, below, _NAME), whole))
     *lines, last = min(found).lines
     return (*lines, last + ending)
 
 
-def _prefix(text: str, indent: int, limit: int) -> tuple[list[str], int]:
+def _prefixes(text: str, indent: int, limit: int) -> Iterator[tuple[_Laid, int]]:
     """The lines before a function's name, one an attribute where they are too long, and the name's indentation."""
     whole = " " * indent + text
     if len(whole) <= limit:
-        return [whole], indent
+        yield _Laid(0, (whole,)), indent
+        return
     words = re.split(r"(?<=\)) ", text)
     if not text.endswith(")"):
         # The type stands behind the last.
         words = [*words[:-2], " ".join(words[-2:])]
     if len(words) > 1 or "__launch_bounds__(" not in text:
-        return [" " * indent + word for word in words], indent
+        yield _Laid(0, tuple(" " * indent + word for word in words)), indent
+        return
     kind, _, attribute = whole.partition("__launch_bounds__(")
     bound, comma, blocks = attribute.partition(", ")
     head = f"{kind}__launch_bounds__("
-    if comma and len(head) + len(bound) + 1 < limit:
-        return [f"{head}{bound},", " " * len(head) + blocks], indent
+    if comma and len(head) + len(bound) + 1 <= limit:
+        yield _Laid(_IN_BOUNDS, (f"{head}{bound},", " " * len(head) + blocks)), indent
     # Below the type, and what follows is indented as it is.
     further = indent + HANG
-    return [kind.rstrip(), f"{' ' * further}__launch_bounds__({attribute}"], further
+    yield _Laid(0, (kind.rstrip(), f"{' ' * further}__launch_bounds__({attribute}")), further

@@ -112,7 +112,8 @@ def _direct(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
         return
     if along_k:
         if s.block_k % o.width:
-            yield divide(f"{name}.width", o.width, "block_k", s.block_k, WIDTHS)
+            deeper = nearest(s.block_k, o.width * s.sliced_k)
+            yield divide(f"{name}.width", o.width, "block_k", s.block_k, WIDTHS) + f", or block_k {deeper}"
         return
     axis = 0 if name == "a" else 1
     lanes = s.group[axis]

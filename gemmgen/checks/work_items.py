@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.capacity import halved
-from gemmgen.checks.operand import WIDTHS, async_problems, divide, divisors, operand_problems
+from gemmgen.checks.operand import WIDTHS, async_problems, divide, divisors, nearest, operand_problems
 from gemmgen.checks.prologues import prologue_problems
 from gemmgen.checks.roles import WARP
 from gemmgen.checks.schedulers import scheduler_problems
@@ -170,7 +170,8 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     deep = max(a, b)
     if s.block_k // s.sliced_k % deep:
         whole = "block_k" if s.sliced_k == 1 else "a slice's part of block_k"
-        yield divide("the depth of one load", deep, whole, s.block_k // s.sliced_k, WIDTHS)
+        deeper = nearest(s.block_k, deep * s.sliced_k)
+        yield divide("the depth of one load", deep, whole, s.block_k // s.sliced_k, WIDTHS) + f", or block_k {deeper}"
     if s.b_sub_step and not (s.by_blocks and s.b.memory == "global"):
         yield (
             f"b_sub_step = {s.b_sub_step} deals out B's block reads from a buffer, but there are none: use 0, or "

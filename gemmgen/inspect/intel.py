@@ -7,7 +7,7 @@ import re
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
@@ -373,31 +373,33 @@ def modules(text: str, where: str) -> list[Module]:
 
     try:
         with _one_at_a_time:
-            inputs = ("SYCL", version(), text)
-            binary = cached((), inputs, lambda _folder: {"syclbin": _compiled(text, where)})["syclbin"]
+            inputs = ("SPIR-V", version(), text)
+            made = cached((), inputs, lambda _folder: {"spirv": spirv(text, where).decode("latin-1")})["spirv"]
     except DeviceError as error:
         raise ToolError(error.problems) from None
-    return list(_modules(binary.encode("latin-1")))
+    return list(_modules(made.encode("latin-1")))
 
 
-def _compiled(text: str, where: str) -> str:
-    """SYCLBIN, each byte a character. In a process of its own, which the compiler may crash in."""
+def spirv(text: str, where: str, options: Sequence[str] = ()) -> bytes:
+    """The modules of a source, one behind another. In a process of its own, which the compiler may crash in.
+
+    Raises: ToolError with the compiler's words; DeviceError with what brings it.
+    """
     from gemmgen.runtime.sycl_build import run_worker
     from gemmgen.runtime.sycl_devices import pick
     from gemmgen.runtime.sycl_worker import REFUSED
 
     with TemporaryDirectory() as folder:
-        # SYCLBIN lacks modules that the device can't run, such as by matrix instructions that a CPU lacks.
+        # What the front end made. SYCLBIN lacks modules that the device can't run, such as by instructions that a
+        # CPU lacks; and there is none where the device's own compiler, which is asked as well, refuses a module.
         dumped = {"SYCL_DUMP_IMAGES": "1", "SYCL_DUMP_IMAGES_PREFIX": f"{folder}/"}
         try:
-            answer = run_worker(pick().number, "none", "object", text, SECONDS, dumped)
+            answer = run_worker(pick().number, "none", "object", text, SECONDS, dumped, options)
         except subprocess.TimeoutExpired:
             raise ToolError(f"SYCL's compiler did not end in {SECONDS} s on {where}") from None
-        if answer.returncode == 0:
-            content = answer.stdout
-            if not any(_modules(content)):
-                content = b"".join(file.read_bytes() for file in sorted(Path(folder).glob("*.spv")))
-            return content.decode("latin-1")
+        made = b"".join(file.read_bytes() for file in sorted(Path(folder).glob("*.spv")))
+        if answer.returncode == 0 or (answer.returncode == REFUSED and made):
+            return made
     log = re.sub(r"rtc_\d+\.cpp", where, answer.stderr.decode("utf-8", "replace"))
     lines = [line for line in log.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), 0)

@@ -136,8 +136,6 @@ class Gemv(Direct):
         Args:
             one: which of the lanes that hold the same sums stores them; None where each holds others.
         """
-        width = min(self.schedule.c_width, acc.fragment.cols.values)
-        problem = replace(self.problem, schedule=self.schedule.but(c_width=width))
         names = dict[Var, Expr]()
 
         def named(axis: AxisLayout, name: Var) -> AxisLayout:
@@ -149,7 +147,8 @@ class Gemv(Direct):
         fragment = acc.fragment
         rows, cols = named(fragment.rows, SUM_ROW), named(fragment.cols, SUM_COL)
         acc = replace(acc, fragment=replace(fragment, rows=rows, cols=cols))
-        comment, update = epilogues.store_from_registers(problem, acc)
+        width = min(self.schedule.c_width, fragment.cols.values)
+        comment, update = epilogues.store_from_registers(self.problem, acc, width)
         store: Body = (comment, update) if one is None else (comment, If(one, (update,)))
         return *(Let(name, value) for name, value in names.items()), *store
 

@@ -29,7 +29,7 @@ from gemmgen.schedule.mainloop import Mainloop
 from gemmgen.schedule.schedulers import AtomicSplitK, ClusterSplitK, Scheduler, SplitK, StreamK
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.schedule.tma_ring import TmaRing
-from gemmgen.schedule.warp_mma import Mfma
+from gemmgen.schedule.warp_mma import DirectMma, Mfma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
 from tests.support.schedules import memories_of, values
@@ -42,6 +42,7 @@ SHAPES: Mapping[str, tuple[tuple[Pair, Pair], ...]] = {
     "SharedMemory": (((4, 4), (4, 8)), ((2, 4), (8, 4)), ((4, 8), (2, 16)), ((3, 4), (4, 8)), ((8, 4), (4, 4))),
     "TmaRing": (((4, 4), (8, 16)), ((8, 8), (8, 16)), ((4, 8), (8, 16)), ((8, 8), (16, 8)), ((8, 4), (16, 8))),
     "WarpMma": (((4, 8), (8, 4)), ((4, 4), (16, 4)), ((4, 8), (8, 8)), ((8, 8), (16, 8)), ((2, 4), (8, 8))),
+    "DirectMma": (((2, 2), (4, 8)), ((2, 4), (4, 8)), ((4, 2), (4, 8)), ((4, 4), (4, 8)), ((6, 2), (4, 8))),
     "WarpgroupMma": (
         *(((2, 16), (32, 4)), ((2, 32), (32, 4)), ((2, 16), (64, 4)), ((2, 32), (32, 8)), ((4, 16), (32, 4))),
         *(((16, 2), (4, 32)), ((32, 2), (4, 64))),
@@ -163,10 +164,16 @@ def draw(number: int) -> Request:
     return found
 
 
+def _plain(loop: str, schedule: Schedule) -> GemmSpec:
+    """A product that a mainloop takes."""
+    plain = GemmSpec(dtype=TYPES.get(schedule.atom, (F32,))[0])
+    return replace(plain, b_order="col", ld_multiple=16) if loop == DirectMma.__name__ else plain
+
+
 @cache
 def _meant(loop: str) -> tuple[Place, ...]:
     """Targets that take one of the named schedules of a mainloop, or where there are none, one of its methods'."""
-    tried = _named(loop) or tuple((s, GemmSpec(dtype=TYPES.get(s.atom, (F32,))[0])) for s in _by_methods(loop))
+    tried = _named(loop) or tuple((s, _plain(loop, s)) for s in _by_methods(loop))
     return tuple(
         place
         for place in places()
@@ -298,11 +305,11 @@ def _spec(rng: random.Random, loop: type[Mainloop], atom: str, known: GemmSpec |
     if loop in (TmaRing, SubGroup, CpuPanel):
         types = (F64, F32) if loop is CpuPanel else (F32,) if rng.random() < 0.9 else types
     dtype = known.dtype if known is not None and known.dtype in types and atom != "fma" else rng.choice(types)
-    by_maps = loop in (TmaRing, WarpgroupMma)
+    aligned = loop in (TmaRing, WarpgroupMma, DirectMma)
     a_order, b_order, c_order = (rng.choice(("row", "row", "row", "col")) for _ in range(3))
     if loop in (TmaRing, SubGroup) and rng.random() < 0.8:
         a_order = b_order = c_order = "row"
-    if loop is WarpgroupMma and dtype.size != 2:
+    if loop is DirectMma or (loop is WarpgroupMma and dtype.size != 2):
         a_order, b_order = "row", "col"
     given: dict[str, object] = {
         "a_order": a_order,
@@ -310,7 +317,7 @@ def _spec(rng: random.Random, loop: type[Mainloop], atom: str, known: GemmSpec |
         "c_order": c_order,
         "alpha": rng.choice((None, None, 1.0, -2.0)),
         "beta": rng.choice((None, None, 0.0, 1.0)),
-        "ld_multiple": rng.choice((16, 16, 16, 1) if by_maps else (1, 1, 1, 4)),
+        "ld_multiple": rng.choice((16, 16, 16, 1) if aligned else (1, 1, 1, 4)),
         "c_dtype": rng.choice(RESULTS[dtype]) if rng.random() < 0.5 else None,
         "batched": rng.random() < 0.05,
     }

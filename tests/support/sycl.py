@@ -10,9 +10,10 @@ import pytest
 
 from gemmgen import candidates, driver, presets
 from gemmgen.errors import DeviceError
+from gemmgen.inspect import intel
 from gemmgen.ir.target import Target
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, pick, sycl_devices
-from gemmgen.runtime.sycl_library import helper, library
+from gemmgen.runtime.sycl_library import library
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
@@ -79,16 +80,13 @@ def emit(name: str, form: str) -> Source:
 
 
 def device_compile(source: Source) -> bytes:
-    """SYCLBIN with SPIR-V, by the DPC++ front end of the wheel with warnings as errors."""
+    """SPIR-V, by the DPC++ front end of the wheel with warnings as errors."""
     return device_compile_text(source.text, source.name)
 
 
 def device_compile_text(text: str, name: str, *options: str) -> bytes:
     """The same of any text."""
-    content, log = helper().compile(pick().number, text, name, as_object=True, options=(*STRICT, *options))
-    assert content is not None, log
-    assert "warning" not in log, log
-    return content
+    return intel.spirv(text, name, (*STRICT, *options))
 
 
 def together(form: str) -> str:
@@ -106,7 +104,7 @@ def compile_together(form: str, *options: str) -> bytes:
 
 
 def spirv(content: bytes) -> list[bytes]:
-    """The modules in an object's SYCLBIN: one for all kernels that are launched alike."""
+    """The modules that stand one behind another: one for all kernels that are launched alike."""
     magic, found, end = (0x07230203).to_bytes(4, "little"), [], 0
     while (start := content.find(magic, end)) >= 0:
         end = _module_end(content, start)

@@ -58,6 +58,7 @@ class NamedSchedule(Schedule):
     split_k = _Number(vars(Schedule)["split_k"], "SPLIT_K")
     sliced_k = _Number(vars(Schedule)["sliced_k"], "SLICES")
     producer_threads = _Number(vars(Schedule)["producer_threads"], "PRODUCERS")
+    lanes_along_k = _Number(vars(Schedule)["lanes_along_k"], "LANES_K")
     kc = _Number(vars(Schedule)["kc"], "KC")
     mc = _Number(vars(Schedule)["mc"], "MC")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
@@ -28,7 +29,7 @@ class Remedies:
 
     def command(self, field: str) -> str:
         """The command for the first other value of a field that can be had; what is known of it where none can."""
-        value = next((x for x in others(getattr(self.schedule, field)) if self._is_accepted(field, x)), None)
+        value = next((x for x in others(attrgetter(field)(self.schedule)) if self._is_accepted(field, x)), None)
         if value is None:
             return f"this schedule has no other {field}"
         change = f"--set {field}={text_of(value)}"

@@ -39,6 +39,14 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     (("SPLIT_K",), {"SPLIT_K": "parts of K (split-K)"}),
     (("SLICES",), {"SLICES": "parts of a block's K (sliced-K)"}),
     (
+        ("LANES_K", "LOAD_K"),
+        {
+            "LANES_K LOAD_K": "lanes along K, and elements of a lane's load along K",
+            "LANES_K": "lanes along K",
+            "LOAD_K": "elements of a lane's load along K",
+        },
+    ),
+    (
         ("THREADS_M", "THREADS_N"),
         {
             "THREADS_M THREADS_N": "{work_item}s along M and N",
@@ -132,6 +140,8 @@ FIELDS: Mapping[str, str] = {
     "GROUP_M": "threadblock_swizzle",
     "SPLIT_K": "split_k",
     "SLICES": "sliced_k",
+    "LANES_K": "lanes_along_k",
+    "LOAD_K": "b.width",
     **dict.fromkeys(("TM", "TN"), "tile"),
     **dict.fromkeys(("THREADS_M", "THREADS_N", "CONSUMERS"), "group"),
     "PRODUCERS": "producer_threads",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.expr import Const, Expr, number
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
@@ -53,6 +54,7 @@ class DirectMma(Direct):
     def _along_k(self) -> AxisLayout:
         """The neighbours along K of the lanes of a line."""
         own = max(self.schedule.a.width, self.schedule.b.width)
+        own = own if self.problem.blocks_of is not None else named("LOAD_K", own)
         return AxisLayout(own, ACROSS, own, LANE % ACROSS)
 
     @cached_property
@@ -102,7 +104,7 @@ class DirectMma(Direct):
     def along_k(self) -> Body:
         """The sum over K, and what all products of a sum are multiplied by."""
         s, end, depth = self.schedule, self.scheduler.k_end, self.depth
-        say = Comment(f"Each warp goes along K by {depth} elements at a time.")
+        say = Comment(f"Each warp goes along K by {said(depth)} elements at a time.")
         main = self._loop(self.scheduler.k_start, end - (depth - 1), s.block_k // (s.sliced_k * depth))
         return (*self._factors.read_before(), say, main, *self._tail(), *self._factors.scale_sums())
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from gemmgen import epilogues
+from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, number, select
@@ -64,6 +65,11 @@ class Gemv(Direct):
         s = self.schedule
         return SLICE * s.lanes_along_k + LANE_K if s.sliced_k > 1 else LANE_K
 
+    @cached_property
+    def depth(self) -> int:
+        """Neighbours along K that a lane loads at a time."""
+        return named("LOAD_K", super().depth)
+
     def path(self, name: str) -> OperandPath:
         """The way of an operand, whose elements are made without the factor of sums."""
         return replace(super().path(name), prologue=self._factors.rest(name))
@@ -85,7 +91,7 @@ class Gemv(Direct):
         rounds = s.block_k // step
         body = self.products(K0)
         main = For(K0, begin, end - (depth - 1), step, body, unroll_factor=rounds if rounds > 1 else 0)
-        say = Comment(f"Each lane goes along K by {depth} elements at a time." if depth > 1 else "Along K.")
+        say = Comment(f"Each lane goes along K by {said(depth)} elements at a time." if depth > 1 else "Along K.")
         return (say, *self._whole_and_edge(main), *self._tail())
 
     def products(self, k: Expr) -> Body:
@@ -167,7 +173,7 @@ class LaneSums:
     @property
     def kept(self) -> tuple[int, int]:
         """Rows and columns of sums that a lane holds afterwards."""
-        (rows, cols), lanes = self._tile, self.schedule.lanes_along_k
+        (rows, cols), lanes = self._tile, self._lanes
         own_rows = max(1, rows // lanes)
         return own_rows, max(1, cols // max(1, lanes * own_rows // rows))
 
@@ -178,10 +184,15 @@ class LaneSums:
         return int(rows), int(cols)
 
     @property
+    def _lanes(self) -> int:
+        """Those that exchange, as a plain number."""
+        return int(self.schedule.lanes_along_k)
+
+    @property
     def alike(self) -> int:
         """Neighbouring lanes that hold the same sums afterwards."""
         (rows, cols), (own_rows, own_cols) = self._tile, self.kept
-        return self.schedule.lanes_along_k // (rows // own_rows * (cols // own_cols))
+        return self._lanes // (rows // own_rows * (cols // own_cols))
 
     @property
     def after(self) -> Registers:
@@ -204,7 +215,7 @@ class LaneSums:
     def exchange(self) -> Body:
         """What adds up the sums of the lanes."""
         out: Body = (Comment("Butterfly reduction: lanes exchange halves of their sums, and each ends with its own."),)
-        (rows, cols), bit = self.schedule.tile, self.schedule.lanes_along_k // 2
+        (rows, cols), bit = self.schedule.tile, self._lanes // 2
         while bit:
             if rows * cols == 1:
                 out = (*out, *self._whole(bit))

@@ -21,13 +21,19 @@ namespace gemv_4x4_detail {
 
 constexpr int BM = 4, BN = 4; // block tile of C
 constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 4; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a thread
 static_assert(BM == 4 && BN == 4, "BM and BN cannot change here: "
                                   "gemmgen emit --preset gemv_4x4 --backend cuda --set tile=8x4");
 static_assert(SLICES == 8, "SLICES cannot change here: "
                            "gemmgen emit --preset gemv_4x4 --backend cuda --set sliced_k=4");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: "
+              "gemmgen emit --preset gemv_4x4 --backend cuda --set lanes_along_k=16");
+static_assert(LOAD_K == 4, "LOAD_K cannot change here: "
+                           "gemmgen emit --preset gemv_4x4 --backend cuda --set b.width=2");
 
-constexpr int BLOCK_THREADS = SLICES * 32;
+constexpr int BLOCK_THREADS = SLICES * LANES_K;
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -47,7 +53,7 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
-    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * LANES_K + int(threadIdx.x);
 
     float acc[TM][TN];
     #pragma unroll
@@ -58,11 +64,12 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
         }
     }
 
-    // Each lane goes along K by 4 elements at a time.
+    // Each lane goes along K by LOAD_K elements at a time.
     const auto multiply_along_k = [&](bool aligned) {
-        for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-            __align__(16) float a_frag[TM][4];
-            __align__(16) float b_frag[TN][4];
+        for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+             k0 += SLICES * LANES_K * LOAD_K) {
+            __align__(16) float a_frag[TM][LOAD_K];
+            __align__(16) float b_frag[TN][LOAD_K];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 if (aligned || lda % 4 == 0) {
@@ -86,7 +93,7 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                 }
             }
             #pragma unroll
-            for (int p = 0; p < 4; ++p) {
+            for (int p = 0; p < LOAD_K; ++p) {
                 #pragma unroll
                 for (int i = 0; i < TM; ++i) {
                     #pragma unroll
@@ -105,7 +112,7 @@ gemv_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 4 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -235,7 +242,7 @@ extern "C" cudaError_t gemv_4x4_launch(int m, int n, int k, float alpha, const f
         return cudaErrorInvalidValue;
     }
     const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
-    const dim3 block(32, SLICES);
+    const dim3 block(LANES_K, SLICES);
     gemv_4x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }

@@ -22,14 +22,20 @@ namespace gemv_8x4_bf16_detail {
 
 constexpr int BM = 8, BN = 4; // block tile of C
 constexpr int SLICES = 4; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 8; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a thread
 static_assert(BM == 8 && BN == 4,
               "BM and BN cannot change here: "
               "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set tile=16x4");
 static_assert(SLICES == 4, "SLICES cannot change here: "
                            "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set sliced_k=8");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: "
+              "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set lanes_along_k=64");
+static_assert(LOAD_K == 8, "LOAD_K cannot change here: "
+                           "gemmgen emit --preset gemv_8x4_bf16 --backend cuda --set b.width=16");
 
-constexpr int BLOCK_THREADS = SLICES * 32;
+constexpr int BLOCK_THREADS = SLICES * LANES_K;
 
 // 8 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
@@ -61,7 +67,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
-    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * LANES_K + int(threadIdx.x);
 
     float acc[TM][TN];
     #pragma unroll
@@ -72,12 +78,13 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
         }
     }
 
-    // Each lane goes along K by 8 elements at a time.
+    // Each lane goes along K by LOAD_K elements at a time.
     const auto multiply_along_k = [&](bool aligned) {
         #pragma unroll 2
-        for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
-            __align__(16) float a_frag[TM][8];
-            __align__(16) float b_frag[TN][8];
+        for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+             k0 += SLICES * LANES_K * LOAD_K) {
+            __align__(16) float a_frag[TM][LOAD_K];
+            __align__(16) float b_frag[TN][LOAD_K];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 if (aligned || lda % 8 == 0) {
@@ -101,7 +108,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
                 }
             }
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
+            for (int p = 0; p < LOAD_K; ++p) {
                 #pragma unroll
                 for (int i = 0; i < TM; ++i) {
                     #pragma unroll
@@ -120,7 +127,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 8 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -261,7 +268,7 @@ extern "C" cudaError_t gemv_8x4_bf16_launch(int m, int n, int k, float alpha,
         return cudaErrorInvalidValue;
     }
     const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
-    const dim3 block(32, SLICES);
+    const dim3 block(LANES_K, SLICES);
     gemv_8x4_bf16<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }

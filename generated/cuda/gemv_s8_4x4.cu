@@ -21,14 +21,20 @@ namespace gemv_s8_4x4_detail {
 
 constexpr int BM = 4, BN = 4; // block tile of C
 constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 16; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a thread
 static_assert(BM == 4 && BN == 4,
               "BM and BN cannot change here: "
               "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set tile=8x4");
 static_assert(SLICES == 8, "SLICES cannot change here: "
                            "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set sliced_k=4");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: "
+              "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set lanes_along_k=16");
+static_assert(LOAD_K == 16, "LOAD_K cannot change here: "
+                            "gemmgen emit --preset gemv_s8_4x4 --backend cuda --set b.width=8");
 
-constexpr int BLOCK_THREADS = SLICES * 32;
+constexpr int BLOCK_THREADS = SLICES * LANES_K;
 
 // acc += a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3], by one instruction.
 // Both addresses are multiples of 4 bytes.
@@ -55,7 +61,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
-    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * LANES_K + int(threadIdx.x);
 
     int acc[TM][TN];
     #pragma unroll
@@ -66,11 +72,12 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
         }
     }
 
-    // Each lane goes along K by 16 elements at a time.
+    // Each lane goes along K by LOAD_K elements at a time.
     const auto multiply_along_k = [&](bool aligned) {
-        for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
-            __align__(16) signed char a_frag[TM][16];
-            __align__(16) signed char b_frag[TN][16];
+        for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+             k0 += SLICES * LANES_K * LOAD_K) {
+            __align__(16) signed char a_frag[TM][LOAD_K];
+            __align__(16) signed char b_frag[TN][LOAD_K];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 if (aligned || lda % 16 == 0) {
@@ -94,7 +101,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
                 }
             }
             #pragma unroll
-            for (int p = 0; p < 4; ++p) {
+            for (int p = 0; p < LOAD_K / 4; ++p) {
                 #pragma unroll
                 for (int i = 0; i < TM; ++i) {
                     #pragma unroll
@@ -113,7 +120,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, const signed char *__restrict__ a, i
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 16 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         int a_frag[TM];
@@ -242,7 +249,7 @@ extern "C" cudaError_t gemv_s8_4x4_launch(int m, int n, int k, int alpha, const 
         return cudaErrorInvalidValue;
     }
     const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
-    const dim3 block(32, SLICES);
+    const dim3 block(LANES_K, SLICES);
     gemv_s8_4x4<<<grid, block, 0, stream>>>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }

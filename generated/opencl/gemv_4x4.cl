@@ -19,6 +19,9 @@
 #define BN 4
 // Parts of a block's K (sliced-K).
 #define SLICES 8
+// Lanes along K, and elements of a lane's load along K.
+#define LANES_K 32
+#define LOAD_K 4
 // Tile of C of a work-item.
 #define TM BM
 #define TN BN
@@ -28,6 +31,13 @@
 #endif
 #if SLICES != 8
 #error "SLICES cannot change here: gemmgen emit --preset gemv_4x4 --set sliced_k=4"
+#endif
+#if LANES_K != 32
+#error "LANES_K cannot change here:"
+#error "gemmgen emit --preset gemv_4x4 --set lanes_along_k=16"
+#endif
+#if LOAD_K != 4
+#error "LOAD_K cannot change here: gemmgen emit --preset gemv_4x4 --set b.width=2"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
@@ -44,7 +54,7 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
     const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
-    const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
+    const int local_index = (int)get_local_id(1) * LANES_K + (int)get_local_id(0);
 
     float acc[TM][TN];
     #pragma unroll
@@ -55,10 +65,11 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
         }
     }
 
-    // Each lane goes along K by 4 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-        float a_frag[TM][4];
-        float b_frag[TN][4];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             COPY4(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
@@ -68,7 +79,7 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
             COPY4(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
         }
         #pragma unroll
-        for (int p = 0; p < 4; ++p) {
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
@@ -80,7 +91,7 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 4 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -170,6 +181,8 @@ gemv_4x4(int m, int n, int k, float alpha, __global const float *restrict a, int
 #undef BM
 #undef BN
 #undef SLICES
+#undef LANES_K
+#undef LOAD_K
 #undef TM
 #undef TN
 

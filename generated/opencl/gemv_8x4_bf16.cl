@@ -24,6 +24,9 @@
 #define BN 4
 // Parts of a block's K (sliced-K).
 #define SLICES 4
+// Lanes along K, and elements of a lane's load along K.
+#define LANES_K 32
+#define LOAD_K 8
 // Tile of C of a work-item.
 #define TM BM
 #define TN BN
@@ -35,6 +38,14 @@
 #if SLICES != 4
 #error "SLICES cannot change here:"
 #error "gemmgen emit --preset gemv_8x4_bf16 --set sliced_k=8"
+#endif
+#if LANES_K != 32
+#error "LANES_K cannot change here:"
+#error "gemmgen emit --preset gemv_8x4_bf16 --set lanes_along_k=64"
+#endif
+#if LOAD_K != 8
+#error "LOAD_K cannot change here:"
+#error "gemmgen emit --preset gemv_8x4_bf16 --set b.width=16"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
@@ -72,7 +83,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
     const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
-    const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
+    const int local_index = (int)get_local_id(1) * LANES_K + (int)get_local_id(0);
 
     float acc[TM][TN];
     #pragma unroll
@@ -83,11 +94,12 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
         }
     }
 
-    // Each lane goes along K by 8 elements at a time.
+    // Each lane goes along K by LOAD_K elements at a time.
     #pragma unroll 2
-    for (int k0 = (slice * 32 + lane_k) * 8; k0 < k - 7; k0 += SLICES * 256) {
-        float a_frag[TM][8];
-        float b_frag[TN][8];
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             LOAD8(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
@@ -97,7 +109,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
             LOAD8(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
         }
         #pragma unroll
-        for (int p = 0; p < 8; ++p) {
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
@@ -109,7 +121,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 8 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -210,6 +222,8 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
 #undef BM
 #undef BN
 #undef SLICES
+#undef LANES_K
+#undef LOAD_K
 #undef TM
 #undef TN
 

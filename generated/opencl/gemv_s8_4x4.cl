@@ -22,6 +22,9 @@
 #define BN 4
 // Parts of a block's K (sliced-K).
 #define SLICES 8
+// Lanes along K, and elements of a lane's load along K.
+#define LANES_K 32
+#define LOAD_K 16
 // Tile of C of a work-item.
 #define TM BM
 #define TN BN
@@ -33,6 +36,13 @@
 #if SLICES != 8
 #error "SLICES cannot change here:"
 #error "gemmgen emit --preset gemv_s8_4x4 --set sliced_k=4"
+#endif
+#if LANES_K != 32
+#error "LANES_K cannot change here:"
+#error "gemmgen emit --preset gemv_s8_4x4 --set lanes_along_k=16"
+#endif
+#if LOAD_K != 16
+#error "LOAD_K cannot change here: gemmgen emit --preset gemv_s8_4x4 --set b.width=8"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
@@ -56,7 +66,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
     const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
-    const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
+    const int local_index = (int)get_local_id(1) * LANES_K + (int)get_local_id(0);
 
     int acc[TM][TN];
     #pragma unroll
@@ -67,10 +77,11 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
         }
     }
 
-    // Each lane goes along K by 16 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 16; k0 < k - 15; k0 += SLICES * 512) {
-        char a_frag[TM][16];
-        char b_frag[TN][16];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        char a_frag[TM][LOAD_K];
+        char b_frag[TN][LOAD_K];
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             COPY16(a_frag[i], &a[min(row0 + i, m - 1) * lda + k0]);
@@ -80,7 +91,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
             COPY16(b_frag[j], &b[min(col0 + j, n - 1) * ldb + k0]);
         }
         #pragma unroll
-        for (int p = 0; p < 4; ++p) {
+        for (int p = 0; p < LOAD_K / 4; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
@@ -92,7 +103,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 16 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         int a_frag[TM];
@@ -181,6 +192,8 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
 #undef BM
 #undef BN
 #undef SLICES
+#undef LANES_K
+#undef LOAD_K
 #undef TM
 #undef TN
 

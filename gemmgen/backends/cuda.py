@@ -134,7 +134,9 @@ class Cuda(Simt):
 
     def launch(self) -> str:
         blocks = self.kernel.min_blocks
-        return super().launch() + (f", registers for {blocks} blocks per multiprocessor" if blocks else "")
+        return super().launch() + (
+            f", registers for {blocks} block{'s' if blocks > 1 else ''} per multiprocessor" if blocks else ""
+        )
 
     def kernel_parameter(self, param: Buffer | Var) -> str:
         if isinstance(param, Buffer) and param.tma_tile is not None:

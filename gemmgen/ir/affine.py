@@ -142,20 +142,24 @@ class Knowledge:
             case Bin("%", _, Const(int(modulus))):
                 return Affine((), int(modulus) - 1)
             case Bin("/", a, Const(int(divisor))):
-                top = self._constant_bound(self.affine(a))
-                return None if top is None else Affine((), top // int(divisor))
+                form = self.affine(a)
+                tops = [x - 1 for x in self._held_below(form)]
+                tops += [] if (top := self._constant_bound(form)) is None else [top]
+                return Affine((), min(tops) // int(divisor)) if tops else None
             case Call("local_id", (Const(int(dimension)),), _):
-                return Affine((), min(self.group[1 - dimension], *self._held_below(atom)) - 1)
+                own = self.group[1 - dimension], self.group[0] * self.group[1]
+                return Affine((), min(*own, *self._held_below(Affine(((atom, 1),), 0))) - 1)
             case Call("lane_id", _, _) if self.sub_group:
                 return Affine((), self.sub_group - 1)
         return None
 
-    def _held_below(self, atom: Expr) -> Iterator[int]:
-        """The numbers that held conditions say an atom is less than, as the work-items of a role are."""
-        yield self.group[0] * self.group[1]
+    def _held_below(self, form: Affine) -> Iterator[int]:
+        """The numbers that held conditions say a form is less than, as the work-items of a role are, or those that a
+        tile has elements for.
+        """
         for condition in self.held:
             match condition:
-                case Bin("<", a, Const(int(number))) if self.affine(a) == Affine(((atom, 1),), 0):
+                case Bin("<", a, Const(int(number))) if self.affine(a) == form:
                     yield number
 
     def _constant_bound(self, form: Affine) -> int | None:

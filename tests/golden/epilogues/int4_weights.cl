@@ -31,6 +31,9 @@
 #define BN 4
 // Parts of a block's K (sliced-K).
 #define SLICES 4
+// Lanes along K, and elements of a lane's load along K.
+#define LANES_K 32
+#define LOAD_K 32
 // Tile of C of a work-item.
 #define TM BM
 #define TN BN
@@ -40,6 +43,12 @@
 #endif
 #if SLICES != 4
 #error "SLICES cannot change here: emit it again with --set sliced_k=2"
+#endif
+#if LANES_K != 32
+#error "LANES_K cannot change here: emit it again with --set lanes_along_k=16"
+#endif
+#if LOAD_K != 32
+#error "LOAD_K cannot change here: emit it again with --set b.width=16"
 #endif
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
@@ -88,7 +97,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
     const int lane_k = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * BM;
     const int col0 = (int)get_group_id(0) * BN;
-    const int local_index = (int)get_local_id(1) * 32 + (int)get_local_id(0);
+    const int local_index = (int)get_local_id(1) * LANES_K + (int)get_local_id(0);
 
     float acc[TM][TN];
     #pragma unroll
@@ -99,14 +108,15 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         }
     }
 
-    // Each lane goes along K by 32 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 32; k0 < k - 31; k0 += SLICES * 1024) {
-        float a_frag[TM][32];
-        float b_frag[TN][32];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < LOAD_K / 8; ++j) {
                 LOAD8(&a_frag[i][j * 8], &a[min(row0 + i, m - 1) * lda + k0 + j * 8]);
             }
         }
@@ -128,7 +138,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
             }
         }
         #pragma unroll
-        for (int p = 0; p < 32; ++p) {
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
@@ -150,7 +160,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 32 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -248,6 +258,8 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
 #undef BM
 #undef BN
 #undef SLICES
+#undef LANES_K
+#undef LOAD_K
 #undef TM
 #undef TN
 

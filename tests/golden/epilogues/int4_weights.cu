@@ -29,12 +29,16 @@ namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail {
 
 constexpr int BM = 2, BN = 4; // block tile of C
 constexpr int SLICES = 4; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 32; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a thread
 static_assert(BM == 2 && BN == 4,
               "BM and BN cannot change here: emit it again with --set tile=4x4");
 static_assert(SLICES == 4, "SLICES cannot change here: emit it again with --set sliced_k=2");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: emit it again with --set lanes_along_k=16");
+static_assert(LOAD_K == 32, "LOAD_K cannot change here: emit it again with --set b.width=16");
 
-constexpr int BLOCK_THREADS = SLICES * 32;
+constexpr int BLOCK_THREADS = SLICES * LANES_K;
 
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 // The bits of 2^23 + 8 + v are 0x4b000008 + v, and those of 2^19 + 8 + v are 0x49000080 + 16 * v,
@@ -84,7 +88,7 @@ extern "C" __global__ void
     const int lane_k = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * BM;
     const int col0 = int(blockIdx.x) * BN;
-    const int local_index = int(threadIdx.y) * 32 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * LANES_K + int(threadIdx.x);
 
     float acc[TM][TN];
     #pragma unroll
@@ -95,14 +99,15 @@ extern "C" __global__ void
         }
     }
 
-    // Each lane goes along K by 32 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 32; k0 < k - 31; k0 += SLICES * 1024) {
-        __align__(16) float a_frag[TM][32];
-        float b_frag[TN][32];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        __align__(16) float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
+            for (int j = 0; j < LOAD_K / 8; ++j) {
                 copy8(&a_frag[i][j * 8], &a[min(row0 + i, m - 1) * lda + k0 + j * 8]);
             }
         }
@@ -124,7 +129,7 @@ extern "C" __global__ void
             }
         }
         #pragma unroll
-        for (int p = 0; p < 32; ++p) {
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
@@ -146,7 +151,7 @@ extern "C" __global__ void
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 32 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -286,7 +291,7 @@ extern "C" cudaError_t gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_launch(
         return cudaErrorInvalidValue;
     }
     const dim3 grid((n + BN - 1) / BN, (m + BM - 1) / BM);
-    const dim3 block(32, SLICES);
+    const dim3 block(LANES_K, SLICES);
     gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5<<<grid, block, 0, stream>>>(
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, b_scale_128);
     return cudaGetLastError();

@@ -38,10 +38,14 @@ namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail {
 
 constexpr int BM = 2, BN = 4; // block tile of C
 constexpr int SLICES = 4; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 32; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a work-item
 static_assert(BM == 2 && BN == 4,
               "BM and BN cannot change here: emit it again with --set tile=4x4");
 static_assert(SLICES == 4, "SLICES cannot change here: emit it again with --set sliced_k=2");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: emit it again with --set lanes_along_k=16");
+static_assert(LOAD_K == 32, "LOAD_K cannot change here: emit it again with --set b.width=16");
 
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 inline float nibble(signed char pair, int place)
@@ -87,7 +91,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int lane_k = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * BM;
     const int col0 = int(item.get_group(1)) * BN;
-    const int local_index = int(item.get_local_id(0)) * 32 + int(item.get_local_id(1));
+    const int local_index = int(item.get_local_id(0)) * LANES_K + int(item.get_local_id(1));
 
     float acc[TM][TN];
     #pragma GCC unroll TM
@@ -98,14 +102,15 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Each lane goes along K by 32 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 32; k0 < k - 31; k0 += SLICES * 1024) {
-        float a_frag[TM][32];
-        float b_frag[TN][32];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma GCC unroll TM
         for (int i = 0; i < TM; ++i) {
-            #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
+            #pragma GCC unroll LOAD_K / 8
+            for (int j = 0; j < LOAD_K / 8; ++j) {
                 copy8(&a_frag[i][j * 8], &a[std::min(row0 + i, m - 1) * lda + k0 + j * 8]);
             }
         }
@@ -126,8 +131,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 step_sums[i][j] = 0.0f;
             }
         }
-        #pragma GCC unroll 32
-        for (int p = 0; p < 32; ++p) {
+        #pragma GCC unroll LOAD_K
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {
                 #pragma GCC unroll TN
@@ -150,7 +155,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 32 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];
@@ -263,7 +268,7 @@ inline sycl::event gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(
         k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
-        const sycl::range<2> group(SLICES, 32);
+        const sycl::range<2> group(SLICES, LANES_K);
         const sycl::range<2> groups((m + BM - 1) / BM, (n + BN - 1) / BN);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[SLICES][BM][BN], 0> partial(handler);

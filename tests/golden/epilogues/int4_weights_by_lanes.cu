@@ -36,12 +36,14 @@ namespace gemm_bf16_s4_mma_direct_8x16_sliced4_k512_ysbl_detail {
 
 constexpr int BM = 8, BN = 16; // block tile of C
 constexpr int SLICES = 4; // parts of a block's K (sliced-K)
+constexpr int LOAD_K = 32; // elements of a lane's load along K
 constexpr int THREADS_M = 4, THREADS_N = 8; // threads along M and N
 constexpr int TM = BM / THREADS_M, TN = BN / THREADS_N; // tile of C of a thread
 constexpr int THREADS = THREADS_M * THREADS_N; // threads of a slice
 static_assert(BM == 8 && BN == 16,
               "BM and BN cannot change here: emit it again with --set tile=4x2");
 static_assert(SLICES == 4, "SLICES cannot change here: emit it again with --set sliced_k=2");
+static_assert(LOAD_K == 32, "LOAD_K cannot change here: emit it again with --set b.width=16");
 static_assert(THREADS_M == 4 && THREADS_N == 8,
               "THREADS_M and THREADS_N cannot change here: this schedule has no other group");
 
@@ -143,19 +145,20 @@ extern "C" __global__ void
         }
     }
 
-    // Each warp goes along K by 128 elements at a time.
-    for (int k0 = slice * 128; k0 < k - 127; k0 += SLICES * 128) {
-        __align__(16) __nv_bfloat16 a_frag[32];
-        __align__(16) __nv_bfloat16 b_frag[TN][32];
+    // Each warp goes along K by LOAD_K * 4 elements at a time.
+    for (int k0 = slice * LOAD_K * 4; k0 < k - (LOAD_K * 4 - 1); k0 += SLICES * LOAD_K * 4) {
+        __align__(16) __nv_bfloat16 a_frag[LOAD_K];
+        __align__(16) __nv_bfloat16 b_frag[TN][LOAD_K];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < LOAD_K / 8; ++j) {
             copy8(&a_frag[j * 8],
-                  &a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 32 + j * 8]);
+                  &a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * LOAD_K + j * 8]);
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
             __align__(16) signed char b_pairs[16];
-            copy16(b_pairs, &b[min(col + j * THREADS_N, n - 1) * ldb + (k0 + lane % 4 * 32) / 2]);
+            copy16(b_pairs,
+                   &b[min(col + j * THREADS_N, n - 1) * ldb + (k0 + lane % 4 * LOAD_K) / 2]);
             copy_pairs32(b_frag[j], b_pairs);
         }
         float step_sums[TN][TM];
@@ -169,7 +172,7 @@ extern "C" __global__ void
 
         // Operands are exchanged: columns of B are the instruction's rows.
         #pragma unroll
-        for (int p = 0; p < 8; ++p) {
+        for (int p = 0; p < LOAD_K / 4; ++p) {
             mma_m16n8k16(step_sums[0], step_sums[1], &b_frag[0][p * 4], &b_frag[1][p * 4],
                          &a_frag[p * 4]);
         }
@@ -187,7 +190,7 @@ extern "C" __global__ void
     }
 
     // What is left of K; what lies past it counts as zero.
-    for (int k0 = k - k % 128 + slice * 16; k0 < k; k0 += SLICES * 16) {
+    for (int k0 = k - k % (LOAD_K * 4) + slice * 16; k0 < k; k0 += SLICES * 16) {
         __align__(16) __nv_bfloat16 a_frag[4];
         __align__(16) __nv_bfloat16 b_frag[TN][4];
         if (k0 + lane % 4 * 4 + 4 <= k) {

@@ -9,7 +9,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.fields import Pair
 from gemmgen.schedule.record import Schedule, View
 
-_TILE, _GROUP = vars(Schedule)["tile"], vars(Schedule)["group"]
+_TILE, _GROUP, _CLUSTER = (vars(Schedule)[key] for key in ("tile", "group", "cluster"))
 
 
 class _Number:
@@ -61,6 +61,12 @@ class NamedSchedule(Schedule):
     lanes_along_k = _Number(vars(Schedule)["lanes_along_k"], "LANES_K")
     kc = _Number(vars(Schedule)["kc"], "KC")
     mc = _Number(vars(Schedule)["mc"], "MC")
+
+    @property
+    def cluster(self) -> Pair:
+        """Blocks of a cluster above and beside one another: a line of them."""
+        high, wide = _CLUSTER.__get__(self, type(self))
+        return named("CLUSTER", high), named("CLUSTER", wide)
 
     def _tile(self) -> Pair:
         """Of a thread; the micro-tile of a CPU's kernel."""

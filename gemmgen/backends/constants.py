@@ -36,6 +36,7 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     ),
     (("STAGES",), {"STAGES": "stages of the pipeline"}),
     (("GROUP_M",), {"GROUP_M": "threadblock swizzle: rows of blocks that run together"}),
+    (("CLUSTER",), {"CLUSTER": "blocks of a cluster, which share tiles by multicast"}),
     (("SPLIT_K",), {"SPLIT_K": "parts of K (split-K)"}),
     (("SLICES",), {"SLICES": "parts of a block's K (sliced-K)"}),
     (
@@ -138,6 +139,7 @@ FIELDS: Mapping[str, str] = {
     "MC": "mc",
     "STAGES": "stages",
     "GROUP_M": "threadblock_swizzle",
+    "CLUSTER": "cluster",
     "SPLIT_K": "split_k",
     "SLICES": "sliced_k",
     "LANES_K": "lanes_along_k",

@@ -39,7 +39,7 @@ SUM, PRODUCT, NAME = 1, 2, 3
 
 #: Names in the order in which factors stand.
 ORDER = (
-    *("SPLIT_K", "SLICES", "STAGES", "GROUP_M", "BM", "BN", "BK", "KC", "MC", "TM", "TN", "MR", "NR"),
+    *("SPLIT_K", "SLICES", "STAGES", "GROUP_M", "CLUSTER", "BM", "BN", "BK", "KC", "MC", "TM", "TN", "MR", "NR"),
     *("LANES_K", "LOAD_K"),
     *("THREADS_M", "THREADS_N", "THREADS", "CONSUMERS", "PRODUCERS"),
 )

@@ -58,9 +58,10 @@ def numpy_name(dtype: DType | str) -> str:
 
 
 def convert(value: object, dtype: DType) -> object:
-    """A number or an array in another type, rounded to nearest, ties to even."""
+    """A number or an array in another type, rounded to nearest, ties to even; what is too large becomes infinite."""
     target = numpy_dtype(dtype)
-    return value.astype(target) if isinstance(value, np.ndarray) else cast("type", target.type)(value)
+    with np.errstate(over="ignore"):
+        return value.astype(target) if isinstance(value, np.ndarray) else cast("type", target.type)(value)
 
 
 def poison(dtype: np.dtype[np.generic]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -93,3 +94,10 @@ def test_sums_in_order_are_within_the_bound_and_half_the_digits_are_not(
     assert right.holds(np.asarray(convert(total, spec.result))).all()
     coarse = answer(replace(spec, dtype=F32, c_dtype=None), (np.round(a.real, 1), np.round(b.real, 1), None)).value
     assert not right.holds(np.asarray(convert(coarse, spec.result))).all()
+
+
+def test_what_is_too_large_for_a_type_becomes_infinite_in_silence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(np.asarray(convert(np.array([1e6, -1e6]), F16)), [np.inf, -np.inf])
+        assert convert(1e6, F16) == np.inf

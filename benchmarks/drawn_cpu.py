@@ -36,7 +36,7 @@ ROUNDS = 9
 #: Of the products from 128 up, the part whose C has fewer rows or columns.
 SKINNY = 0.25
 #: Parts of the peer's result that ours may be away, by type.
-WITHIN = {"float64": 1e-11, "float16": 2e-2, "bfloat16": 2e-2, "int8": 0}
+WITHIN = {"float64": 1e-11, "complex128": 1e-11, "float16": 2e-2, "bfloat16": 2e-2, "int8": 0}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def draw(family: str, rng: random.Random) -> Drawn:
         return Drawn(family, m, n, big[1], layout=rng.choice(["nn", "nt", "tn"]))
     if family == "small":
         return Drawn(family, *(size(4, 128) for _ in range(3)))
-    if family in {"float64", "float16", "bfloat16", "int8", "int32"}:
+    if family in {"float64", "float16", "bfloat16", "int8", "int32", "complex64", "complex128"}:
         small = family != "float64"
         m, n, k = (near(size(60, 700 if small else 2048)) for _ in range(3))
         return Drawn(family, m, n, k, dtype=family)
@@ -112,7 +112,7 @@ def parse(text: str) -> Drawn:
 #: Families of `--families`, but for the products from 128 up, which are for comparisons with MKL.
 FAMILIES = (
     *("few_rows", "few_columns", "tall", "deep", "batch", "layouts", "vector", "small"),
-    *("float32", "float64", "float16", "bfloat16", "int8", "int32"),
+    *("float32", "float64", "float16", "bfloat16", "int8", "int32", "complex64", "complex128"),
 )
 
 
@@ -122,6 +122,8 @@ def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, layout:
     stored = {"n": shape, "t": (*shape[:-2], cols, rows), "s": (*shape[:-2], rows, cols + 24)}[layout]
     if dtype.startswith("int"):
         x = rng.integers(-5, 6, stored).astype(dtype)
+    elif dtype.startswith("complex"):
+        x = (rng.standard_normal(stored) + 1j * rng.standard_normal(stored)).astype(dtype)
     else:
         import ml_dtypes
 
@@ -173,7 +175,8 @@ def serve(peer: str) -> None:
     for line in sys.stdin:
         if line.startswith("{"):
             call = product(peer, Drawn(**json.loads(line)))
-            result = np.asarray(call(), dtype=np.float64)
+            result = np.asarray(call())
+            result = np.ascontiguousarray(result).view(result.real.dtype).astype(np.float64)
             for _ in range(2 if once > 0.5 else 14):  # beyond a calibration
                 begin = time.perf_counter()
                 call()

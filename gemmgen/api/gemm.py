@@ -6,6 +6,7 @@ import operator
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.api import aside, calibration
+from gemmgen.api import aside, calibration, complex_products
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import (
@@ -338,7 +339,10 @@ class _Request(Request):
             request = self._with_residual(into)
             if request.addend is not None and request.addend is not into:
                 library.assign(into, request.addend)
-            request._launch(into, schedule, backend, device)
+            if request._is_faster_in_reals(into, schedule, backend, device):
+                request._launch_in_reals(into, backend, device)
+            else:
+                request._launch(into, schedule, backend, device)
         return self.finished(into)
 
     def _with_residual(self, into: Operand) -> Self:
@@ -421,11 +425,46 @@ class _Request(Request):
         extra = replace(of_first, operands={**of_first.operands, "residual": residual})
         replace(self, b=first, extra=extra, kept=None)._launch(into, None, backend, device)
 
-    def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:
+    def _is_faster_in_reals(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> bool:
+        """Whether a complex product is computed as a real one: where vectors hold real elements, and nothing else is
+        asked for.
+        """
+        real, extra = self.types.kernel.real, self.extra
+        if real is None or schedule is not None or self.invariant or self.factors[0] == 0:
+            return False
+        if not isinstance(self.library, NumPy) or extra.epilogue or extra.operands or any(extra.prologues):
+            return False
+        if self._work < complex_products.LEAST or stack_of(into, self.product).strides[-1] != into.dtype.itemsize:
+            return False
+        return "vectors" in target_for(backend, self.where(device), GemmSpec(dtype=real)).features
+
+    def _launch_in_reals(self, into: Operand, backend: str, device: object) -> None:
+        a, b = self._as_matrices()
+        c = stack_of(into, self.product)
+        seen = cast("complex_products.Complex", self.library.view(c, c.dtype))
+        of_reals = partial(gemm, backend=backend, device=device)
+        complex_products.multiply(of_reals, a, b, seen, self.factors)
+        if self._is_plain and self._is_result(into) and (self.addend is None or self.addend is into):
+            self.keep(self._as_kept(complex_products.RealCall(self.outcome(into), of_reals), into))
+
+    def _as_matrices(self) -> tuple[complex_products.Complex, complex_products.Complex]:
+        """A and B as they are multiplied: in one type, conjugated and transposed; a vector as a row, or a column."""
+        matrices: list[complex_products.Complex] = []
+        for x, conj, transposed, axis in zip((self.a, self.b), self.extra.conj, self.transposed, (-2, -1), strict=True):
+            given = cast("npt.NDArray[np.generic]", x.array).astype(self.types.elements, copy=False)
+            array = cast("complex_products.Complex", np.conj(given) if conj else given)
+            if array.ndim == 1:
+                array = np.expand_dims(array, axis)
+            elif transposed:
+                array = array.swapaxes(-1, -2)
+            matrices.append(array)
+        return matrices[0], matrices[1]
+
+    def _as_kept(self, call: PreparedCall, into: Operand) -> PreparedCall:
         kind = None if call.provisional else self._plain_kind()
         if kind is None or not isinstance(call, HostCall):
             return call
-        by_numpy = calibration.NumPyCall(self.outcome(work.into), self._work)
+        by_numpy = calibration.NumPyCall(self.outcome(into), self._work)
         return calibration.Beside(call, by_numpy, kind, self._work)
 
     def _plain_kind(self) -> calibration.Kind | None:
@@ -434,14 +473,20 @@ class _Request(Request):
         """
         a, b, types = self.a, self.b, self.types.result
         target = types if self.target is None else self.target.dtype
-        if self.kept is None or self.kept.how[0] != _PLAIN or self.factors[1] != 0 or self.kept.operands:
+        if not self._is_plain or self.factors[1] != 0 or types.name not in calibration.TYPES:
             return None
-        if type(self.library) is not NumPy or len(a.shape) != 2 or len(b.shape) != 2:
-            return None
-        is_own = types.name in calibration.TYPES and a.dtype == b.dtype == types == target and types.isnative
-        if not (is_own and a.order and b.order and calibration.is_on()):
+        if types != target or not (a.order and b.order and calibration.is_on()):
             return None
         return calibration.Kind(types.name, (a.order, b.order), 1 in self.product.shape)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it is a product of two of NumPy's matrices in their own type, and nothing is said beside them."""
+        a, b, kept = self.a, self.b, self.kept
+        if kept is None or kept.how[0] != _PLAIN or kept.operands or type(self.library) is not NumPy:
+            return False
+        is_own = a.dtype == b.dtype == self.types.result and a.dtype.isnative
+        return is_own and len(a.shape) == len(b.shape) == 2
 
     @property
     def _work(self) -> int:

@@ -174,7 +174,7 @@ class Request(ABC):
             call = self._prepared(work, views)
             if call is not None:
                 call.about, call.provisional = work.choice, work.pending is not None
-                self.keep(self._as_kept(call, work))
+                self.keep(self._as_kept(call, work.into))
         _expect_pending(work.pending)
 
     def _prepared(self, work: Work, views: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -> PreparedCall | None:
@@ -210,7 +210,7 @@ class Request(ABC):
         is_read = "residual" in work.operands and "residual" not in self.kept.operands
         return "read" if is_read else "ignored" if self.addend is None else "copied"
 
-    def _as_kept(self, call: PreparedCall, work: Work) -> PreparedCall:  # noqa: ARG002
+    def _as_kept(self, call: PreparedCall, into: Operand) -> PreparedCall:  # noqa: ARG002
         """A prepared call as it is kept: itself, or beside what else may compute it."""
         return call
 

@@ -70,7 +70,7 @@ def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             "use backend opencl, or vector 1"
         )
     elif spec.dtype not in (F32, F64, F16, BF16):
-        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
+        yield f"vectors hold float32 or float64, not {spec.dtype}: use dtype float32 or float64, or vector 1"
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
     if rounds_sums(spec) and s.kc and s.split_k == 1:

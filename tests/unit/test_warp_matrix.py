@@ -126,11 +126,11 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (
             GemmSpec(),
             MMA,
-            "not float32: use one of them, or atom mma_tf32 or mma_3xtf32 or fma",
+            "not float32: use dtype bfloat16 or float16, or atom mma_tf32 or mma_3xtf32 or fma",
         ),
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
-        (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom mma_f64 or fma"),
-        (GemmSpec(dtype=C64), MMA, "not complex64: use one of them, or atom fma"),
+        (GemmSpec(dtype=F64), MMA, "not float64: use dtype bfloat16 or float16, or atom mma_f64 or fma"),
+        (GemmSpec(dtype=C64), MMA, "not complex64: use dtype bfloat16 or float16, or atom fma"),
         (
             SPEC,
             partial(MMA.but, lane_arrangement=(4, 8)),
@@ -152,7 +152,7 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
             "use 1 or 2, which atom mma gives a lane, or 4 or 8, for which lanes exchange sums",
         ),
         (SPEC, MMA.but(tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
-        (SPEC, MMA.but(block_k=24), "block_k = 24 in 1 slices is not made of steps of 16"),
+        (SPEC, MMA.but(block_k=24), "block_k = 24 is not made of steps of 16"),
         (SPEC, MMA.but(block_k=48), "block_k = 48 has an odd number of steps of 16: use block_k 32"),
         (SPEC, MMA.but(stages=1, across_tiles=False), "stages = 1, but atom mma copies a tile while it multiplies"),
         (SPEC, partial(MMA.but, serpentine=True), "serpentine = true means nothing to mainloop WarpMma"),

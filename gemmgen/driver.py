@@ -199,7 +199,7 @@ def refusals_of(spec: GemmSpec, schedule: Schedule, backend: str, target: Target
     usable = [
         remedy
         for remedy in dict.fromkeys(remedy for _, remedy in parts)
-        if not re.search("sm_|target|atom|method", remedy)
+        if not re.search("sm_|target|atom|or method", remedy)
     ]
     options = "".join(f"{remedy}, or " for remedy in usable)
     # A device is what it is; a target that was named is one of the wrong backend's.

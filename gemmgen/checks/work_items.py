@@ -79,7 +79,9 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
     known = target.sub_group_sizes or _SUB_GROUPS
     (rows, row), lanes = s.group, s.sub_group
     if target.sub_group_sizes and lanes not in known:
-        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {', '.join(map(str, known))}"
+        also = f", and a group as wide, such as {rows}x{known[0]}" if row == lanes else ""
+        sizes = ", ".join(map(str, known))
+        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {sizes}{also}"
         lanes = row if row in known else known[0]
     if row not in (lanes, s.sub_group):
         other = f", or sub_group {row}" if row in known else ""

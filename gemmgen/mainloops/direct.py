@@ -244,6 +244,8 @@ class Direct(Mainloop):
     @cached_property
     def k_stop(self) -> Expr:
         """Where the main loop ends: with the sum, or with the last whole step where the rest is another matter."""
+        if self.has_no_main:
+            return self.scheduler.k_start
         if self.inside:
             return K_MAIN
         if self.problem.exact_k or self.schedule.asynchronous:
@@ -251,6 +253,12 @@ class Direct(Mainloop):
         if self.problem.spec.k is None or self.schedule.split_k > 1:
             return K_MAIN
         return Const(self.problem.spec.k - self.problem.spec.k % self.schedule.block_k)
+
+    @cached_property
+    def has_no_main(self) -> bool:
+        """Whether no group has a whole step: K is known to be shorter, or no block of C to be inside."""
+        k, step = self.problem.spec.k, self.schedule.block_k
+        return bool(self.inside) and (is_const(all_of(self.inside), 0) or (k is not None and k < step))
 
     @property
     def _k_main(self) -> Body:
@@ -287,6 +295,8 @@ class Direct(Mainloop):
             copied_until=until,
         )
         say: Body = ()
+        if self.has_no_main:
+            return self._rest()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""
             say = (Comment(f"Whole steps of {self.said_step} along K{edge}."),)
@@ -336,7 +346,8 @@ class Direct(Mainloop):
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
         past = "" if self.problem.exact_k else "; what lies past it counts as zero"
-        say = Comment(f"The rest of K, at the edge of C all of it{past}." if self.inside else f"The rest of K{past}.")
+        what = "All of K" if self.has_no_main else "The rest of K, at the edge of C all of it"
+        say = Comment(f"{what if self.inside else 'The rest of K'}{past}.")
         if self.asks_lines_once:
             # Single elements past K are zeros without a check in front of each load.
             s = self.schedule

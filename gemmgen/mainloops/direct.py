@@ -257,8 +257,10 @@ class Direct(Mainloop):
     @cached_property
     def has_no_main(self) -> bool:
         """Whether no group has a whole step: K is known to be shorter, or no block of C to be inside."""
+        if self.problem.exact_k or self.schedule.asynchronous:
+            return False
         k, step = self.problem.spec.k, self.schedule.block_k
-        return bool(self.inside) and (is_const(all_of(self.inside), 0) or (k is not None and k < step))
+        return is_const(all_of(self.inside), 0) or (k is not None and k < step)
 
     @property
     def _k_main(self) -> Body:
@@ -346,8 +348,8 @@ class Direct(Mainloop):
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
         past = "" if self.problem.exact_k else "; what lies past it counts as zero"
-        what = "All of K" if self.has_no_main else "The rest of K, at the edge of C all of it"
-        say = Comment(f"{what if self.inside else 'The rest of K'}{past}.")
+        what = "The rest of K, at the edge of C all of it" if self.inside else "The rest of K"
+        say = Comment(f"{'All of K' if self.has_no_main else what}{past}.")
         if self.asks_lines_once:
             # Single elements past K are zeros without a check in front of each load.
             s = self.schedule
@@ -361,7 +363,7 @@ class Direct(Mainloop):
 
     def has_rest(self) -> Expr:
         """Whether anything is left; of the parts of K, the one that holds it."""
-        begun = (self.scheduler.k_start <= self.k_stop,) if self.schedule.split_k > 1 else ()
+        begun = (self.scheduler.k_start <= self.k_stop,) if self.schedule.split_k > 1 and not self.has_no_main else ()
         return all_of((*begun, self.k_stop < self.scheduler.k_end))
 
     # --- the kernel -------------------------------------------------------------------------------

@@ -59,6 +59,17 @@ def test_products(schedule: Schedule, size: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("split_k", [1, 3])
+def test_a_short_k_leaves_no_empty_branch(split_k: int) -> None:
+    """Nor a check whether a block is inside, whose vectors there are none of."""
+    schedule = build_schedule("slm", sets=[f"split_k={split_k}"])
+    text = driver.emit(GemmSpec(m=5, n=1000, k=3), schedule).text
+    assert "All of K" in text and "Whole steps" not in text and "<= 1000" not in text and "k_main" not in text
+    problem = Problem.random(np.random.default_rng(3), 5, 1000, 3, 1.0, 0.5)
+    spec = GemmSpec(m=5, n=1000, k=3)
+    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["portable"]), spec, problem))
+
+
+@pytest.mark.parametrize("split_k", [1, 3])
 @pytest.mark.parametrize("known", [{"k": 15}, {"n": 13}, {"m": 9, "n": 13, "k": 15}, {"n": 13, "k": 37}], ids=str)
 def test_sizes_without_a_whole_step_have_no_main_loop(known: dict[str, int], split_k: int) -> None:
     """Where no block of C is inside, or K is shorter than a step, one loop of single loads is all."""

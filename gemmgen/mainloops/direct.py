@@ -7,7 +7,6 @@ same with other fragments and instructions (`sub_group.py`, `warp_mma.py`).
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues, groups
 from gemmgen.checks.capacity import blocks_at_once
@@ -63,7 +62,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedulers import store_whole_or_share
 
 #: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).

@@ -5,7 +5,6 @@ lanes, or both by block reads from buffers or images.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout, aligned
 from gemmgen.ir.dtypes import BOOL
@@ -15,7 +14,7 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Mma
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.mainloops.direct import Direct
 from gemmgen.positions import COL0, K0, LANE, ROW0
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True)

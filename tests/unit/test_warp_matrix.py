@@ -275,3 +275,13 @@ def test_one_width_is_a_number() -> None:
     """Where lines are promised to allow the widest copy, no function of the width is left."""
     text = driver.emit(replace(SPEC, ld_multiple=8), MMA, "cuda").text
     assert "cp_async_zfill" in text and not re.findall(r"BK / width|load_a\(", text)
+
+
+def test_a_known_k_of_one_step_leaves_no_name_that_nothing_uses() -> None:
+    """The loads ahead, which a main loop of one round has none of, are gone with the names of where they load: nvcc
+    warns of those, and the head comment has warnings be errors. The loop in front uses the same names.
+    """
+    spec = GemmSpec(m=100, n=17, k=3, dtype=BF16)
+    text = driver.emit(spec, MMA, "cuda").text
+    ahead, main = text.split("for (int k0 = 0;")
+    assert "const int k_load =" in ahead and "k_load" not in main and "load_stage" not in main

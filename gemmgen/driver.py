@@ -271,6 +271,8 @@ def _print(
     printer: Callable[..., CLike],
 ) -> Source:
     constants, free = constants_of(program.kernels), free_of(program.kernels)
+    # Steps of a known K are counted in the text: some have no rest, or nothing to load ahead.
+    free -= {"BK", "STAGES", "SPLIT_K"} if spec.k is not None else set()
     printers = tuple(printer(kernel, constants=constants, free=free) for kernel in program.kernels)
     workspaces, file = program.workspaces, printer(together(program), constants=constants, free=free)
     return Source(

@@ -1,6 +1,7 @@
-"""Generates GEMM kernels: a small tiling IR, printed as OpenCL C.
+"""Matrix multiplication by generated kernels, and their text: OpenCL C, SYCL, CUDA and HIP C++.
 
     import gemmgen
+    c = gemmgen.gemm(a, b)
     sgemm = gemmgen.compile(gemmgen.GemmSpec(), "L3_SIMD_32x2_1x8")
     c = sgemm(a, b)
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -91,4 +93,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    modules = {name for name, value in globals().items() if isinstance(value, ModuleType)}
+    return sorted({*__all__, *modules, *(name for name in globals() if name.startswith("__"))})

@@ -134,4 +134,5 @@ def _problems(left: da.Array, right: da.Array) -> list[str]:
     ]
     if unknown or left.shape[1] == right.shape[0]:
         return unknown
-    return [f"x has k = {left.shape[1]}, y k = {right.shape[0]}: make them equal, as by y.T"]
+    fitting = {left.shape[0] == right.shape[0]: "pass x.T", left.shape[1] == right.shape[1]: "pass y.T"}
+    return [f"x has k = {left.shape[1]}, y k = {right.shape[0]}: {fitting.get(True, 'make them equal')}"]

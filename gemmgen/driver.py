@@ -177,27 +177,40 @@ def refusals(
 
 def refusals_of(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
     """Why a schedule can't be had on a target. Where that lacks what no target of its backend and one of another has,
-    the other backend is all the remedy there is.
+    the other backend is the remedy, and what it refuses as well is said beside it.
     """
     target = _target(find_backend(backend), target)
-    problems = _problems(spec, schedule, target)
-    if not problems or (target.name in TARGETS and not refusals(spec, schedule, backend)):
+    if not (problems := _problems(spec, schedule, target)):
+        return ()
+    lacking = _lacking(spec, schedule, target)
+    own = default_target(spec, schedule, backend)
+    if not lacking or (target.name in TARGETS and not _lacking(spec, schedule, own)):
         return problems
-    beside_features = _problems(spec, schedule, replace(target, features=frozenset(FEATURES)))
-    lacking = [problem for problem in problems if problem not in beside_features]
-    other = next((name for name in BACKENDS if name != backend and not refusals(spec, schedule, name)), None)
-    if not lacking or other is None:
+    others = {name: default_target(spec, schedule, name) for name in BACKENDS if name != backend}
+    left = {
+        name: _problems(spec, schedule, other) for name, other in others.items() if not _lacking(spec, schedule, other)
+    }
+    other = next((name for name, refused in left.items() if set(refused) < set(problems)), None)
+    if other is None:
         return problems
     parts = [problem.rsplit(": ", 1) for problem in lacking]
     facts = "; ".join(dict.fromkeys(fact for fact, _ in parts))
     # A remedy that names another backend's target or instruction is none here.
-    own = [
-        remedy for remedy in dict.fromkeys(remedy for _, remedy in parts) if not re.search("sm_|target|atom", remedy)
+    usable = [
+        remedy
+        for remedy in dict.fromkeys(remedy for _, remedy in parts)
+        if not re.search("sm_|target|atom|or method", remedy)
     ]
-    options = "".join(f"{remedy}, or " for remedy in own)
+    options = "".join(f"{remedy}, or " for remedy in usable)
     # A device is what it is; a target that was named is one of the wrong backend's.
-    on = f" --target {default_target(spec, schedule, other).name}" if target.name in TARGETS else ""
-    return (f"{facts}: {options}use --backend {other}{on}",)
+    on = f" --target {others[other].name}" if target.name in TARGETS else ""
+    return (f"{facts}: {options}use --backend {other}{on}", *left[other])
+
+
+def _lacking(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
+    """The problems that a target with every feature would not have."""
+    beside = _problems(spec, schedule, replace(target, features=frozenset(FEATURES)))
+    return tuple(problem for problem in _problems(spec, schedule, target) if problem not in beside)
 
 
 def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
@@ -258,6 +271,8 @@ def _print(
     printer: Callable[..., CLike],
 ) -> Source:
     constants, free = constants_of(program.kernels), free_of(program.kernels)
+    # Steps of a known K are counted in the text: some have no rest, or nothing to load ahead.
+    free -= {"BK", "STAGES", "SPLIT_K"} if spec.k is not None else set()
     printers = tuple(printer(kernel, constants=constants, free=free) for kernel in program.kernels)
     workspaces, file = program.workspaces, printer(together(program), constants=constants, free=free)
     return Source(

@@ -11,7 +11,6 @@ The functions of an epilogue, with what they take, are applied wherever C is sto
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import groups
 from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD
@@ -58,7 +57,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 # --- functions on elements of C -------------------------------------------------------------------
 

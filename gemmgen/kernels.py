@@ -326,12 +326,12 @@ def _validate_transpose(block: int, dtype: DType, target: Target, name: str | No
         problems.append(f"dtype {dtype}, but lanes exchange registers of 4 or 8 bytes: use float32 or float64")
     if dtype.real is not None:
         problems.append(f"dtype {dtype}, but lanes exchange real numbers: transpose it on the host, or use --layout")
-    if block < 2 or block & (block - 1):
-        problems.append(f"sub-group size {block} is not a power of two from 2 up: use 8, 16 or 32")
     if "sub_groups" not in target.features:
         problems.append(f"target {target.name!r} has no sub-groups to shuffle in: use target intel or khr")
     elif target.sub_group_sizes and block not in target.sub_group_sizes:
         sizes = ", ".join(map(str, target.sub_group_sizes))
         problems.append(f"sub-group size {block} is not one of target {target.name!r}: use one of {sizes}")
+    elif block < 2 or block & (block - 1):
+        problems.append(f"sub-group size {block} is not a power of two from 2 up: use 8, 16 or 32")
     if problems:
         raise ScheduleError(problems)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -31,7 +30,7 @@ from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.ir.workspace import Workspace
 from gemmgen.kernel_names import kernel_name
 from gemmgen.positions import BATCH, BATCH_COUNT, COL0, GROUP, GROUP_BEGIN, ROW0, WHOLE
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import MATRICES, GemmSpec
 

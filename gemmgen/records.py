@@ -1,4 +1,5 @@
-"""Records: dataclasses that are quick to define, what their fields must hold, and what to say of values of other kinds.
+"""Records: dataclasses that are quick to define, properties worked out once, what fields must hold, and what to say of
+values of other kinds.
 
 The standard library compiles five methods of each frozen dataclass at its definition, which takes 0.6 ms. A first call
 defines some 50 and uses few of their methods. Here a method is compiled when it is first called.
@@ -66,7 +67,27 @@ def _expected(
 
 if TYPE_CHECKING:  # type checkers know the standard library's
     from dataclasses import dataclass as dataclass  # noqa: PLC0414  (exported)
+    from functools import cached_property as cached_property  # noqa: PLC0414, TID251  (exported)
 else:
+
+    class cached_property:  # noqa: N801  (as the standard library's)
+        """`functools.cached_property` without its lock, which before Python 3.12 all objects of a class share: of two
+        threads that emit kernels, each would hold one class's lock and wait for the other's, for good. Here both may
+        make a value; they are equal.
+        """
+
+        def __init__(self, make):
+            self._make = make
+            self.__doc__ = make.__doc__
+
+        def __set_name__(self, owner, name):
+            self._name = name
+
+        def __get__(self, record, owner=None):
+            if record is None:
+                return self
+            value = record.__dict__[self._name] = self._make(record)
+            return value
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, slots=False, weakref_slot=False):
         """`dataclasses.dataclass` with methods that are compiled when they are first called. `fields`, `replace` and

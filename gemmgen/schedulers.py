@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
@@ -73,7 +71,7 @@ from gemmgen.positions import (
     depending,
 )
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 
 #: Batches of K of each block.

@@ -7,7 +7,6 @@ can say what the kernels don't do. Head comments hold these lines, and `gemmgen 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import takewhile
 
 from gemmgen.backends.clike import Words
@@ -37,6 +36,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import Barrier, DependentLaunch, Pipe, PipeOp, WarpSpecialization
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.passes.swap import swap
+from gemmgen.records import cached_property
 from gemmgen.spec import GemmSpec
 
 #: Threads of a warp and of a warpgroup.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from gemmgen.epilogue import OPERANDS, Applied, gate_of
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.runtime.arrays import asking
 from gemmgen.spec import GemmSpec
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from gemmgen.backends.syntax import (
@@ -24,7 +24,7 @@ from gemmgen.backends.syntax import (
     Unreadable,
     parsed,
 )
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 #: What a line is indented by that continues another.
 HANG = 4

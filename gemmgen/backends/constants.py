@@ -218,7 +218,7 @@ def guards(defined: Iterable[Definition], file: CLike, kernels: Sequence[CLike])
         )
         for field, names in by_field.items()
     ]
-    return [*fixed, *_steps(known, file, kernels), *_limits(known, file)]
+    return [*fixed, *_steps(known, file, kernels), *_sizes(known, file), *_limits(known, file)]
 
 
 def _steps(known: set[str], file: CLike, kernels: Sequence[CLike]) -> list[Guard]:
@@ -256,6 +256,21 @@ def _steps(known: set[str], file: CLike, kernels: Sequence[CLike]) -> list[Guard
             )
         )
     return guards
+
+
+def _sizes(known: set[str], file: CLike) -> list[Guard]:
+    """Free constants that divide a size, which is why the text has no bounds checks along it."""
+    spec = file.spec
+    m, n, k = (size or unit for size, unit in zip((spec.m, spec.n, spec.k), spec.multiple_of, strict=True))
+    return [
+        Guard(
+            f"{size} % {name} == 0",
+            f"{size} % {name} != 0",
+            f"{name} must divide {size}: bounds checks are left out for that size",
+        )
+        for size, name in ((m, "BM"), (n * spec.halves, "BN"), (k, "BK"))
+        if name in known & file.free and size % file.constants[name] == 0
+    ]
 
 
 def _not_implied(even: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
 
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "|=", "^=", "&=", "%=")
 #: Binary operators, those that bind loosest first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.checks.capacity import halved
 from gemmgen.ir.checker import listed
 from gemmgen.ir.dtypes import BF16, F16, F32, F64
 from gemmgen.ir.target import FEATURES, Target
@@ -12,6 +13,8 @@ from gemmgen.spec import GemmSpec
 
 #: Steps of K from one row of C that is prefetched to the next.
 PREFETCH_STEPS = 64
+#: Types of the elements of vectors.
+_TYPES = (F32, F64, F16, BF16)
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: A depth of a block of K that will do, for messages.
@@ -20,6 +23,9 @@ BLOCK = 256
 
 def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule that has vectors, each with a remedy."""
+    if spec.dtype not in _TYPES:
+        yield f"vectors hold float32 or float64, not {spec.dtype}: use dtype float32 or float64, or method slm"
+        return
     if "vectors" not in target.features:
         yield (
             f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu, "
@@ -67,10 +73,8 @@ def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features:
         yield (
             f"dtype {spec.dtype}, but target {target.name!r} has no vectors of it ({FEATURES['converted_vectors']}): "
-            "use backend opencl, or vector 1"
+            "use backend opencl, or method slm"
         )
-    elif spec.dtype not in (F32, F64, F16, BF16):
-        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
     if rounds_sums(spec) and s.kc and s.split_k == 1:
@@ -89,7 +93,7 @@ def _as_they_are(spec: GemmSpec) -> Iterator[str]:
     """What elements go through before they are multiplied."""
     for name in "ab":
         if (stored := spec.element(name)) != spec.dtype:
-            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use vector 1, or leave it out"
+            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use method slm, or leave it out"
         if spec.prologue(name) is not None:
             yield f"prologue_{name}, but vectors take A and B as they are: use method slm, or naive"
 
@@ -156,8 +160,13 @@ def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """C and a line of B; elements of A are read where they are used. Along K, a vector for each of C and of B, and one
     of A.
     """
-    rows, cols = s.tile
-    used = (rows * cols + cols + 1) * s.vector if s.dot_product else (rows + 1) * cols
-    used *= spec.accumulator.size
-    if used > target.register_bytes:
-        yield f"registers {used:,} B per work-item > {target.register_bytes:,} B on this target: use a smaller tile"
+
+    def used(rows: int, cols: int) -> int:
+        elements = (rows * cols + cols + 1) * s.vector if s.dot_product else (rows + 1) * cols
+        return elements * spec.accumulator.size
+
+    most = target.register_bytes
+    if (found := used(*s.tile)) > most:
+        unit = 1 if s.dot_product else s.vector
+        smaller = halved(s.tile, lambda tile: used(*tile) <= most and tile[1] % unit == 0)
+        yield f"registers {found:,} B per work-item > {most:,} B on this target: use a smaller tile, such as {smaller}"

@@ -23,8 +23,8 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     # Larger registers mean nothing to another atom's mainloop.
     plain = "--set atom=fma --set large_grf=false" if s.large_grf else "atom fma"
     if spec.dtype not in DPAS_TYPES:
-        known = ", ".join(map(str, DPAS_TYPES))
-        yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or {plain}"
+        known = " or ".join(map(str, DPAS_TYPES))
+        yield f"atom dpas multiplies {known}, not {spec.dtype}: use dtype {known}, or {plain}"
         return
     if spec.batched:
         yield f"atom dpas multiplies one product, not a batch: call it for each, or use {plain}"
@@ -57,8 +57,11 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if s.tf32 and spec.dtype != F32:
         yield f"tf32 is for float32, not {spec.dtype}: leave tf32 out"
     if spec.dtype not in DPAS_TYPES and not (s.tf32 and spec.dtype == F32):
-        known = ", ".join(map(str, DPAS_TYPES))
-        yield f"atom dpas multiplies {known}, and float32 by tf32, not {spec.dtype}: use one of them, or another method"
+        known = " or ".join(map(str, DPAS_TYPES))
+        yield (
+            f"atom dpas multiplies {known}, and float32 by tf32, not {spec.dtype}: use one of these types, or another "
+            "method"
+        )
         return
     yield from _as_block_2d_reads_find_them(spec, packed)
     atom = of_elements(dpas(spec.dtype, BLOCK_2D_LANES))

@@ -15,8 +15,8 @@ from gemmgen.spec import GemmSpec
 def joint_matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose atom is joint_matrix, each with a remedy."""
     if spec.dtype not in JOINT_MATRIX_ROWS:
-        known = ", ".join(map(str, JOINT_MATRIX_ROWS))
-        yield f"atom joint_matrix multiplies {known}, not {spec.dtype}: use one of them, or another method"
+        known = " or ".join(map(str, JOINT_MATRIX_ROWS))
+        yield f"atom joint_matrix multiplies {known}, not {spec.dtype}: use dtype {known}, or another method"
         return
     yield from _as_checked_loads_find_them(spec)
     atom = joint_matrix(spec.dtype)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import Order
 
 WIDTHS = (1, 2, 4, 8, 16)
@@ -109,6 +110,8 @@ def _direct(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
     if o.shuffle:
         if o.width != 1:
             yield f"{name}.width = {o.width}, but lanes that share load one element each: use width 1 or block reads"
+        return
+    if isinstance(s.mainloop, DirectMma):  # which loads along K alone, by depths of its own
         return
     if along_k:
         if s.block_k % o.width:

@@ -36,10 +36,10 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule by which warps multiply, each with a remedy."""
     atom = matrix_instruction(s.atom, spec.dtype, "warp")
     if atom is None:
-        known = [str(x.dtype) for x in MMA_INSTRUCTIONS if x.name == s.atom]
+        known = " or ".join(str(x.dtype) for x in MMA_INSTRUCTIONS if x.name == s.atom)
         others = [x.name for x in MMA_INSTRUCTIONS if x.dtype == spec.dtype]
         yield (
-            f"atom {s.atom} multiplies {', '.join(known)}, not {spec.dtype}: use one of them, or atom "
+            f"atom {s.atom} multiplies {known}, not {spec.dtype}: use dtype {known}, or atom "
             f"{' or '.join([*others, *(() if spec.dtype in FLOAT8 else ('fma',))])}"
         )
         return
@@ -88,9 +88,8 @@ def _lines(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     """Local tiles, whose lines are copied and read by 16 bytes."""
     if s.block_k // s.sliced_k % atom.depth:
         yield (
-            f"block_k = {s.block_k} in {s.sliced_k} slices is not made of steps of {atom.depth}, as deep as atom "
-            f"{s.atom} "
-            f"goes in {spec.dtype}: use block_k {2 * atom.depth * s.sliced_k}"
+            f"{_part(s)} is not made of steps of {atom.depth}, as deep as atom {s.atom} goes in {spec.dtype}: "
+            f"use block_k {2 * atom.depth * s.sliced_k}"
         )
     elif s.across_tiles and s.block_k // s.sliced_k // atom.depth % 2:
         yield (
@@ -104,10 +103,16 @@ def _lines(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
             yield f"{name}.pad = {o.pad} moves lines off multiples of {MATRIX_LINE_BYTES} bytes: use {atom.line}"
 
 
+def _part(s: Schedule) -> str:
+    """What the warps of a slice go through at a time, for messages."""
+    return f"block_k = {s.block_k}" + (f" in {s.sliced_k} slices" if s.sliced_k > 1 else "")
+
+
 def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose lanes load what `mma` multiplies, each with a remedy."""
     if spec.dtype not in MADE:
-        yield f"method mma_direct multiplies {' and '.join(map(str, MADE))}, not {spec.dtype}: use one of them, or gemv"
+        known = " or ".join(map(str, MADE))
+        yield f"method mma_direct multiplies {known}, not {spec.dtype}: use dtype {known}, or method gemv"
         return
     if "mma" not in target.features:
         yield f"method mma_direct, but target {target.name!r} lacks mma: use sm_80 or later, or method gemv"
@@ -124,28 +129,31 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         yield f"lanes load {own} neighbours along K, of which an instruction takes {LANE_DEPTH}: use b.width 8"
     elif s.block_k // s.sliced_k % (own * ACROSS):
         yield (
-            f"block_k = {s.block_k} in {s.sliced_k} slices is not made of the {own * ACROSS} along K that lanes load "
+            f"{_part(s)} is not made of the {own * ACROSS} along K that lanes load "
             f"at a time: use block_k {own * ACROSS * s.sliced_k}"
         )
 
 
 def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Vectors where lines may begin anywhere: a branch in front of each load would have them wait for one another."""
+    units = {}
     for name, operand in (("a", s.a), ("b", s.b)):
         unit = operand.width // (PAIR if spec.element(name).pairs else 1)
         if spec.ld_unit(name) % max(1, unit):
-            yield (
-                f"{name}.width = {operand.width} loads vectors, but leading dimensions are multiples of "
-                f"{spec.ld_units}: promise --ld-multiple {unit}, or use method gemv"
-            )
+            units[f"{name}.width = {operand.width}"] = unit
+    if units:
+        yield (
+            f"{' and '.join(units)} {'loads' if len(units) == 1 else 'load'} vectors, but leading dimensions are "
+            f"multiples of {spec.ld_units}: promise --ld-multiple {max(units.values())}, or use method gemv"
+        )
 
 
 def mfma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose atom is mfma, each with a remedy."""
     atom = matrix_instruction("mfma", spec.dtype)
     if atom is None:
-        known = ", ".join(str(x.dtype) for x in MFMA_INSTRUCTIONS)
-        yield f"atom mfma multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
+        known = " or ".join(str(x.dtype) for x in MFMA_INSTRUCTIONS)
+        yield f"atom mfma multiplies {known}, not {spec.dtype}: use dtype {known}, or atom fma"
         return
     if lacking := sorted(atom.needs - target.features):
         lacks = f"target {target.name!r} lacks {', '.join(lacking)}"

@@ -40,10 +40,10 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     """What is wrong with a schedule whose atom is wgmma, each with a remedy."""
     atom = matrix_instruction(s.atom, spec.dtype, "warpgroup")
     if atom is None:
-        known = ", ".join(str(x.dtype) for x in WGMMA_INSTRUCTIONS if x.name == s.atom)
+        known = " or ".join(str(x.dtype) for x in WGMMA_INSTRUCTIONS if x.name == s.atom)
         others = [x.name for x in WGMMA_INSTRUCTIONS if x.dtype == spec.dtype]
         either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
-        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
+        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use dtype {known}, or atom {either}"
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"

@@ -79,7 +79,9 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
     known = target.sub_group_sizes or _SUB_GROUPS
     (rows, row), lanes = s.group, s.sub_group
     if target.sub_group_sizes and lanes not in known:
-        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {', '.join(map(str, known))}"
+        also = f", and a group as wide, such as {rows}x{known[0]}" if row == lanes else ""
+        sizes = ", ".join(map(str, known))
+        yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {sizes}{also}"
         lanes = row if row in known else known[0]
     if row not in (lanes, s.sub_group):
         other = f", or sub_group {row}" if row in known else ""
@@ -168,10 +170,12 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     along_k = s.b.memory == "image" or (s.b.memory == "global" and orders[1] == "col" and not s.b.block_read)
     b = s.b.width if along_k else 1
     deep = max(a, b)
-    if s.block_k // s.sliced_k % deep:
-        whole = "block_k" if s.sliced_k == 1 else "a slice's part of block_k"
+    if s.block_k % deep == 0 and s.block_k // s.sliced_k % deep:  # else the operand that reads so deep is refused
+        part = s.block_k // s.sliced_k
         deeper = nearest(s.block_k, deep * s.sliced_k)
-        yield divide("the depth of one load", deep, whole, s.block_k // s.sliced_k, WIDTHS) + f", or block_k {deeper}"
+        yield (
+            divide("the depth of one load", deep, "a slice's part of block_k", part, WIDTHS) + f", or block_k {deeper}"
+        )
     if s.b_sub_step and not (s.by_blocks and s.b.memory == "global"):
         yield (
             f"b_sub_step = {s.b_sub_step} deals out B's block reads from a buffer, but there are none: use 0, or "

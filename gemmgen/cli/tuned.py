@@ -110,7 +110,7 @@ def _list(as_json: bool) -> None:
         say(f"no records in {Store().folder}: gemmgen tune measures\n")
     for path, records in found:
         products = len({(line.spec, line.shape, line.products) for line in records.lines})
-        said = f"{len(records.lines)} configurations of {products} products, by gemmgen {records.key.gemmgen}"
+        said = f"products: {products}; configurations: {len(records.lines)}; by gemmgen {records.key.gemmgen}"
         say(f"{records.key}\n  {said}\n  {path}\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from functools import cached_property
 from typing import Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.oracle import Answer, answer, wide
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 Matrix = npt.NDArray[np.generic]
 Form = Literal["vector", "matrix", "batch", "list"]

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from functools import cached_property
 from math import gcd
 
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int
 from gemmgen.ir.walk import walk_expr
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,12 +138,18 @@ class Kernel:
         return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in EXTENTS)
 
 
+#: What a prologue's arrays are of a matrix, in their order: per line, per step of K, one for all, per group, per tile.
+_OF_PROLOGUES = (
+    *("scale", "shift", "scale_k", "shift_k", "factor"),
+    *(f"{kind}_{group}" for kind in ("scale", "shift") for group in (32, 64, 128)),
+    "scale_128x128",
+)
 #: How parameters follow each other; others come after them.
 _ORDER = (
     *("rows", "cols", "m", "n", "k", "group_count", "offsets"),
     *("alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
     *("a_packed", "b_packed", "workspace", "beta", "c", "c_list", "ldc", "stride_c"),
-    *(f"{matrix}_{what}" for matrix in "ab" for what in ("scale", "shift", "scale_k", "shift_k", "factor")),
+    *(f"{matrix}_{what}" for matrix in "ab" for what in _OF_PROLOGUES),
     *("bias", "row_bias", "scale", "row_scale", "residual", "ldr", "stride_r"),
 )
 

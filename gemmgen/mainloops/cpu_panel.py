@@ -9,7 +9,6 @@ has no edges.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer
@@ -45,7 +44,7 @@ from gemmgen.positions import (
     ROW0,
     call,
 )
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 #: A thread's block of C, and how many rows and columns each has.
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")

@@ -7,7 +7,6 @@ same with other fragments and instructions (`sub_group.py`, `warp_mma.py`).
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues, groups
 from gemmgen.checks.capacity import blocks_at_once
@@ -63,7 +62,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedulers import store_whole_or_share
 
 #: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).
@@ -244,6 +243,8 @@ class Direct(Mainloop):
     @cached_property
     def k_stop(self) -> Expr:
         """Where the main loop ends: with the sum, or with the last whole step where the rest is another matter."""
+        if self.has_no_main:
+            return self.scheduler.k_start
         if self.inside:
             return K_MAIN
         if self.problem.exact_k or self.schedule.asynchronous:
@@ -251,6 +252,14 @@ class Direct(Mainloop):
         if self.problem.spec.k is None or self.schedule.split_k > 1:
             return K_MAIN
         return Const(self.problem.spec.k - self.problem.spec.k % self.schedule.block_k)
+
+    @cached_property
+    def has_no_main(self) -> bool:
+        """Whether no group has a whole step: K is known to be shorter, or no block of C to be inside."""
+        if self.problem.exact_k or self.schedule.asynchronous:
+            return False
+        k, step = self.problem.spec.k, self.schedule.block_k
+        return is_const(all_of(self.inside), 0) or (k is not None and k < step)
 
     @property
     def _k_main(self) -> Body:
@@ -287,6 +296,8 @@ class Direct(Mainloop):
             copied_until=until,
         )
         say: Body = ()
+        if self.has_no_main:
+            return self._rest()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""
             say = (Comment(f"Whole steps of {self.said_step} along K{edge}."),)
@@ -336,7 +347,8 @@ class Direct(Mainloop):
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
         past = "" if self.problem.exact_k else "; what lies past it counts as zero"
-        say = Comment(f"The rest of K, at the edge of C all of it{past}." if self.inside else f"The rest of K{past}.")
+        what = "The rest of K, at the edge of C all of it" if self.inside else "The rest of K"
+        say = Comment(f"{'All of K' if self.has_no_main else what}{past}.")
         if self.asks_lines_once:
             # Single elements past K are zeros without a check in front of each load.
             s = self.schedule
@@ -350,7 +362,7 @@ class Direct(Mainloop):
 
     def has_rest(self) -> Expr:
         """Whether anything is left; of the parts of K, the one that holds it."""
-        begun = (self.scheduler.k_start <= self.k_stop,) if self.schedule.split_k > 1 else ()
+        begun = (self.scheduler.k_start <= self.k_stop,) if self.schedule.split_k > 1 and not self.has_no_main else ()
         return all_of((*begun, self.k_stop < self.scheduler.k_end))
 
     # --- the kernel -------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ Where B is stored in fewer bits, a lane makes elements of what it loads, in regi
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
@@ -22,7 +21,7 @@ from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, LANE, SLICE, ThreadLayout
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 #: Warps of a multiprocessor at least, with 168 registers a thread: what is left of K behind whole steps takes most.
 WARPS = 12

@@ -8,8 +8,6 @@ multiplies has no guards but C's.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import said
@@ -41,7 +39,7 @@ from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
 from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, call
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 CHUNKS, CHUNK, BEGIN = Var("chunks"), Var("chunk"), Var("begin")
 

@@ -7,7 +7,6 @@ for what is left of K, each lane loads its elements itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -57,7 +56,7 @@ from gemmgen.positions import (
     K_MAIN,
     LOCAL_ROW,
 )
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
 
 #: Which of the sub-groups above one another it is.

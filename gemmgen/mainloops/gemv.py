@@ -13,7 +13,6 @@ products without it, and multiplies their sum.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues
 from gemmgen.ir.constants import named, said
@@ -26,7 +25,7 @@ from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.sum_factors import COL, ROW, SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 
 

@@ -5,7 +5,6 @@ multiplies sums instead, and what it takes of arrays, which a thread reads once 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -19,7 +18,7 @@ from gemmgen.mainloops.warp_mma import add_step
 from gemmgen.passes.expand_functions import without_factor
 from gemmgen.positions import K0, ROW, ROW0, position_in_c
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 #: Sums of a thread up to which those of a step are kept apart, to be scaled and added; of more, elements are scaled.
 MOST_STEP_SUMS = 64

@@ -7,7 +7,6 @@ Where a matrix does not lie so, and for what is left of K, fragments are filled 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -38,7 +37,7 @@ from gemmgen.positions import (
     K0,
     K_MAIN,
 )
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 #: How far the words go that hold B's lines, if these are rows.
 N_WORDS = Var("n_words")

@@ -5,7 +5,6 @@ scheduler, the kernels that run before, and the memory between kernels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 
 from gemmgen import kernels
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -15,7 +14,7 @@ from gemmgen.ir.stmt import Registers
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import ThreadLayout
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.schedulers import Scheduler
 

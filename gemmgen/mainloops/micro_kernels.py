@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues
 from gemmgen.checks.cpu_panel import PREFETCH_STEPS
@@ -36,7 +35,7 @@ from gemmgen.passes.expand_vectors import COL as J
 from gemmgen.passes.expand_vectors import ELEMENT, ROW, at_once, unrolled
 from gemmgen.positions import COL, COL0, FIRST_COL, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 
 #: A work-item's first column, and the first that is a tile's own: the last tile of a line begins earlier.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.checks.roles import MOST_LINES
 from gemmgen.checks.tma_ring import BOX_BYTES
@@ -19,7 +18,7 @@ from gemmgen.ir.kernel import Limit
 from gemmgen.ir.stmt import Alloc, Body, CooperativeCopy, Tile
 from gemmgen.ir.synchronization import Pipe, PipeOp, Sync, WarpSpecialization
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedulers import BEFORE
 
 #: Shared memory is read by vectors of up to so many bytes.

@@ -5,16 +5,16 @@ lanes, or both by block reads from buffers or images.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout, aligned
+from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.instructions import BROADCAST_FMA, Instruction
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Mma
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.mainloops.direct import Direct
 from gemmgen.positions import COL0, K0, LANE, ROW0
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,12 @@ class SubGroup(Direct):
         axes: list[Expr] = []
         for axis, origin in ((0, ROW0), (1, COL0)):
             size, block = (problem.m, problem.n)[axis], s.block_tile[axis]
-            known = (problem.spec.m, problem.spec.n)[axis] or problem.spec.multiple_of[axis]
+            exactly = (problem.spec.m, problem.spec.n)[axis]
             # What is packed has whole blocks.
             reads_block = axis == 1 or problem.spec.a_order == "col"
-            if reads_block and "ab"[axis] not in problem.packed and known % block:
-                axes.append(origin + block <= size)
+            if reads_block and "ab"[axis] not in problem.packed and (exactly or problem.spec.multiple_of[axis]) % block:
+                never = exactly is not None and exactly < block
+                axes.append(Const(0, BOOL) if never else origin + block <= size)
         for path in self.operands:
             begins = aligned(path.atom, path.width, path.matrix)
             if begins is not None and begins not in problem.assumptions():
@@ -90,7 +91,8 @@ class SubGroup(Direct):
         if s.block_k == lanes:
             return (If(self.has_rest(), (say, *short.step(self.k_stop))),)
         rest = For(K0, self.k_stop, self.scheduler.k_end, lanes, short.step(K0), exact=self.problem.exact_k)
-        return (If(self.has_rest(), (say, rest)),) if s.split_k > 1 else (say, rest)
+        asks = s.split_k > 1 and not self.has_no_main
+        return (If(self.has_rest(), (say, rest)),) if asks else (say, rest)
 
     def _in_short_steps(self, lanes: int) -> SubGroup:
         """The same with steps of one element of K for each lane; what is packed keeps the main loop's lines."""

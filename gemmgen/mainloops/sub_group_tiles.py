@@ -8,7 +8,6 @@ not, and for what is left of K, elements are loaded one by one.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
 from typing import ClassVar
 
 from gemmgen import epilogues
@@ -40,7 +39,7 @@ from gemmgen.positions import (
     ThreadLayout,
     position_in_c,
 )
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
 
 #: Where a sub-group's columns begin, and which of those beside one another it is.

@@ -5,7 +5,6 @@ group along K. It multiplies the sum instead, and the rest of the prologue makes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step
@@ -19,7 +18,7 @@ from gemmgen.positions import COL as OWN_COL
 from gemmgen.positions import COL0, ROW0, position_in_c
 from gemmgen.positions import ROW as OWN_ROW
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 ROW, COL = Var("i"), Var("j")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -25,7 +24,7 @@ from gemmgen.mainloops import exchange
 from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.shared_memory import SharedTiles
 from gemmgen.positions import K0, KK, WARP_COL, WARP_ROW, ThreadLayout
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from registers. The kernel is specialised by warps: one producer thread loads, a
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gemmgen import epilogues, groups, kernels
 from gemmgen.checks.roles import MOST_LINES
@@ -69,7 +68,7 @@ from gemmgen.positions import (
     position_in_c,
 )
 from gemmgen.problem import Problem
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Operand
 
 #: Where the sum ends in a kernel that asks for alpha itself.

@@ -26,7 +26,18 @@ from gemmgen.ir.stmt import (
     TmaCopy,
     VectorCopy,
 )
-from gemmgen.ir.walk import bound, exprs, map_bodies, map_body, map_body_exprs, places, substitute, walk, walk_expr
+from gemmgen.ir.walk import (
+    bodies,
+    bound,
+    exprs,
+    map_bodies,
+    map_body,
+    map_body_exprs,
+    places,
+    substitute,
+    walk,
+    walk_expr,
+)
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -212,18 +223,23 @@ def _shape_names(buffer: Buffer) -> tuple[Var, ...]:
 
 def _drop_unused(body: Body) -> Body:
     uses = _uses(body)
+    declared = Counter(name for stmt in walk(body) for name in bound(stmt))
 
-    def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case Let(var, _) if not uses[var]:
-                return ()
-            case Alloc(buffer) if not uses[buffer]:
-                return ()
-            case For(_, _, _, _, ()) | If(_, (), ()):
-                return ()
-        return (stmt,)
+    def in_block(block: Body) -> Body:
+        out: list[Stmt] = []
+        for i, stmt in enumerate(block):
+            match stmt:
+                # A name may mean something else in another block, where it is used.
+                case Let(var, _) if not uses[var] or (declared[var] > 1 and not _uses(block[i + 1 :])[var]):
+                    continue
+                case Alloc(buffer) if not uses[buffer]:
+                    continue
+            smaller = map_bodies(stmt, in_block)
+            if not isinstance(smaller, For | If) or any(bodies(smaller)):
+                out.append(smaller)
+        return tuple(out)
 
-    return map_body(body, rewrite)
+    return in_block(body)
 
 
 def _inline_single_uses(body: Body) -> Body:

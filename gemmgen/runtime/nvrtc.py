@@ -6,13 +6,12 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
 from gemmgen.errors import DeviceError
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 from gemmgen.runtime.cache import DiskCache, digest, once
 
 #: Versions of CUDA whose NVRTC is looked for, the newest first.

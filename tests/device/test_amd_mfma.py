@@ -89,7 +89,7 @@ def test_the_machine_code(schedule: Schedule, rng: np.random.Generator, tmp_path
 @pytest.mark.parametrize(
     ("spec", "changed", "target", "problem"),
     [
-        (GemmSpec(dtype=BF16), MFMA.but, "gfx942", "atom mfma multiplies float16, not bfloat16: use one of them"),
+        (GemmSpec(dtype=BF16), MFMA.but, "gfx942", "atom mfma multiplies float16, not bfloat16: use dtype float16"),
         (SPEC, MFMA.but, "portable", "lacks mfma: use --backend opencl --target gfx942, or atom fma"),
         (SPEC, partial(MFMA.but, tile=(6, 2)), "gfx942", "thread_vector of 4 rows does not divide the tile's 6"),
         (SPEC, partial(MFMA.but, group=(2, 16)), "gfx942", "lane_arrangement 4x16 does not divide the group's 2x16"),

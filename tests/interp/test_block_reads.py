@@ -19,7 +19,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
 from gemmgen.options import build_schedule
 from gemmgen.passes.guard import unswitch
-from gemmgen.positions import K_MAIN
+from gemmgen.positions import K0, K_MAIN
 from gemmgen.runtime.views import View, check_spans
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
@@ -56,6 +56,31 @@ def main_loops(kernel: Kernel) -> list[For]:
 @pytest.mark.parametrize("size", [(4, 16, 16), (5, 17, 33), (3, 40, 47), (9, 32, 15), (8, 15, 64)])
 def test_products(schedule: Schedule, size: tuple[int, int, int]) -> None:
     multiply(driver.lower(GemmSpec(), schedule), *size)
+
+
+@pytest.mark.parametrize("split_k", [1, 3])
+def test_a_short_k_leaves_no_empty_branch(split_k: int) -> None:
+    """Nor a check whether a block is inside, whose vectors there are none of."""
+    schedule = build_schedule("slm", sets=[f"split_k={split_k}"])
+    text = driver.emit(GemmSpec(m=5, n=1000, k=3), schedule).text
+    assert "All of K" in text and "Whole steps" not in text and "<= 1000" not in text and "k_main" not in text
+    problem = Problem.random(np.random.default_rng(3), 5, 1000, 3, 1.0, 0.5)
+    spec = GemmSpec(m=5, n=1000, k=3)
+    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["portable"]), spec, problem))
+
+
+@pytest.mark.parametrize("split_k", [1, 3])
+@pytest.mark.parametrize("known", [{"k": 15}, {"n": 13}, {"m": 9, "n": 13, "k": 15}, {"n": 13, "k": 37}], ids=str)
+def test_sizes_without_a_whole_step_have_no_main_loop(known: dict[str, int], split_k: int) -> None:
+    """Where no block of C is inside, or K is shorter than a step, one loop of single loads is all."""
+    spec, schedule = GemmSpec(**known), SCHEDULE.but(split_k=split_k)  # type: ignore[arg-type]
+    program = driver.lower_program(spec, schedule, TARGETS["intel"])
+    assert len([s for s in main_loops(program.kernels[0]) if s.var == K0]) == 1
+    text = driver.emit(spec, schedule).text
+    assert "k_main" not in text and "block read" not in text
+    sizes = {"m": 9, "n": 13, "k": 37 if "n" in known else 15} | known
+    problem = Problem.random(np.random.default_rng(3), sizes["m"], sizes["n"], sizes["k"], 1.0, 0.5)
+    problem.check(interpret(program, spec, problem))
 
 
 @pytest.mark.parametrize(("multiple_of", "order"), [((1, 1, 16), "row"), ((4, 1, 16), "col"), ((1, 16, 1), "col")])

@@ -9,6 +9,7 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.choice import few_rows
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
@@ -88,10 +89,15 @@ def test_the_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "spec", "problem"),
     [
-        ({}, {"dtype": F32}, "method mma_direct multiplies float16 and bfloat16, not float32"),
+        ({}, {"dtype": F32}, "method mma_direct multiplies float16 or bfloat16, not float32"),
         ({}, {"b_order": "row"}, "loads neighbours along K, but b is row-major: store it col-major"),
         ({"group": (8, 8)}, {}, "group 8x8, but a slice of method mma_direct is a warp: use group 4x8"),
-        ({}, {"ld_multiple": 4}, "b.width = 16 loads vectors, but leading dimensions are multiples of 4: promise"),
+        ({}, {"ld_multiple": 4}, "load vectors, but leading dimensions are multiples of 4: promise --ld-multiple 16"),
+        (
+            {},
+            {"ld_multiple": 1},
+            "a.width = 8 and b.width = 16 load vectors, but leading dimensions are multiples of 1",
+        ),
         ({"block_k": 96}, {}, "block_k = 96 in 2 slices is not made of the 64 along K"),
         (
             {"a": Operand(width=2), "b": Operand(width=2)},
@@ -105,3 +111,14 @@ def test_what_is_refused(changes: dict[str, object], spec: dict[str, object], pr
     asked = replace(GemmSpec(dtype=BF16, b_order="col", ld_multiple=16), **spec)  # type: ignore[arg-type]
     assert any(problem in x for x in driver.refusals(asked, schedule(16).but(**changes), "cuda", SM_80))
     assert driver.refusals(replace(asked, dtype=BF16), schedule(16), "cuda", TARGETS["sm_75"])
+
+
+def test_one_cause_is_one_problem() -> None:
+    """B by rows is a matter of the method, not of widths; and a backend without `mma` is told of the one with it."""
+    asked = GemmSpec(dtype=BF16, b_order="row", ld_multiple=16)
+    by_rows = "method mma_direct loads neighbours along K, but b is row-major: store it col-major"
+    assert driver.refusals(asked, schedule(16), "cuda", SM_80) == (by_rows,)
+    with pytest.raises(ScheduleError) as error:
+        driver.emit(asked, schedule(16), "opencl")
+    elsewhere = "method mma_direct, but target 'intel' lacks mma: use --backend cuda --target sm_80"
+    assert error.value.problems == (elsewhere, by_rows)

@@ -273,7 +273,12 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
         "cpu",
         r"the block of B, 1024 x 1024, takes 4,194,304 B > 2,097,152 B of a thread's stack .*: use kc 512",
     ),
-    "registers": (IN_PLACE.but(tile=(14, 64)), GemmSpec(), "cpu", "registers 3,840 B per work-item > 2,048 B"),
+    "registers": (
+        IN_PLACE.but(tile=(14, 64)),
+        GemmSpec(),
+        "cpu",
+        "3,840 B per work-item > 2,048 B .* tile, such as 14x32",
+    ),
     "macro_kernel": (
         partial(Schedule.of, macro_kernel=(2, 2)),
         GemmSpec(),

@@ -41,7 +41,7 @@ def options() -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_what_is_named_is_there(page: Path) -> None:
     text = page.read_text()
-    code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^ {4,}gemmgen .*$", text, re.MULTILINE)
+    code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^ {4,}gemmgen (?:.*\\\n)*.*$", text, re.MULTILINE)
     named = {option for part in code for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", part)}
     assert named <= options()
     parts = (".github", "benchmarks", "docs", "examples", "gemmgen", "generated", "templates", "tests")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -155,3 +156,23 @@ def test_what_no_guard_refuses_leaves_the_text_as_it_is(name: str, backend: str)
 def test_these_are_free(name: str, backend: str, free: set[str]) -> None:
     preset = presets.load(name)
     assert free <= compared(preset.spec, preset.schedule, backend)[0]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"m": 128, "n": 256, "k": 64}, {"m": 100, "n": 90, "k": 67}, {"multiple_of": (256, 256, 64)}, {"k": 5}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("name", "backend"), [("smem_8x8", "opencl"), ("async_8x8_16x16", "cuda"), ("mma_8x16_16x8", "cuda")]
+)
+def test_known_sizes_are_guarded_where_checks_are_left_out(name: str, backend: str, sizes: dict[str, int]) -> None:
+    """A tile that does not divide a size would write past C, and a step that does not divide K read past A."""
+    preset = presets.load(name)
+    spec = replace(preset.spec, **sizes)  # type: ignore[arg-type]
+    assert not compared(spec, preset.schedule, backend)[1]
+    text = driver.emit(spec, preset.schedule, backend).text
+    values = values_in(text)
+    assert not refuses(text, values)
+    if sizes.get("m") == 128:
+        assert refuses(text, values | {"BM": values["BM"] * 3})

@@ -109,3 +109,8 @@ def test_the_conda_recipe_has_the_same_dependencies(root: Path, project: dict[st
     run = recipe.partition("  run:\n")[2].partition("  run_constrained:\n")[0]
     found = {line.removeprefix("    - ").replace(" ", "") for line in run.splitlines()}
     assert found == {*project["dependencies"], f"python{project['requires-python']}"}
+
+
+def test_dir_lists_what_is_for_users() -> None:
+    assert {name for name in dir(gemmgen) if not name.startswith("__")} >= set(gemmgen.__all__)
+    assert {"Path", "import_module", "TYPE_CHECKING", "_HOMES"}.isdisjoint(dir(gemmgen))

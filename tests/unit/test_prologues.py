@@ -14,11 +14,13 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import C64, F16, F32, I8, I32
+from gemmgen.ir.kernel import _ORDER
 from gemmgen.ir.show import show
 from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
 from gemmgen.kernel_names import kernel_name
+from gemmgen.methods import defaults
 from gemmgen.module import render_module
 from gemmgen.names import name_problem
 from gemmgen.options import build_spec, read_document
@@ -227,3 +229,13 @@ def test_operands_of_a_call() -> None:
     assert "a_scale has dtype float16, not float32" in found
     assert "b_scale_k has 7 elements, not 3: pass one for each row of b" in found
     assert "b_factor has 8 elements, not 1: pass one for all of b" in found
+
+
+def test_launchers_take_what_kernels_take_in_their_order() -> None:
+    """Scales of groups stand before an epilogue's arrays in both, since a swap of two `const float *` compiles."""
+    assert [name for name in _ORDER if name in OPERANDS] == list(OPERANDS)
+    spec = GemmSpec(b_dtype=I8, prologue_b="b * b_scale_32", epilogue=("bias",))
+    text = driver.emit(spec, defaults("slm"), "cuda").text
+    kernel, launcher = (text[text.rindex(start) :] for start in ("__global__", "_launch("))
+    assert kernel.index("b_scale_32") < kernel.index("bias")
+    assert launcher.index("b_scale_32") < launcher.index("bias")

@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import threading
 from dataclasses import field, replace
 
 import pytest
 
-from gemmgen.records import dataclass
+from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +124,40 @@ def test_signatures_are_those_of_a_dataclass() -> None:
     assert str(inspect.signature(Doubled)) == "(n: 'int') -> None"
     with pytest.raises(TypeError, match=r"Pair.__init__\(\) missing 1 required positional argument: 'first'"):
         Pair()  # type: ignore[call-arg]
+
+
+class Half:
+    """One of two kinds of node whose text is made of the other kind's, as those of statements and expressions are."""
+
+    def __init__(self, other: Half | None, begun: threading.Barrier | None = None) -> None:
+        self.other, self.begun = other, begun
+
+    def made(self) -> str:
+        if self.begun is not None:
+            self.begun.wait(10)
+        return f"({self.other.text})" if self.other is not None else "1"
+
+    @property
+    def text(self) -> str:
+        raise NotImplementedError
+
+
+class Left(Half):
+    text = cached_property(Half.made)
+
+
+class Right(Half):
+    text = cached_property(Half.made)
+
+
+def test_threads_do_not_wait_for_each_others_properties() -> None:
+    """Each is within a property of one class and asks for that of the other, which a lock of the class would hold."""
+    begun = threading.Barrier(2)
+    halves = Left(Right(None), begun), Right(Left(None), begun)
+    threads = [threading.Thread(target=lambda half=half: half.text, daemon=True) for half in halves]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert [vars(half)["text"] for half in halves] == ["(1)", "(1)"]

@@ -89,7 +89,7 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         ),
         (
             PLAIN.but(sliced_k=4, block_k=8, a=Operand(width=4)),
-            "the depth of one load = 4 does not divide a slice's part of block_k = 2: use one of 1, 2",
+            "the depth of one load = 4 does not divide a slice's part of block_k = 2: use one of 1, 2, or block_k 16",
         ),
         (
             SLICED.but(lane_arrangement=None, lane_swizzle=False, group=(8, 8), sub_group=8),

@@ -126,11 +126,11 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (
             GemmSpec(),
             MMA,
-            "not float32: use one of them, or atom mma_tf32 or mma_3xtf32 or fma",
+            "not float32: use dtype bfloat16 or float16, or atom mma_tf32 or mma_3xtf32 or fma",
         ),
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
-        (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom mma_f64 or fma"),
-        (GemmSpec(dtype=C64), MMA, "not complex64: use one of them, or atom fma"),
+        (GemmSpec(dtype=F64), MMA, "not float64: use dtype bfloat16 or float16, or atom mma_f64 or fma"),
+        (GemmSpec(dtype=C64), MMA, "not complex64: use dtype bfloat16 or float16, or atom fma"),
         (
             SPEC,
             partial(MMA.but, lane_arrangement=(4, 8)),
@@ -152,7 +152,7 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
             "use 1 or 2, which atom mma gives a lane, or 4 or 8, for which lanes exchange sums",
         ),
         (SPEC, MMA.but(tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
-        (SPEC, MMA.but(block_k=24), "block_k = 24 in 1 slices is not made of steps of 16"),
+        (SPEC, MMA.but(block_k=24), "block_k = 24 is not made of steps of 16"),
         (SPEC, MMA.but(block_k=48), "block_k = 48 has an odd number of steps of 16: use block_k 32"),
         (SPEC, MMA.but(stages=1, across_tiles=False), "stages = 1, but atom mma copies a tile while it multiplies"),
         (SPEC, partial(MMA.but, serpentine=True), "serpentine = true means nothing to mainloop WarpMma"),
@@ -275,3 +275,13 @@ def test_one_width_is_a_number() -> None:
     """Where lines are promised to allow the widest copy, no function of the width is left."""
     text = driver.emit(replace(SPEC, ld_multiple=8), MMA, "cuda").text
     assert "cp_async_zfill" in text and not re.findall(r"BK / width|load_a\(", text)
+
+
+def test_a_known_k_of_one_step_leaves_no_name_that_nothing_uses() -> None:
+    """The loads ahead, which a main loop of one round has none of, are gone with the names of where they load: nvcc
+    warns of those, and the head comment has warnings be errors. The loop in front uses the same names.
+    """
+    spec = GemmSpec(m=100, n=17, k=3, dtype=BF16)
+    text = driver.emit(spec, MMA, "cuda").text
+    ahead, main = text.split("for (int k0 = 0;")
+    assert "const int k_load =" in ahead and "k_load" not in main and "load_stage" not in main

@@ -279,9 +279,8 @@ def test_head_comments_count_the_barriers() -> None:
 
 
 def test_types_strides_and_targets() -> None:
-    assert (
-        "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or wgmma_3xtf32 or "
-        in refused(WGMMA, GemmSpec())
+    assert "not float32: use dtype bfloat16 or float16, or atom wgmma_tf32 or wgmma_3xtf32 or " in refused(
+        WGMMA, GemmSpec()
     )
     coarse = defaults("wgmma_tf32")
     transposed = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))

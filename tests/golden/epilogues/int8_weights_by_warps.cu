@@ -55,6 +55,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 2, "TM must exceed 2 here: emit it again with --set tile=4x8");
 static_assert(TN > 4, "TN must exceed 4 here: emit it again with --set tile=4x8");
+static_assert(32 % BK == 0, "BK must divide 32: bounds checks are left out for that size");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
 // An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which

@@ -69,7 +69,7 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
             a_shared[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < BN) {
-            b_shared[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
+            b_shared[b_col] = b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)];
         }
         __syncthreads();
         __align__(16) float a_frag[TM];

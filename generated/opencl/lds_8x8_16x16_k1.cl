@@ -65,7 +65,7 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const float *restric
             a_shared[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < BN) {
-            b_shared[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
+            b_shared[b_col] = b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         float a_frag[TM];

@@ -29,6 +29,7 @@ namespace gemv_4x4_detail {
 
 constexpr int BM = 4, BN = 4; // block tile of C
 constexpr int SLICES = 8; // parts of a block's K (sliced-K)
+constexpr int LANES_K = 32, LOAD_K = 4; // lanes along K, and elements of a lane's load along K
 constexpr int TM = BM, TN = BN; // tile of C of a work-item
 static_assert(BM == 4 && BN == 4,
               "BM and BN cannot change here: "
@@ -36,6 +37,12 @@ static_assert(BM == 4 && BN == 4,
 static_assert(SLICES == 8,
               "SLICES cannot change here: "
               "gemmgen emit --preset gemv_4x4 --backend sycl --form kernel --set sliced_k=4");
+static_assert(LANES_K == 32,
+              "LANES_K cannot change here: "
+              "gemmgen emit --preset gemv_4x4 --backend sycl --form kernel --set lanes_along_k=16");
+static_assert(LOAD_K == 4,
+              "LOAD_K cannot change here: "
+              "gemmgen emit --preset gemv_4x4 --backend sycl --form kernel --set b.width=2");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -54,7 +61,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int lane_k = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * BM;
     const int col0 = int(item.get_group(1)) * BN;
-    const int local_index = int(item.get_local_id(0)) * 32 + int(item.get_local_id(1));
+    const int local_index = int(item.get_local_id(0)) * LANES_K + int(item.get_local_id(1));
 
     float acc[TM][TN];
     #pragma GCC unroll TM
@@ -65,10 +72,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Each lane goes along K by 4 elements at a time.
-    for (int k0 = (slice * 32 + lane_k) * 4; k0 < k - 3; k0 += SLICES * 128) {
-        float a_frag[TM][4];
-        float b_frag[TN][4];
+    // Each lane goes along K by LOAD_K elements at a time.
+    for (int k0 = (slice * LANES_K + lane_k) * LOAD_K; k0 < k - (LOAD_K - 1);
+         k0 += SLICES * LANES_K * LOAD_K) {
+        float a_frag[TM][LOAD_K];
+        float b_frag[TN][LOAD_K];
         #pragma GCC unroll TM
         for (int i = 0; i < TM; ++i) {
             copy4(a_frag[i], &a[std::min(row0 + i, m - 1) * lda + k0]);
@@ -77,8 +85,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int j = 0; j < TN; ++j) {
             copy4(b_frag[j], &b[std::min(col0 + j, n - 1) * ldb + k0]);
         }
-        #pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) {
+        #pragma GCC unroll LOAD_K
+        for (int p = 0; p < LOAD_K; ++p) {
             #pragma GCC unroll TM
             for (int i = 0; i < TM; ++i) {
                 #pragma GCC unroll TN
@@ -90,7 +98,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // What is left of K: a lane has one element of it.
-    const int k_left = k - k % 4 + slice * 32 + lane_k;
+    const int k_left = k - k % LOAD_K + slice * LANES_K + lane_k;
 
     if (k_left < k) {
         float a_frag[TM];

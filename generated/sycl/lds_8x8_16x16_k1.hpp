@@ -78,8 +78,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             a_shared[local_index] = a[std::min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < BN) {
-            b_shared[b_col] =
-                k0 + b_k < k ? b[(k0 + b_k) * ldb + std::min(col0 + b_col, n - 1)] : 0.0f;
+            b_shared[b_col] = b[(k0 + b_k) * ldb + std::min(col0 + b_col, n - 1)];
         }
         sycl::group_barrier(item.get_group());
         float a_frag[TM];

@@ -133,12 +133,23 @@ def gemm(
     how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
     if type(b) is Packed or device_memory is not None:
         options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
-        if type(b) is Packed:
-            return cast("AnyArray", b.multiplied(gemm, a, c, {**options, "out": out, "alpha": alpha, "beta": beta}))
-        from gemmgen.api.streaming import stream
-
-        return cast("AnyArray", stream(gemm, (a, b, c, out), (alpha, beta), {**options, "progress": progress}))
+        return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
+
+
+def _by_products(
+    matrices: tuple[object, object, object, object],
+    scalars: tuple[complex, complex],
+    options: dict[str, object],
+    progress: bool,
+) -> object:
+    """A product by others of `gemm`: that of weights in fewer bits, or those of tiles of a device's memory."""
+    a, b, c, out = matrices
+    if type(b) is Packed:
+        return b.multiplied(gemm, a, c, {**options, "out": out, "alpha": scalars[0], "beta": scalars[1]})
+    from gemmgen.api.streaming import stream
+
+    return stream(gemm, matrices, scalars, {**options, "progress": progress})
 
 
 def gemm_tensors(

@@ -93,32 +93,49 @@ def grouped(
         done = replay(prepared_calls, how, a, b, into, (alpha, beta), named)
         if done is not None:
             return cast("AnyArray", done)
-    if dtype is None and getattr(a, "is_cuda", None) is False and "torch" in sys.modules:
-        options: dict[str, object] = {"alpha": alpha, "beta": beta, "epilogue": then, "schedule": schedule}
-        options |= {"prologue_a": prologue_a, "prologue_b": prologue_b, "backend": backend, "device": device}
-        done = _of_tensors((a, b, c, out), offsets, options, operands)
-        if done is not None:
-            return cast("AnyArray", done)
+    return cast("AnyArray", _prepared(how, (a, b, c, out), offsets, (alpha, beta), operands, may_be_kept))
+
+
+def _prepared(
+    how: tuple[Any, ...],
+    arrays: tuple[Any, Any, Any, Any],
+    offsets: object,
+    scalars: tuple[complex, complex],
+    operands: Mapping[str, object],
+    may_be_kept: bool,
+) -> object:
+    """The product of a call that none before was like. Arguments as `grouped` has them."""
+    _, *prologues, then, dtype, schedule, backend, device, _ = how
+    a, b, c, out = arrays
+    options = {"alpha": scalars[0], "beta": scalars[1], "epilogue": then, "schedule": schedule}
+    options |= {"prologue_a": prologues[0], "prologue_b": prologues[1], "backend": backend, "device": device}
+    done = _of_tensors(arrays, offsets, options, operands) if dtype is None else None
+    if done is not None:
+        return done
     expect_operands("grouped", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    extra = Extra.of(then, (prologue_a, prologue_b), operands, (False, False))
-    given = {name: x for name, x in named.items() if x is not None}
-    kept = Kept(how, (a, b, into), given, (alpha, beta)) if may_be_kept else None
-    request = _Request.of(library, (a, b, c, out), offsets, (alpha, beta), dtype, extra, kept)
+    extra = Extra.of(then, (prologues[0], prologues[1]), operands, (False, False))
+    given = {name: x for name, x in {OFFSETS: offsets, **operands}.items() if x is not None}
+    into = c if out is None else out
+    kept = Kept(how, (a, b, into), given, scalars) if may_be_kept else None
+    request = _Request.of(library, arrays, offsets, scalars, dtype, extra, kept)
     result = request.run(schedule, backend or library.backends[0], device)
-    return cast("AnyArray", library.finish(result) if into is None else into)
+    return library.finish(result) if into is None else into
 
 
 def _of_tensors(
     arrays: tuple[Any, Any, Any, Any], offsets: object, options: Mapping[str, object], operands: Mapping[str, object]
 ) -> object:
-    """A product of CPU tensors as that of NumPy's arrays over the same memory; None if NumPy does not see them.
+    """A product of CPU tensors as that of NumPy's arrays over the same memory; None if they are none, or NumPy does not
+    see them.
 
     Args:
         arrays: A, B, C and out.
         options: the other arguments.
     """
-    *_, c, out = arrays
+    a, *_, c, out = arrays
+    if getattr(a, "is_cuda", None) is not False or "torch" not in sys.modules:
+        return None
     records = sys.modules["torch"].is_grad_enabled()
     seen = host_arrays((*arrays, *operands.values()), records)
     ends = host_arrays([offsets], records) if loaded("torch", "Tensor", offsets) else [offsets]

@@ -95,7 +95,13 @@ _PAIRS = Columns._fields.index("depth")
 def table(rows: Iterable[Row]) -> Numbers:
     """A column of each schedule."""
     flat = [(*chain.from_iterable(cast("tuple[tuple[float, float], ...]", x[:_PAIRS])), *x[_PAIRS:]) for x in rows]
-    return np.array(flat, dtype=np.float64).T
+    # Numbers of a kind lie side by side, as the model goes through them.
+    return np.array(flat, dtype=np.float64).T.copy()
+
+
+def stacked(of: Designs) -> Numbers:
+    """The table of such columns: what `designs` takes apart."""
+    return np.concatenate((*of[:_PAIRS], of[_PAIRS:]), dtype=np.float64)
 
 
 def designs(of: Numbers) -> Designs:
@@ -112,13 +118,18 @@ def aligned(spec: GemmSpec, shape: Shape) -> Shape:
     return m, n, k
 
 
-def begins(block: tuple[int, int], size: int) -> tuple[float, float]:
+def _begins(block: tuple[int, int], size: int) -> tuple[float, float]:
     """Where blocks begin inside of a line, whose elements have so many bytes: how much of a tile has parts of two."""
     rows, cols = (1 - gcd(extent, LINE // size) * size / LINE for extent in block)
     return rows, cols
 
 
 @lru_cache(maxsize=8192)
+def column(spec: GemmSpec, s: Schedule, like: Shape) -> Numbers:
+    """The table of one schedule. Arguments as `row` has them."""
+    return table([row(spec, s, like)])
+
+
 def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
     """What the model looks at of a schedule.
 
@@ -134,7 +145,7 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
         packed=(s.a.prepacked, s.b.prepacked),
         copy=(copy_a, copy_b),
         across=(across_a, across_b),
-        begins=begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
+        begins=_begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
         depth=s.round_depth,
         held=_held(spec, s),
         stages=s.stages / max(1, s.mbarrier),

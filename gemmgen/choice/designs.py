@@ -6,15 +6,13 @@ TMA, or a prologue, needs it, a kernel before packs A or B. All are points of `g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from math import gcd
 
 from gemmgen import candidates
 from gemmgen.candidates import WAYS, Shape, Way
-from gemmgen.choice.warpgroups import blocks_of, built, kinds
-from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -49,11 +47,12 @@ TYPES: dict[DType, tuple[str, ...]] = {
     **dict.fromkeys(FLOAT8, ("mma_f8",)),
     I8: ("mma_s8",),
 }
-#: Tiles of warps, in elements a thread has, and groups of work-items (mma.sync); the same of multiply-adds.
+#: Tiles of warps, in elements a thread has, and groups of work-items (mma.sync); the same of multiply-adds; stages.
 OF_WARPS = ((4, 8), (8, 8), (8, 16), (4, 16))
 GROUPS_OF_WARPS = ((8, 8), (16, 8), (16, 16))
 OF_THREADS = ((4, 4), (8, 4), (8, 8), (8, 16))
 GROUPS_OF_THREADS = ((8, 16), (16, 16), (8, 8))
+STAGES = (3, 4)
 #: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
 #: warp write to the same bank.
 APART = 4
@@ -61,44 +60,25 @@ APART = 4
 WORD = 4
 #: Schedules by which those grow.
 _WARPS: dict[int, str] = {1: "mma_f8_8x16_16x8", 2: "mma_8x16_16x8"}
-_THREADS = ("async_8x8_8x16", "async_8x8_16x16")
-
-
-def of_warps(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
-    """Of `mma.sync`."""
-    del target
-    base = candidates.load(_WARPS[spec.dtype.size]).schedule.but(name=None)
-    for tile in OF_WARPS:
-        for group in GROUPS_OF_WARPS:
-            for stages in (3, 4):
-                yield base.but(tile=tile, group=group, stages=stages)
-
-
-def of_threads(spec: GemmSpec, target: Target) -> Iterator[Schedule]:
-    """Of multiply-adds."""
-    del spec, target
-    for name in _THREADS:
-        base = candidates.load(name).schedule.but(name=None)
-        for tile in OF_THREADS:
-            for group in GROUPS_OF_THREADS:
-                for stages in (3, 4):
-                    yield base.but(tile=tile, group=group, stages=stages)
+_THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
 
 
 def more(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles of warps and of threads that nobody has named: worth measuring, not known to be worth choosing."""
+    """Tiles of warps (`mma.sync`) and of threads that nobody has named: worth measuring, not known to be worth
+    choosing.
+    """
     if "wgmma" in target.features and spec.dtype.size <= 2:
         return ()
-    maker = of_warps if "mma" in target.features and spec.dtype.size in _WARPS else of_threads
-    found = (_apart(spec, each) for each in maker(spec, target))
+    names, tiles, groups = _THREADS, OF_THREADS, GROUPS_OF_THREADS
+    if "mma" in target.features and spec.dtype.size in _WARPS:
+        names, tiles, groups = (_WARPS[spec.dtype.size],), OF_WARPS, GROUPS_OF_WARPS
+    bases = [candidates.load(name).schedule.but(name=None) for name in names]
+    grown = (
+        base.but(tile=tile, group=group, stages=stages)
+        for base, tile, group, stages in product(bases, tiles, groups, STAGES)
+    )
+    found = (_apart(spec, each) for each in grown)
     return tuple(each for each in found if not problems_as_asked(spec, each, target))
-
-
-@lru_cache(maxsize=64)
-def of_target(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """All that a device may have for such a product as it is asked for, each once. Single ones may yet be refused."""
-    blocks = ((kind, x) for kind, narrow in kinds(spec, target) for x in blocks_of(kind, narrow))
-    return (*(built(kind, x) for kind, x in blocks), *named(spec, target))
 
 
 @lru_cache(maxsize=64)
@@ -110,7 +90,8 @@ def named(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     for name in (name for unit in TYPES.get(spec.dtype, ()) for name in NAMED[unit]):
         plain = candidates.varied(name)
         for way in WAYS if varies(plain) else WAYS[:1]:
-            if _can(spec, made := _apart(spec, _as(plain, way)), target):
+            made = _apart(spec, _as(plain, way))
+            if not problems_as_asked(spec, made, target):
                 found[made] = None
     return tuple(found)
 
@@ -151,13 +132,6 @@ def as_wide_as_lines(spec: GemmSpec, plain: Schedule, like: Shape) -> Schedule:
         if along and 1 < width < operand.width:
             found = found.but(**{name: replace(operand, width=width)}, name=None)
     return found
-
-
-def _can(spec: GemmSpec, made: Schedule, target: Target) -> bool:
-    try:
-        return not problems_as_asked(spec, made, target)
-    except ScheduleError:
-        return False
 
 
 def varies(plain: Schedule) -> bool:

@@ -6,7 +6,7 @@ K in parts is weighed by columns of numbers alone. Only what comes out fastest i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import merge
@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
-from gemmgen.choice import columns, few_rows, loads, prior
+from gemmgen.choice import columns, few_rows, loads, prior, rates
+from gemmgen.choice.columns import Numbers
 from gemmgen.choice.designs import as_wide_as_lines, more, named, varies
 from gemmgen.choice.machine import Machine, machine_of
-from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, row
+from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import is_transposed, problems_as_asked
@@ -35,7 +36,7 @@ _PARTS, _FILLED = np.array(PARTS, dtype=np.float64), np.array(FILLED)[:, None]
 #: Elements of a block up to which a cluster may add up parts of K, and of how many.
 JOINED_BLOCK, JOINED = 64 * 128, 2
 
-Numbers = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 Ranked = tuple[float, Schedule]
 
 
@@ -70,27 +71,13 @@ def ranked(
         wider: whether designs that nobody has measured are weighed as well.
         fixed: the parts of K that are weighed; by itself those that fill the device.
     """
-    return ranked_beside(spec, shape, target, (), products, machine, wider, fixed)[1]
-
-
-def ranked_beside(
-    spec: GemmSpec,
-    shape: Shape,
-    target: Target,
-    asked: Sequence[tuple[Schedule, Shape]],
-    products: int = 1,
-    machine: Machine | None = None,
-    wider: bool = False,
-    fixed: tuple[int, ...] = (),
-) -> tuple[list[float], Iterator[Ranked]]:
-    """The same, and the microseconds of some schedules at sizes of their own, weighed in the same call."""
     about = _About(target, products, machine or machine_of(target), wider, fixed)
-    costs, found = _in_order(spec, shape, asked, about)
+    found = _in_order(spec, shape, about)
     if spec.c_order == "row":
-        return costs, found
+        return found
     # What takes no column-major C computes C^T by rows.
-    _, by_rows = _in_order(spec.transposed(), (shape[1], shape[0], shape[2]), (), about)
-    return costs, merge(found, (x for x in by_rows if is_transposed(spec, x[1], target)), key=_cost)
+    by_rows = _in_order(spec.transposed(), (shape[1], shape[0], shape[2]), about)
+    return merge(found, (x for x in by_rows if is_transposed(spec, x[1], target)), key=_cost)
 
 
 def by_order(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Ranked]:
@@ -121,20 +108,18 @@ class _Known:
 
     Attributes:
         plain: all of them, by the model's numbers.
-        resident: blocks of each that a multiprocessor has at once.
-        divides: those that can have K in parts.
-        joins: those whose parts a cluster may add up by twos.
-        joins_two: those whose parts a cluster may add up where they are two, by work-items.
-        deals: those whose blocks can be dealt out by stream-K.
+        divides: the numbers of those that can have K in parts.
+        deals: the numbers of those whose blocks can be dealt out by stream-K.
+        joins: whether a cluster may add up parts of each by twos.
+        joins_two: the same where parts are two, by work-items.
     """
 
     schedules: tuple[Callable[[], Schedule], ...]
-    plain: prior.Weighed
-    resident: Numbers
-    divides: npt.NDArray[np.bool_]
+    plain: rates.Weighed
+    divides: Rows
+    deals: Rows
     joins: npt.NDArray[np.bool_]
     joins_two: npt.NDArray[np.bool_]
-    deals: npt.NDArray[np.bool_]
 
 
 @lru_cache(maxsize=256)
@@ -158,12 +143,11 @@ def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short:
     if not families:
         return None
     schedules, own, may = zip(*families, strict=True)
-    plain = prior.weighed(spec, np.concatenate(own, axis=1), machine)
-    of = columns.designs(plain.own)
+    plain = rates.weighed(spec, np.concatenate(own, axis=1), machine)
     divides, joins, joins_two, deals = np.concatenate(may, axis=1)
     joins_two &= "clusters" in target.features
     makers = tuple(x for each in schedules for x in each)
-    return _Known(makers, plain, prior.resident(spec, of, machine), divides, joins, joins_two, deals)
+    return _Known(makers, plain, np.flatnonzero(divides), np.flatnonzero(deals), joins, joins_two)
 
 
 def _within(packed: Way, allowed: Way) -> bool:
@@ -181,15 +165,15 @@ def _of_kind(kind: Kind, narrow: bool) -> _Family:
     may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
     return (
         tuple(partial(built, kind, x) for x in blocks),
-        columns.table(row(kind, x) for x in blocks),
+        table(kind, blocks),
         np.array(may).T,
     )
 
 
 def _family(spec: GemmSpec, schedules: tuple[Schedule, ...], like: Shape) -> _Family:
     makers = tuple(partial(_itself, x) for x in schedules)
-    rows = (columns.row(spec, x, like) for x in schedules)
-    return makers, columns.table(rows), np.array([_may(x) for x in schedules]).T
+    own = [columns.column(spec, x, like) for x in schedules]
+    return makers, np.concatenate(own, axis=1), np.array([_may(x) for x in schedules]).T
 
 
 def _itself(schedule: Schedule) -> Schedule:
@@ -208,19 +192,15 @@ def _may(s: Schedule) -> tuple[bool, bool, bool, bool]:
     )
 
 
-def _in_order(
-    spec: GemmSpec, shape: Shape, asked: Sequence[tuple[Schedule, Shape]], about: _About
-) -> tuple[list[float], Iterator[Ranked]]:
-    """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first; and the costs of
-    what is asked beside.
-    """
+def _in_order(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]:
+    """The designs for a product as it is asked for, and the kernels for few rows, the cheapest first."""
     own, target, products = _asked(spec), about.target, about.products
     few = few_rows.candidates(spec, shape, target, products) if not about.fixed else ()
     loads = [*few, *_without_tiles(own, target)]
     of_loads = prior.costs(spec, loads, shape, about.machine, products)
-    costs, designs = _of_designs(own, shape, asked, about)
+    designs = _of_designs(own, shape, about)
     both = merge(sorted(zip(of_loads, loads, strict=True), key=_cost), designs, key=_cost)
-    return costs, (x for x in both if reaches(x[1], shape, products) and not problems_as_asked(own, x[1], target))
+    return (x for x in both if reaches(x[1], shape, products) and not problems_as_asked(own, x[1], target))
 
 
 @lru_cache(maxsize=256)
@@ -236,20 +216,14 @@ def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     return tuple(x for x in named(spec, target) if loads.has_no_tiles(x))
 
 
-def _of_designs(
-    spec: GemmSpec, shape: Shape, asked: Sequence[tuple[Schedule, Shape]], about: _About
-) -> tuple[list[float], Iterator[Ranked]]:
+def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]:
     like, short = columns.aligned(spec, shape), short_lines(spec, shape)
     known = _known(spec, about.target, about.machine, like, short, about.wider)
     if known is None:
-        return prior.costs_at(spec, asked, about.machine, about.products), iter(())
+        return
     taken, index = _shares(spec, known, shape, about)
-    own, costs = prior.costs_beside(spec, asked, taken, shape, about.machine, about.products)
-    return own, _built_in_order(known, columns.designs(taken.own), index, costs)
-
-
-def _built_in_order(known: _Known, d: columns.Designs, index: npt.NDArray[np.intp], costs: Numbers) -> Iterator[Ranked]:
-    for at in np.argsort(costs, kind="stable"):
+    costs, d = prior.microseconds(spec, taken, shape, about.machine, about.products), columns.designs(taken.own)
+    for at in _cheapest_first(costs):
         parts, joined, plain = int(d.parts[at]), int(d.joined[at]), known.schedules[index[at]]()
         # Of work-items a cluster adds up two parts a little sooner than a second kernel (0.93 to 0.99 of the whole
         # time on an H100), and four or eight much later (1.02 to 1.44).
@@ -258,6 +232,12 @@ def _built_in_order(known: _Known, d: columns.Designs, index: npt.NDArray[np.int
             schedule = _built(plain, parts, bool(d.dealt[at]), together)
             if schedule is not None:
                 yield float(costs[at]), schedule
+
+
+def _cheapest_first(costs: Numbers) -> Iterator[int]:
+    """Their numbers. Most choices ask for one of them alone, which takes no sorting."""
+    yield int(np.argmin(costs))
+    yield from np.argsort(costs, kind="stable")[1:].tolist()
 
 
 @lru_cache(maxsize=8192)
@@ -271,32 +251,36 @@ def _built(plain: Schedule, parts: int, dealt: bool, joined: int) -> Schedule | 
         return None
 
 
-def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple[prior.Weighed, npt.NDArray[np.intp]]:
-    """The designs that are weighed, with parts of K, those that a cluster adds up, and blocks dealt out; and the number
-    of each among those that are known.
+def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple[rates.Weighed, Rows]:
+    """The designs that are weighed, as they are and then with blocks dealt out, with parts of K, and with those that a
+    cluster adds up; and the number of each among those that are known.
     """
-    (m, n, k), machine, plain = shape, about.machine, columns.designs(known.plain.own)
+    (m, n, k), cores, plain = shape, about.machine.cores, columns.designs(known.plain.own)
     blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * about.products
-    deepest = np.floor(k / (ROUNDS * plain.depth))
+    at = known.divides
+    deepest = np.floor(k / (ROUNDS * plain.depth[at]))
     if about.fixed:
         chosen = np.array([np.where(deepest >= x, x, 1.0) for x in about.fixed[1:]])
     else:
-        limits = np.minimum(deepest, _FILLED * (machine.cores * known.resident / blocks))
+        resident = rates.Rates(*known.plain.rates).resident[at]
+        limits = np.minimum(deepest, _FILLED * (cores * resident / blocks[at]))
         chosen = _PARTS[np.maximum(0, np.searchsorted(_PARTS, limits, side="right") - 1)]
-    divided = known.divides & (chosen > 1)
-    divided[1:] &= chosen[1:] != chosen[:-1]
-    # A row for each way: as one, dealt out, and by each number of parts, added up by a kernel and by clusters.
-    may = np.ones((2 + 2 * len(chosen), len(blocks)), dtype=bool)
-    deals = about.products == 1 and not (spec.batched or spec.grouped or about.fixed)
-    may[1] = deals & known.deals & (blocks % machine.cores > 0)
-    may[2::2] = divided
-    may[3::2] = divided & known.joins & (chosen % JOINED == 0)
-    way, index = np.nonzero(may)
-    taken, split = known.plain.taken(index), way > 1
-    d = columns.designs(taken.own)
-    d.parts[split] = chosen[way[split] // 2 - 1, index[split]]
-    d.staged[split] = np.where(d.parts[split] > 1, 0, d.staged[split])
-    joined = split & (way % 2 == 1)
+    # Two rows for each number of parts: added up by a kernel and by clusters.
+    may = np.repeat(chosen > 1, 2, axis=0)
+    may[2:] &= np.repeat(chosen[1:] != chosen[:-1], 2, axis=0)
+    may[1::2] &= known.joins[at] & (chosen % JOINED == 0)
+    way, which = np.nonzero(may)
+    dealt = known.deals[blocks[known.deals] % cores > 0]
+    if about.products > 1 or spec.batched or spec.grouped or about.fixed:
+        dealt = dealt[:0]
+    again = np.concatenate((dealt, at[which]))
+    index = np.concatenate((np.arange(len(blocks)), again))
+    if not len(again):
+        return known.plain, index
+    taken = known.plain.and_again(again)
+    d = columns.designs(taken.own[:, len(blocks) :])
+    d.dealt[: len(dealt)] = 1
+    d.parts[len(dealt) :], d.staged[len(dealt) :] = chosen[way // 2, which], 0
+    joined = len(dealt) + np.flatnonzero(way % 2)
     d.joined[joined], d.width[joined] = JOINED, 4
-    d.dealt[way == 1] = 1
     return taken, index

@@ -59,11 +59,11 @@ def costs_and_first(
     asked: Sequence[tuple[Schedule, Shape]], spec: GemmSpec, shape: Shape, target: Target, products: int = 1
 ) -> tuple[list[float | None], tuple[float, Schedule] | None]:
     """What a model says of each of some schedules at sizes of its own, None where it says nothing; and what it puts
-    first for a product among all that it weighs, on GPUs of CUDA in the same call.
+    first for a product among all that it weighs, on GPUs of CUDA.
     """
     if "async_copy" in target.features:
-        found, all_of = gpu.ranked_beside(spec, shape, target, asked, products)
-        return list(found), next(all_of, None)
+        first = next(gpu.ranked(spec, shape, target, products), None)
+        return list(prior.costs_at(spec, asked, machine_of(target), products)), first
     by_vectors = [each for each in asked if each[0].vector > 1]
     known = iter(costs_at(by_vectors, spec, target, products))
     return [next(known) if schedule.vector > 1 else None for schedule, _ in asked], None

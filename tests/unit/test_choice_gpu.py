@@ -16,8 +16,8 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.banks import local_accesses
-from gemmgen.choice import columns, designs, epilogue, few_rows, loads, machine, prior, warpgroups
-from gemmgen.choice.gpu import choose_for_gpu, ranked, ranked_beside
+from gemmgen.choice import columns, designs, epilogue, few_rows, loads, machine, prior, rates, warpgroups
+from gemmgen.choice.gpu import choose_for_gpu, ranked
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, I8, DType
@@ -32,6 +32,7 @@ from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
 from gemmgen.tuning.job import promised
 from tests.support.cli import printed
+from tests.support.designs import of_target
 from tests.support.problems import Problem, interpret
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -413,9 +414,9 @@ def test_elements_of_two_bytes_are_copied_through_registers() -> None:
 def test_columns_depend_on_alignment_alone() -> None:
     """What is kept for a class of sizes is what single schedules of each size come to."""
     shape, known = (1000, 1016, 984), machine.machine_of(HOPPER)
-    found = designs.of_target(ALIGNED, HOPPER)
+    found = of_target(ALIGNED, HOPPER)
     made = columns.table(columns.row(ALIGNED, each, (8, 1016 + 8, 984)) for each in found)
-    costs = prior.microseconds(ALIGNED, prior.weighed(ALIGNED, made, known), shape, known)
+    costs = prior.microseconds(ALIGNED, rates.weighed(ALIGNED, made, known), shape, known)
     assert prior.costs(ALIGNED, found, shape, known) == pytest.approx(list(costs))
 
 
@@ -429,7 +430,8 @@ def test_the_model_looks_at_a_block_as_at_its_schedule(
     assert len(found) > 100
     for kind, block in found:
         schedule = warpgroups.built(kind, block)
-        assert warpgroups.row(kind, block) == columns.row(spec, schedule, (8, 8, 8))
+        own = columns.table([columns.row(spec, schedule, (8, 8, 8))])
+        assert np.array_equal(warpgroups.table(kind, [block]), own)
         if warpgroups.divides(block):
             assert designs.varies(schedule)
             assert not schedule.persistent
@@ -440,10 +442,6 @@ def test_costs_of_several_sizes_are_those_of_each() -> None:
     asked = [(x, shape) for shape in shapes for _, x in islice(ranked(ALIGNED, shape, HOPPER), 4)]
     each = [prior.costs(ALIGNED, [x], shape, known)[0] for x, shape in asked]
     assert prior.costs_at(ALIGNED, asked, known) == pytest.approx(each)
-    # So are those that are weighed in the same call as a product's designs, whose order is as before.
-    beside, first = ranked_beside(ALIGNED, shapes[2], HOPPER, asked)
-    assert beside == pytest.approx(each)
-    assert list(islice(first, 9)) == list(islice(ranked(ALIGNED, shapes[2], HOPPER), 9))
 
 
 def test_a_table_has_each_number_under_its_name() -> None:
@@ -453,6 +451,26 @@ def test_a_table_has_each_number_under_its_name() -> None:
     table = columns.table([row, row])
     for name, column, number in zip(row._fields, columns.designs(table), row, strict=True):
         assert column.T.tolist() == [list(number)] * 2 if isinstance(number, tuple) else [number] * 2, name
+
+
+def test_numbers_of_a_kind_lie_side_by_side() -> None:
+    """The model takes 1.3 times as long where it has to gather them."""
+    rows = [columns.row(ALIGNED, x, (8, 8, 8)) for x in designs.named(ALIGNED, HOPPER) if x.by_warpgroups]
+    (kind, narrow), *_ = warpgroups.kinds(ALIGNED, HOPPER)
+    for table in (columns.table(rows), warpgroups.table(kind, warpgroups.blocks_of(kind, narrow))):
+        assert table.shape[1] > 3
+        assert table.flags.c_contiguous
+        assert np.array_equal(columns.stacked(columns.designs(table)), table)
+
+
+def test_choices_leave_the_designs_of_their_class_as_they_are() -> None:
+    """Few blocks and a long K have parts of it; many blocks have none; the first is asked for again, with more."""
+    few, many = (64, 256, 65536), (8192, 8192, 8192)
+    first, *_ = found = list(islice(ranked(ALIGNED, few, HOPPER), 20))
+    assert first[1].split_k > 1
+    assert all(x.split_k == 1 for _, x in islice(ranked(ALIGNED, many, HOPPER), 20))
+    assert list(islice(ranked(ALIGNED, few, HOPPER), 20)) == found
+    assert [cost for cost, _ in found] == sorted(cost for cost, _ in found)
 
 
 def test_parts_of_k_are_for_few_blocks() -> None:
@@ -532,7 +550,7 @@ def test_devices_choose_by_their_own_numbers() -> None:
 
 def test_all_designs_can_be_built() -> None:
     for spec in (ALIGNED, GemmSpec(dtype=BF16), GemmSpec(), replace(ALIGNED, dtype=I8, b_order="col", ld_multiple=16)):
-        found = designs.of_target(spec, HOPPER)
+        found = of_target(spec, HOPPER)
         assert len(found) == len(set(found)) > 16
         possible = sum(is_possible(spec, schedule, HOPPER) for schedule in found)
         assert possible > 0.8 * len(found)
@@ -656,8 +674,9 @@ def test_a_row_of_a_design_is_that_of_its_schedule_where_b_comes_from_registers(
     spec = promised(GemmSpec(dtype=BF16, b_dtype="int4", b_order="col", prologue_b="b * b_scale_128"), (16, 4096, 4096))
     (held, _), *_ = warpgroups.kinds(spec, HOPPER)
     assert held.held == 0.5
-    for block in warpgroups.blocks_of(held):
-        assert warpgroups.row(held, block) == columns.row(spec, warpgroups.built(held, block), (16, 16, 16))
+    blocks = warpgroups.blocks_of(held)
+    own = columns.table(columns.row(spec, warpgroups.built(held, x), (16, 16, 16)) for x in blocks)
+    assert np.array_equal(warpgroups.table(held, blocks), own)
 
 
 def test_more_products_want_other_tiles() -> None:

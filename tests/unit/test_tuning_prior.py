@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen import GemmSpec, tuning
-from gemmgen.choice import designs, gpu
+from gemmgen.choice import gpu
 from gemmgen.choose import choose
 from gemmgen.cli.tune import _sized, _weighted
 from gemmgen.errors import UserError
@@ -24,6 +24,7 @@ from gemmgen.tuning.job import Job, Outcome, promised
 from gemmgen.tuning.recorded import Book, recorded
 from gemmgen.tuning.records import Measurement, Records, Store, kind_of, parse
 from gemmgen.tuning.space import known_schedules, space_of, spaces
+from tests.support.designs import of_target
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = replace(TARGETS["sm_90a"], clock=1980, memory_rate=3_352_320, cache_bytes=50 << 20)
@@ -43,7 +44,7 @@ def spec_of(dtype: str) -> GemmSpec:
 @pytest.mark.parametrize(("target", "dtype"), CASES)
 def test_designs_are_legal_points_of_the_space(target: str, dtype: str) -> None:
     spec = spec_of(dtype)
-    found = designs.of_target(spec, TARGETS[target])
+    found = of_target(spec, TARGETS[target])
     assert len(found) >= 12
     for schedule in found:
         if not is_possible(spec, schedule, TARGETS[target]):
@@ -60,7 +61,7 @@ def test_many_points_around_the_presets_are_legal(target: str, dtype: str) -> No
     """Every sampled point validates; presets and designs are what it is sampled around."""
     spec = spec_of(dtype)
     for space in spaces(spec, TARGETS[target]):
-        own = [each for each in designs.of_target(spec, TARGETS[target]) if space.point(each) is not None]
+        own = [each for each in of_target(spec, TARGETS[target]) if space.point(each) is not None]
         near = known_schedules(space) + own[:20]
         for point, schedule in space.sample(60, 7, near) if near else ():
             assert is_possible(spec, schedule, space.target)

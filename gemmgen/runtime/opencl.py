@@ -28,7 +28,16 @@ from gemmgen.runtime.opencl_calls import (
     is_small,
     may_prepare,
 )
-from gemmgen.runtime.opencl_devices import PROFILING, DeviceInfo, DeviceLike, info_of, own_queue, resolve, within_calls
+from gemmgen.runtime.opencl_devices import (
+    PROFILING,
+    DeviceInfo,
+    DeviceLike,
+    info_of,
+    own_queue,
+    resolve,
+    target_of,
+    within_calls,
+)
 from gemmgen.runtime.opencl_driver import translated
 from gemmgen.runtime.waiting import under_way
 from gemmgen.source import Source
@@ -103,8 +112,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if not may_prepare(self.source, request, queue):
                 return _staged(self._work(request, names, factors, queue))
             within = None
-            if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
-                within = within_calls(queue.device)
+            if is_free and queue == own_queue(queue.device):
+                is_within = is_small(self.source, request, target_of(queue.device).cores)
+                within = within_calls(queue.device) if is_within else None
             work = self._work(request, names, factors, within or queue)
             return BufferCall(work) if request.on_device else AddressCall(work, within is not None)
 

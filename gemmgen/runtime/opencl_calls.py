@@ -365,9 +365,9 @@ def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: 
 
 # --- NumPy's arrays -------------------------------------------------------------------------------
 
-#: Multiply-adds of real numbers that take no longer than waking another thread; and those of a single work-item, whose
-#: vectors do many at a time, and for which no other thread could help. Python is blocked for as long: 0.05 ms.
-FEW, FEW_FOR_ONE = 2**18, 2**20
+#: Multiply-adds of real numbers that take no longer than waking another thread; and those where no other thread could
+#: help, since there is one core or one work-item. Ctrl-C is heard after them: 1 ms by vectors, some 50 ms without.
+FEW, FEW_FOR_ONE = 2**18, 2**26
 _STATUS, _COMPLETE = cl.event_info.COMMAND_EXECUTION_STATUS, cl.command_execution_status.COMPLETE
 
 
@@ -395,13 +395,13 @@ def _is_whole(array: DeviceArray) -> bool:
     return not array.offset and type(array.base_data) is cl.Buffer
 
 
-def is_small(source: Source, request: Request) -> bool:
+def is_small(source: Source, request: Request, cores: int) -> bool:
     """Whether the calling thread computes a product faster than it could wake other threads."""
     products = request.sizes.get("batch_count", 1)
     multiply_adds = products * math.prod(request.sizes[name] for name in "mnk") * source.spec.dtype.flops // 2
     launches = source.launches(request.sizes)
     work_items = sum(math.prod(groups) * math.prod(source.entry_points[number].group) for number, groups in launches)
-    return multiply_adds <= (FEW if work_items > 1 else FEW_FOR_ONE)
+    return multiply_adds <= (FEW_FOR_ONE if min(work_items, cores) == 1 else FEW)
 
 
 class StagedHostCall(StagedCall, HostCall):

@@ -354,7 +354,7 @@ def own_queue(device: cl.Device) -> cl.CommandQueue:
 @once
 def within_calls(device: cl.Device) -> cl.CommandQueue | None:
     """A queue for small products, whose kernels run in the thread that enqueues them and wake no other thread. None if
-    the device has no such queues. Python is blocked meanwhile, so such a call must not wait for events.
+    the device has no such queues. Ctrl-C is not heard meanwhile, so such a call must not wait for events.
 
     Source: cl_intel_exec_by_local_thread.
     """

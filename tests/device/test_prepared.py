@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -21,7 +22,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime import opencl_arrays
+from gemmgen.runtime import opencl, opencl_arrays
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_calls import Scratch
 from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue, target_of, within_calls
@@ -365,24 +366,39 @@ def test_small_products_wake_no_thread(gemm: CompiledKernel, device: DeviceInfo,
 
 
 def test_a_single_work_item_wakes_no_thread(device: DeviceInfo, rng: np.random.Generator) -> None:
-    """No other could help with it; but Python stands still, so not for long."""
+    """No other could help with it; but Ctrl-C is heard afterwards, so not for long."""
     if "vectors" not in target_of(device.handle).features:
         pytest.skip("vectors are for CPUs")
     schedule = Schedule.of(tile=(6, 16), group=(1, 1), vector=8, macro_kernel=(43, 43))
     gemm = CompiledKernel.from_source(driver.emit(GemmSpec(), schedule, target=target_of(device.handle)), device)
     within = within_calls(device.handle)
     reached = within is not None and opencl_arrays.way_of(device.handle) == "address"
-    for size, stays in ((64, True), (128, False)):
+    for size, stays in ((64, True), (256, True), (512, False)):
         a = whole(rng, size, size)
         c, event = gemm(a, a, return_event=True)
         assert (c == a @ a).all()
         assert queue_of(event) == (within if stays and reached else gemm.queue)
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_one_core_wakes_no_thread(
+    device: DeviceInfo, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    """No other core could take some of the work-items."""
+    monkeypatch.setattr(opencl, "target_of", lambda device: replace(target_of(device), cores=cores))
+    gemm = CompiledKernel.from_source(driver.emit(GemmSpec(), presets.load("naive").schedule), device)
+    within = within_calls(device.handle)
+    reached = within is not None and opencl_arrays.way_of(device.handle) == "address"
+    a = whole(rng, 80, 80)
+    c, event = gemm(a, a, return_event=True)
+    assert (c == a @ a).all()
+    assert queue_of(event) == (within if cores == 1 and reached else gemm.queue)
+
+
 def test_what_is_awaited_can_come_from_another_thread(
     gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator
 ) -> None:
-    """Python stands still while a kernel runs within a call, which therefore must not wait."""
+    """Ctrl-C is not heard while a kernel runs within a call, which therefore must not wait."""
     a, b = whole(rng, M, K), whole(rng, K, N)
     gemm(a, b)
     event = cl.UserEvent(own_context(device.handle))

@@ -233,6 +233,8 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         beyond = distance > HELD * machine.second * part
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
+    # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
+    third += work.across * panel * (p.copied * 2 * work.across * panel > machine.second)
     c = _stored(spec, p, work)
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:

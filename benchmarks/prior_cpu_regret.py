@@ -66,8 +66,8 @@ def load(path: Path) -> list[Row]:
     found = []
     for row in json.loads(path.read_text()):
         table = [
-            (*tile, vector, copied, dot, *kernel, *even, kc, mc, split, row["target"][0])
-            for tile, vector, copied, split, kernel, even, kc, mc, dot in row["ways"]
+            (*tile, vector, copied, dot, *kernel, *even, kc, mc, split, row["target"][0], *(fused or [False]))
+            for tile, vector, copied, split, kernel, even, kc, mc, dot, *fused in row["ways"]
         ]
         us = np.array(row["us"][: len(table)])  # files of 2026-11-22 have the first schedule once more
         spec = GemmSpec(b_order=row.get("b_order", "row"))
@@ -134,6 +134,7 @@ def timed(spec: GemmSpec, shape: Shape, device: DeviceInfo, built: dict[Schedule
             s.kc,
             s.mc,
             s.dot_product,
+            s.fused_copy,
         )
         for s in schedules
     ]

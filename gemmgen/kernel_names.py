@@ -27,7 +27,9 @@ _SAID: Mapping[str, str] = {
 #: How many of those a name says.
 _SAID_AT_MOST = 3
 #: What a CPU's caches decide beside the tile and KC: the parts of the product, the copy of B and how its loop reads it.
-_BY_CACHES = frozenset({"b.memory", "macro_kernel", "mc", "grid_multiple", "block_k", "b_prefetch", "c_prefetch"})
+_BY_CACHES = frozenset(
+    {"b.memory", "macro_kernel", "mc", "grid_multiple", "block_k", "b_prefetch", "fused_copy", "c_prefetch"}
+)
 #: Methods whose blocks, not the tiles of their threads, are what one talks of.
 _BY_BLOCKS = ("slm", "mma", "wgmma")
 _TYPES: Mapping[str, str] = {

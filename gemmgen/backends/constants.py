@@ -34,6 +34,7 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
             "MC": "tiles of a column that pass a panel of B together",
         },
     ),
+    (("ROWS",), {"ROWS": "rows of B that are copied for all panels before the next ones"}),
     (("STAGES",), {"STAGES": "stages of the pipeline"}),
     (("GROUP_M",), {"GROUP_M": "threadblock swizzle: rows of blocks that run together"}),
     (("CLUSTER",), {"CLUSTER": "blocks of a cluster, which share tiles by multicast"}),

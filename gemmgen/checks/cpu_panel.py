@@ -102,6 +102,8 @@ def block_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Bytes of the block of B that a work-item copies."""
     if s.b.memory != "private":
         return 0
+    if s.fused_copy:
+        return s.kc * s.tile[1] * spec.accumulator.size
     return (s.kc + s.b_prefetch) * s.macro_kernel[1] * s.tile[1] * spec.accumulator.size
 
 
@@ -126,11 +128,10 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     elif s.dot_product and s.kc % s.vector:
         yield f"kc = {s.kc} is no multiple of vector = {s.vector}, as dot_product needs: use one"
     elif (used := block_bytes(spec, s)) > target.private_bytes:
+        across = 1 if s.fused_copy else s.macro_kernel[1]
         yield (
-            f"the block of B, {s.kc} x {s.macro_kernel[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B "
-            "of "
-            f"a thread's stack on this target: use kc {max(1, s.kc // 2)} instead of {s.kc}, or a "
-            f"smaller macro_kernel"
+            f"the block of B, {s.kc} x {across * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of a "
+            f"thread's stack on this target: use kc {max(1, s.kc // 2)} instead of {s.kc}, or a smaller macro_kernel"
         )
 
 
@@ -145,6 +146,8 @@ def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"{listed(names)} {are} for a copy of B by vectors of columns: set b.memory = 'private', or leave it out"
     elif s.block_k > 1 and s.kc % s.block_k:
         yield f"kc = {s.kc} is no whole iterations of block_k {s.block_k}: use a multiple of it"
+    if s.fused_copy:
+        yield from _fused(spec, s)
     if (names := [name for name, there in ahead if there]) and "cache_prefetch" not in target.features:
         yield (
             f"{listed(names)}, but target {target.name!r} has none ({FEATURES['cache_prefetch']}): leave it out, or "
@@ -154,6 +157,17 @@ def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"c_prefetch prefetches a row of C in {PREFETCH_STEPS} steps, no multiple of block_k {s.block_k}: use 4"
     if s.c_prefetch and spec.c_order == "col" and s.split_k == 1:
         yield "c_prefetch prefetches rows of C, but C is column-major: leave it out"
+
+
+def _fused(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What is in the way of a first tile that copies the lines of B that it multiplies by."""
+    if s.dot_product or s.b.memory != "private":
+        yield "fused_copy is for a copy of B by vectors of columns: set b.memory = 'private', or leave it out"
+    if spec.b_order == "col":
+        yield "fused_copy copies lines of B as they are multiplied, but B is column-major: leave it out"
+    apart = [("mc", s.mc > 0), ("block_k", s.block_k > 1), ("c_prefetch", s.c_prefetch)]
+    if names := [name for name, there in apart if there]:
+        yield f"fused_copy has one panel of B at a time, read step by step: leave out {listed(names)}"
 
 
 def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

@@ -40,7 +40,7 @@ _OF_LANES = ("sub_group", "group")
 #: The boolean fields of a schedule, as --set names them. A test compares them with the schedule's.
 FLAGS = (
     *"tma atomic prefetch barrier serial_launch lane_swizzle across_tiles serpentine block_2d large_grf".split(),
-    *"tf32 block_writes ordered_epilogue dot_product c_prefetch persistent stream_k direct".split(),
+    *"tf32 block_writes ordered_epilogue dot_product fused_copy c_prefetch persistent stream_k direct".split(),
     *(f"{x}.{name}" for x in "ab" for name in "block_read shuffle transposed async_copy prepacked evict_first".split()),
 )
 HOW, WHAT = "How to compute it", "What to compute"

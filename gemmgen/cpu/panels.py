@@ -59,8 +59,9 @@ FEW_ROWS, FEW_LINES = 5, (8, 16)
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
-#: Steps of K in an iteration beside a copy of B; how many steps ahead lines of B in place are prefetched.
-WRITTEN_OUT, B_PREFETCH = 4, 8
+#: Steps of K in an iteration beside a copy of B; how many steps ahead lines of B in place are prefetched, and those
+#: that the first tile of a column copies.
+WRITTEN_OUT, B_PREFETCH, FUSED_PREFETCH = 4, 8, 16
 #: Where B comes from.
 IN_PLACE, COPIED = Operand(), Operand(memory="private")
 
@@ -73,10 +74,12 @@ class _Form(NamedTuple):
     copied: bool
     split: int
     dot: bool = False
+    fused: bool = False
 
     def schedule(self, **more: object) -> Schedule:
         """With some fields more."""
         own = {"tile": self.tile, "vector": self.vector, "split_k": self.split, "dot_product": self.dot}
+        own["fused_copy"] = self.fused
         given: dict[str, object] = {"kc": self.vector if self.dot else 1, **own, **more}
         return Schedule.of(name=None, group=(1, 1), b=COPIED if self.copied else IN_PLACE, **given)
 
@@ -157,17 +160,20 @@ def _steps(spec: GemmSpec, form: _Form, depth: int) -> int:
     """Steps of K in an iteration beside a copy of B. Where A is by columns or converted, they stay apart: compilers
     load neighbours of several as one vector, to shuffle them.
     """
-    by_lines = form.copied and not form.dot and spec.a_order == "row" and spec.element("a") == spec.accumulator
-    return WRITTEN_OUT if by_lines and depth >= WRITTEN_OUT else 1
+    is_ready = form.copied and not form.dot and not form.fused
+    by_lines = spec.a_order == "row" and spec.element("a") == spec.accumulator
+    return WRITTEN_OUT if is_ready and by_lines and depth >= WRITTEN_OUT else 1
 
 
 def _ahead(spec: GemmSpec, form: _Form, shape: Shape, target: Target) -> int:
-    """How many steps of K ahead lines of B in place are prefetched, where it is large: hardware fetches no line ahead
-    that is a row further. Few rows read some rows of B at a time instead.
+    """How many steps of K ahead lines of B in place are prefetched, where it is large or a tile copies it as it
+    multiplies: hardware fetches no line ahead that is a row further. Few rows read some rows of B at a time instead.
     """
     is_in_place = not form.copied and not form.dot and shape[0] > FEW_ROWS
     is_large = shape[1] * shape[2] * spec.dtype.size > derived(target).second / 2
-    return B_PREFETCH if is_in_place and is_large and "cache_prefetch" in target.features else 0
+    if "cache_prefetch" not in target.features:
+        return 0
+    return FUSED_PREFETCH if form.fused else B_PREFETCH if is_in_place and is_large else 0
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -253,23 +259,23 @@ def _free(spec: GemmSpec) -> GemmSpec:
 def _candidates(spec: GemmSpec, sizes: _Sizes, target: Target) -> _Candidates:
     """All that are worth a thought, and that the target can run: for one core, and for all that it has."""
     forms: list[_Form] = []
-    tables, parts = [np.empty((0, 5 + 13))], sizes.parts
+    tables, parts = [np.empty((0, 5 + 14))], sizes.parts
     orders: dict[tuple[int, int], int] = {}
     evens = np.array([(*even, cores) for even, cores in _evens(target.cores)])
     for form, depths in (*_of_columns(spec, sizes, target), *_along_k(spec, sizes, target)):
         depths = depths if _holds_sums(spec, parts) else (0,) if not form.copied else ()
         if not depths or not _is_possible(spec, form, 0 in depths, target):
             continue
-        kernels = _kernels(sizes.m <= form.tile[0], form.copied, form.dot)
+        kernels = _kernels(sizes.m <= form.tile[0], form.copied, form.dot, form.fused)
         numbers = [orders.setdefault((depth, form.vector if form.dot else 1), len(orders)) for depth in depths]
         found = np.indices((len(kernels), len(depths), len(evens))).reshape(3, -1)
         (mc, down, across, *more), depth, order = kernels[found[0]].T, np.array(depths)[found[1]], found[1]
-        block = depth * across * form.tile[1] * spec.accumulator.size
+        block = depth * (1 if form.fused else across) * form.tile[1] * spec.accumulator.size
         own = np.broadcast_to((*form.tile, form.vector, form.copied, form.dot), (len(mc), 5)).T
         *even, cores = evens[found[2]].T
         least = (depth + 1) * ((depth > 0) & (not form.copied))
         first = np.full(len(mc), len(forms)), *more, least, np.array(numbers)[order]
-        last = depth, mc, np.full(len(mc), form.split), cores
+        last = depth, mc, np.full(len(mc), form.split), cores, np.full(len(mc), form.fused)
         rows = np.stack([*first, *own, down, across, *even, *last], axis=1)
         tables.append(rows[(block <= target.private_bytes) | (not form.copied)])
         forms.append(form)
@@ -303,8 +309,10 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
         if spec.c_order == "col" and by_lines and not copied:
             few = (0, *few)  # what waits in C goes there and back an element at a time
-        kept = (depth for depth in (*few, *depths) if depth or not copied)
-        yield _Form((rows, vectors * lanes), lanes, copied, parts), tuple(dict.fromkeys(kept))
+        kept = tuple(dict.fromkeys(depth for depth in (*few, *depths) if depth or not copied))
+        yield _Form((rows, vectors * lanes), lanes, copied, parts), kept
+        if copied and by_lines and rows < m and vectors * lanes <= n:
+            yield _Form((rows, vectors * lanes), lanes, copied, parts, fused=True), kept
 
 
 def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_Form, tuple[int, ...]]]:
@@ -321,18 +329,20 @@ def _along_k(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple[_F
 
 
 @cache
-def _kernels(is_one_row: bool, copied: bool, dot: bool) -> npt.NDArray[np.intp]:
+def _kernels(is_one_row: bool, copied: bool, dot: bool, fused: bool) -> npt.NDArray[np.intp]:
     """Tiles of a column before those right of them, tiles of a work-item at most along rows and columns, and how many
-    of each C must have more for that; a row each.
+    of each C must have more for that; a row each. Where B is read in place, and once, work-items are wide, so that
+    neighbouring tiles find pages and the ends of lines.
     """
     found: list[tuple[int, int, int, int, int]] = []
-    for (down, more_down), (across, more_across) in product(_after(DOWN), _after(DOWN if is_one_row else ACROSS)):
+    wide = DOWN if is_one_row else DOWN[1:] if fused else ACROSS
+    for (down, more_down), (across, more_across) in product(_after(DOWN), _after(wide)):
         found.append((0, down, across, more_down, more_across))
-    if dot or (copied and not is_one_row):
+    if dot or (copied and not is_one_row and not fused):
         lengths = DOWN if is_one_row else (1, *ACROSS_BY_ROWS) if dot else ACROSS_BY_ROWS
         for (down, more_down), (across, more_across) in product(_after(DOWN), _after(lengths)):
             found.append((1, down, across, max(1, more_down), max(1, more_across)))
-    if copied and not dot:
+    if copied and not dot and not fused:
         for mc, (down, more), across in product(M_BLOCKS, _after(DOWN_IN_BLOCKS), ACROSS_IN_BLOCKS):
             found.append((mc, down, across, max(M_BLOCKS[0], more), 0))
     return np.array(found)

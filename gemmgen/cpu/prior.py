@@ -52,6 +52,7 @@ class Panels:
         mc: tiles of a column before those right of them; 0 for all.
         parts: of K.
         cores: that share C.
+        fused: whether the first tile of a column copies B as it multiplies.
     """
 
     rows: Numbers
@@ -67,6 +68,7 @@ class Panels:
     mc: Numbers
     parts: Numbers
     cores: Numbers
+    fused: Numbers
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]] | Numbers) -> Panels:
@@ -84,7 +86,7 @@ def panels(schedules: Sequence[Schedule], cores: int) -> Panels:
         [
             (
                 *(*s.tile, s.vector, s.b.memory == "private", s.dot_product, *s.macro_kernel, *s.grid_multiple),
-                *(s.kc, s.mc, s.split_k, cores),
+                *(s.kc, s.mc, s.split_k, cores, s.fused_copy),
             )
             for s in schedules
         ]
@@ -121,7 +123,7 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     is_transposed = (p.dot > 0) == (spec.b_order == "row")
     moves = machine.move * np.maximum(0, LINE / (p.vector * spec.dtype.size) - 1)
     by_rows = b_lines * (machine.copy + moves) + work.depth * machine.row
-    copy = p.copied * np.where(is_transposed, b_lines * machine.transposed, by_rows)
+    copy = (p.copied > p.fused) * np.where(is_transposed, b_lines * machine.transposed, by_rows)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {
@@ -173,10 +175,14 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     """A work-item's cycles for multiplying and loading, and for these beside lines that are on their way."""
     (m, n, k), size = shape, spec.dtype.size
     steps, in_place = work.down * work.across * work.depth, (p.copied == 0) & (p.dot == 0)
+    # The steps that read B in place: all of them, or those of the first tile of a column.
+    far = steps * (in_place + p.fused / work.down)
     rest = p.dot * (work.block % p.vector) / work.block
     width = np.where(p.dot > 0, 1.0, p.vector)
     lanes = np.where(p.dot > 0, p.vector, 1.0)
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
+    # The first tile has loaded what it copies: a store a cycle is left.
+    fma += p.fused * steps / work.down * p.cols / width
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loaded = CONVERTED if spec.accumulator.size > size else 1
     # In place, where rows are no whole lines, vectors lie on two lines: as many of them as a vector is parts of a line.
@@ -185,14 +191,14 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     loads = loaded * p.rows * (1 + (p.rows > known)) + of_b * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
-    apart, b_bytes = steps * in_place * _apart(spec, p, work, shape) * machine.apart, n * k * size
+    apart, b_bytes = far * _apart(spec, p, work, shape) * machine.apart, n * k * size
     from_memory = b_bytes > HELD * machine.third
-    first_pass = apart / work.down * (b_bytes > HELD * machine.second and not from_memory)
+    first_pass = np.where(p.fused, apart, apart / work.down) * (b_bytes > HELD * machine.second and not from_memory)
     second *= np.where(in_place, machine.strided, 1.0)
     beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
     # In place, a step's line of B may lie on a page of its own.
-    page = steps * in_place * machine.page * min(1.0, n * size / PAGE) + apart * from_memory
+    page = far * machine.page * min(1.0, n * size / PAGE) + apart * from_memory
     # Lines of C beyond the second level are fetched ahead where the next tile is that to the right.
     is_apart = (m * n * size > HELD * machine.second) & ((p.mc != 1) | (work.across == 1))
     page += is_apart * machine.apart * _stored(spec, p, work) / LINE
@@ -234,7 +240,7 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         second += lines * ((distance > HELD * machine.first * part) & ~beyond)
         third += lines * beyond
     # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
-    third += work.across * panel * (p.copied * 2 * work.across * panel > machine.second)
+    third += work.across * panel * ((p.copied > p.fused) * 2 * work.across * panel > machine.second)
     c = _stored(spec, p, work)
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:

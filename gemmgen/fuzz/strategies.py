@@ -279,7 +279,10 @@ def _panels(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
         asks = "cache_prefetch" in target.features
         b_prefetch = draw(st.sampled_from([0, 1, 8])) if asks else 0
         c_prefetch = asks and c_order == "row" and draw(st.booleans())
-        schedule = schedule.but(block_k=k_step, b_prefetch=b_prefetch, c_prefetch=c_prefetch)
+        if b_order == "row" and not schedule.mc and draw(st.booleans()):
+            schedule = schedule.but(b_prefetch=b_prefetch, fused_copy=True)
+        else:
+            schedule = schedule.but(block_k=k_step, b_prefetch=b_prefetch, c_prefetch=c_prefetch)
     return GemmSpec(dtype=dtype, a_order=a_order, b_order=b_order, c_order=c_order), schedule
 
 

@@ -39,8 +39,8 @@ SUM, PRODUCT, NAME = 1, 2, 3
 
 #: Names in the order in which factors stand.
 ORDER = (
-    *("SPLIT_K", "SLICES", "STAGES", "GROUP_M", "CLUSTER", "BM", "BN", "BK", "KC", "MC", "TM", "TN", "MR", "NR"),
-    *("LANES_K", "LOAD_K"),
+    *("SPLIT_K", "SLICES", "STAGES", "GROUP_M", "CLUSTER", "BM", "BN", "BK", "KC", "MC", "ROWS"),
+    *("TM", "TN", "MR", "NR", "LANES_K", "LOAD_K"),
     *("THREADS_M", "THREADS_N", "THREADS", "CONSUMERS", "PRODUCERS"),
 )
 #: Factors in order -> the coefficient.

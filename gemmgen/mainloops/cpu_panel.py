@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gemmgen import epilogues, groups
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.constants import said
+from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR, CopyAtom
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, arguments, loop
@@ -24,6 +24,7 @@ from gemmgen.mainloops.micro_kernels import (
     K_BLOCK,
     OWN_COL,
     PANEL,
+    ROW_BEGIN,
     DotProduct,
     MicroKernel,
     OuterProduct,
@@ -46,12 +47,12 @@ from gemmgen.positions import (
 )
 from gemmgen.records import cached_property, dataclass
 
-#: A thread's block of C, and how many rows and columns each has.
-ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
+#: Where a thread's block of C ends, and how many rows and columns each has.
+ROW_END, ROWS_EACH = Var("row_end"), Var("rows_each")
 COL_END, COLS_EACH = Var("col_end"), Var("cols_each")
 K_STOP, K_DEPTH = Var("k_stop"), Var("k_depth")
 #: Some rows of a block of B that are copied to all panels, before the next ones; how many.
-K_ROWS, K_ROWS_END, ROWS_COPIED = Var("k_rows"), Var("k_rows_end"), 16
+K_ROWS, K_ROWS_END, ROWS_COPIED = Var("k_rows"), Var("k_rows_end"), named("ROWS", 16, free=True)
 #: A thread's share of an axis: names for its length, begin and end; its place, the size, a tile's part and the shares.
 _Share = tuple[Var, Var, Var, Expr, Expr, int, Var]
 #: The first row that is a tile's own: the last tile of a column may begin earlier.
@@ -169,7 +170,7 @@ class CpuPanel(Mainloop):
     def _fill_copy(self) -> Body:
         """B's block to private memory; past the last column whatever the edge holds."""
         block, s = self._panel.copy, self.schedule
-        if block is None:
+        if block is None or s.fused_copy:
             return ()
         say = Comment(
             f"A block of {self.problem.title('b')}, up to {said(s.kc)} deep, in the order that it is read in."

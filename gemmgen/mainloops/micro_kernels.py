@@ -38,6 +38,8 @@ from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 
+#: A work-item's first row.
+ROW_BEGIN = Var("row_begin")
 #: A work-item's first column, and the first that is a tile's own: the last tile of a line begins earlier.
 COL_BEGIN, OWN_COL = Var("col_begin"), Var("own_col")
 #: Of a block of B in private memory: which tile's columns.
@@ -69,11 +71,14 @@ class Panel:
     @property
     def copy(self) -> Buffer | None:
         """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order, each with
-        room behind it for what is asked for ahead. For dot products it is transposed: each column as a line.
+        room behind it for what is asked for ahead. For dot products it is transposed: each column as a line. A fused
+        copy has one panel.
         """
         s = self._schedule
         if s.b.memory != "private":
             return None
+        if s.fused_copy:
+            return Buffer("b_block", self.problem.sums, Space.PRIVATE, Layout.packed(s.kc, s.tile[1]), vector=s.vector)
         panel = (s.tile[1], s.kc) if s.dot_product else (s.kc + s.b_prefetch, s.tile[1])
         layout = Layout.packed(s.macro_kernel[1], *panel)
         return Buffer("b_block", self.problem.sums, Space.PRIVATE, layout, vector=s.vector)
@@ -84,12 +89,13 @@ class Panel:
     @property
     def begins_earlier(self) -> bool:
         """Whether the last tile of a line does, so that its vectors of B end inside."""
-        return self.copy is None and not self.whole_columns and not self._schedule.dot_product
+        in_place = self.copy is None or self._schedule.fused_copy
+        return in_place and not self.whole_columns and not self._schedule.dot_product
 
     @property
     def ends_inside(self) -> bool:
         """Whether, beside a copy, vectors that would end past the last column begin earlier instead."""
-        outer = self.copy is not None and not self._schedule.dot_product
+        outer = self.copy is not None and not self._schedule.dot_product and not self._schedule.fused_copy
         return outer and not self.whole_columns and self._may_store_again
 
     @property
@@ -241,7 +247,7 @@ class OuterProduct(MicroKernel):
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self._problem.sums)),
             *self._point(),
-            *(self._in_place(start, stop) if self.panel.begins_earlier else self._steps(start, stop)),
+            *self._sum(start, stop),
             *self.panel.store(self.acc, beta, VECTOR, self._schedule.vector),
         )
 
@@ -252,13 +258,37 @@ class OuterProduct(MicroKernel):
         point = PointerInit(self._a_rows, self._problem.given("a"), (ROW0 + ROW, K_BLOCK), ROW)
         return Alloc(self._a_rows), *loop(ROW, self._schedule.tile[0], (point,))
 
-    def _in_place(self, start: Expr, stop: Expr) -> Body:
-        """B by vectors where they fit; else, C being narrower than a tile, by single loads."""
-        by_vectors = For(K0, start, K_MAIN, 1, (*self._prefetch_b(K0, K_MAIN), *self._step(K0, self._line(K0))))
-        single = VectorCopy(self._b.buffer, (Const(0), J), self._problem.given("b"), (K0, COL0 + J), SCALAR, 1)
+    def _sum(self, start: Expr, stop: Expr) -> Body:
+        """The tile's sum. Where the last tile of a line begins earlier, B comes by vectors if they fit; else, C being
+        narrower than a tile, by single loads.
+        """
+        fused = self._schedule.fused_copy
+        if not self.panel.begins_earlier:
+            return self._fused(start, stop) if fused else self._steps(start, stop)
+        step = self._step(K0, self._line(K0))
+        by_vectors: Body = (For(K0, start, K_MAIN, 1, (*self._prefetch_b(K0, K_MAIN), *step)),)
+        if fused:
+            by_vectors = self._fused(start, K_MAIN)
+        place = self._of_b(K0, COL0 + J)
+        single = VectorCopy(self._b.buffer, (Const(0), J), self._problem.given("b"), place, SCALAR, 1)
         # A loop over elements is short for the compiler.
         load = For(J, Const(0), Const(self._schedule.tile[1]), 1, (single,), exact=True)
-        return by_vectors, For(K0, K_MAIN, stop, 1, self._step(K0, load))
+        return *by_vectors, For(K0, K_MAIN, stop, 1, self._step(K0, load))
+
+    def _of_b(self, step: Expr, col: Expr) -> tuple[Expr, Expr]:
+        """A place in B. Beside a copy, steps are counted from the first of a block."""
+        return (step if self.panel.copy is None else K_BLOCK + step), col
+
+    def _fused(self, start: Expr, stop: Expr) -> Body:
+        """The first tile of a column copies each line of B before it multiplies by it, the others read the copy."""
+        block, width, b = self.panel.copy, self._schedule.vector, self._problem.given("b")
+        assert block is not None
+        copy = VectorCopy(block, (K0, J * width), b, self._of_b(K0, COL0 + J * width), VECTOR, width)
+        copies = loop(J, self._schedule.tile[1] // width, (copy,))
+        step = self._step(K0, self._line(K0))
+        say = Comment(f"The first tile copies its columns of {self._problem.title('b')}, which those below it read.")
+        first = For(K0, start, stop, 1, (*self._prefetch_b(K0, stop), *copies, *step))
+        return say, If(compare("==", ROW0, ROW_BEGIN), (first,), (For(K0, start, stop, 1, step),))
 
     def _steps(self, start: Expr, stop: Expr) -> Body:
         """All of K, or of a block: some steps written out at a time, then what is left."""
@@ -286,9 +316,9 @@ class OuterProduct(MicroKernel):
         if not ahead:
             return ()
         cols = self._schedule.tile[1]
-        width = min(cols, LINE_BYTES // (b if copy is None else copy).dtype.size)
-        ask = Prefetch(b, (minimum(step + ahead, stop - 1), COL0 + J * width))
-        if copy is not None:
+        width = min(cols, LINE_BYTES // (b if copy is None or self._schedule.fused_copy else copy).dtype.size)
+        ask = Prefetch(b, self._of_b(minimum(step + ahead, stop - 1), COL0 + J * width))
+        if copy is not None and not self._schedule.fused_copy:
             ask = Prefetch(copy, (PANEL, step + ahead, J * width))
         return Comment(f"{self._problem.title('b')}'s line of {ahead} steps later."), *loop(
             J, -(-cols // width), (ask,)
@@ -323,7 +353,7 @@ class OuterProduct(MicroKernel):
         cols, block = self._schedule.tile[1], self.panel.copy
         line = Tile(self._problem.given("b"), (step, COL0), 1, cols)
         if block is not None:
-            line = Tile(block, (PANEL, step, Const(0)), 1, cols)
+            line = Tile(block, (step, Const(0)) if self._schedule.fused_copy else (PANEL, step, Const(0)), 1, cols)
         return FragmentLoad(self._b, line, VECTOR, self._schedule.vector)
 
     def _step(self, step: Expr, load: Stmt) -> Body:

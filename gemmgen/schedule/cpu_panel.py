@@ -30,6 +30,8 @@ class CpuPanel(Mainloop):
             part of A stays in a cache. 0 is all of them.
         b_prefetch: how many steps of K before they are read lines of B, or of its copy, are prefetched to the first
             level of the cache; 0 leaves that to the processor.
+        fused_copy: whether the first tile of a column of tiles copies B's panel as it multiplies, in place of a copy of
+            the whole block before: where few rows of C share a panel.
         c_prefetch: whether a tile of C is prefetched row by row while its sum is computed; where B is copied.
     """
 
@@ -59,4 +61,5 @@ class CpuPanel(Mainloop):
     kc: int = number(0, "depth in K of a panel; 0 for all of K", 512, 1 << 20, (0, 32, 256), least=0)
     mc: int = number(0, "tiles of a column before those right of them; 0 for all", 16, 4096, (0, 1, 2), least=0)
     b_prefetch: int = number(0, "steps of K that B is prefetched ahead; 0 for none", 8, 64, (0, 8), least=0)
+    fused_copy: bool = flag("the first tile of a column copies B as it multiplies")
     c_prefetch: bool = flag("a tile of C is prefetched while its sum is made")

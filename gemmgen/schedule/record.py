@@ -116,6 +116,7 @@ class Schedule:
     kc = View(0)
     mc = View(0)
     b_prefetch = View(0)
+    fused_copy = View(False)
     c_prefetch = View(False)
     producer_threads = View(0)
     setmaxnreg = View[Pair]((0, 0))

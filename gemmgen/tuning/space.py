@@ -262,6 +262,16 @@ def _copied(point: Point) -> bool:
     return point["b.memory"] == "private" and not point["dot_product"]
 
 
+def _has_blocks_of_rows(point: Point) -> bool:
+    """Whether a work-item may compute some tiles of a column and then others right of them."""
+    return (point["b.memory"] == "private" and not point["fused_copy"]) or bool(point["dot_product"])
+
+
+def _is_copied_before(point: Point) -> bool:
+    """Whether a copy of B is complete before a tile reads it."""
+    return _copied(point) and not point["fused_copy"]
+
+
 def _is_split(point: Point) -> bool:
     return point["split_k"] != 1
 
@@ -292,10 +302,11 @@ def _cpu_panel(_: GemmSpec, target: Target) -> tuple[Axis, ...]:
         Axis("grid_multiple.rows", grid),
         Axis("grid_multiple.columns", grid),
         Axis("kc", _DEPTHS),
-        Axis("mc", (0, 1, 2, 4, 8, 16, 32, 64), when=lambda x: x["b.memory"] == "private" or bool(x["dot_product"])),
-        Axis("block_k", (1, 2, 4, 8), when=_copied),
+        Axis("fused_copy", (False, True), when=_copied),
+        Axis("mc", (0, 1, 2, 4, 8, 16, 32, 64), when=_has_blocks_of_rows),
+        Axis("block_k", (1, 2, 4, 8), when=_is_copied_before),
         Axis("b_prefetch", prefetches, when=lambda x: not x["dot_product"]),
-        Axis("c_prefetch", (False, True) if len(prefetches) > 1 else (False,), when=_copied),
+        Axis("c_prefetch", (False, True) if len(prefetches) > 1 else (False,), when=_is_copied_before),
         Axis("split_k", _SPLITS),
     )
 

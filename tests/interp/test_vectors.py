@@ -44,6 +44,9 @@ FORMS = {
     "copied, steps written out": COPIED.but(kc=8, block_k=4),
     "copied, B prefetched": COPIED.but(block_k=2, b_prefetch=3),
     "in place, B prefetched": IN_PLACE.but(b_prefetch=3),
+    "copied by the first tile": COPIED.but(fused_copy=True),
+    "copied by the first tile, B prefetched": COPIED.but(fused_copy=True, b_prefetch=3, grid_multiple=(2, 1)),
+    "copied by the first tile, K in parts": COPIED.but(fused_copy=True, split_k=2),
     "copied, a panel prefetched": COPIED.but(macro_kernel=(3, 1), tile=(1, 4), b_prefetch=1),
 }
 #: Whole tiles, ragged ones, narrower and shorter than a tile, more groups than tiles.

@@ -1557,6 +1557,8 @@ static struct kernel sgemm_nn_cpu_6x64_copied = {
         "#define NR 64\n"
         "// Depth of a panel of B.\n"
         "#define KC 512\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 64\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x64\"\n"
@@ -1587,8 +1589,8 @@ static struct kernel sgemm_nn_cpu_6x64_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (16 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -1602,8 +1604,8 @@ static struct kernel sgemm_nn_cpu_6x64_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -1718,7 +1720,8 @@ static struct kernel sgemm_nn_cpu_6x64_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel sgemm_nt_cpu_6x64_copied = {
@@ -1943,6 +1946,8 @@ static struct kernel sgemm_tn_cpu_6x64_copied = {
         "#define NR 64\n"
         "// Depth of a panel of B.\n"
         "#define KC 512\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 64\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x64\"\n"
@@ -1973,8 +1978,8 @@ static struct kernel sgemm_tn_cpu_6x64_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (16 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -1988,8 +1993,8 @@ static struct kernel sgemm_tn_cpu_6x64_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -2099,7 +2104,8 @@ static struct kernel sgemm_tn_cpu_6x64_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel sgemm_tt_cpu_6x64_copied = {
@@ -2320,6 +2326,8 @@ static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
         "#define NR 16\n"
         "// Depth of a panel of B.\n"
         "#define KC 384\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 16\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x16\"\n"
@@ -2350,8 +2358,8 @@ static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (8 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -2365,8 +2373,8 @@ static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -2479,7 +2487,8 @@ static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel sgemm_nt_cpu_6x16_v8_copied = {
@@ -2702,6 +2711,8 @@ static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
         "#define NR 16\n"
         "// Depth of a panel of B.\n"
         "#define KC 384\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 16\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x16\"\n"
@@ -2732,8 +2743,8 @@ static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (8 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -2747,8 +2758,8 @@ static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -2856,7 +2867,8 @@ static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel sgemm_tt_cpu_6x16_v8_copied = {
@@ -5994,6 +6006,8 @@ static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
         "#define NR 16\n"
         "// Depth of a panel of B.\n"
         "#define KC 384\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 16\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x16\"\n"
@@ -6026,8 +6040,8 @@ static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (8 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -6041,8 +6055,8 @@ static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -6155,7 +6169,8 @@ static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel dgemm_nt_cpu_6x16_v8_copied = {
@@ -6380,6 +6395,8 @@ static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
         "#define NR 16\n"
         "// Depth of a panel of B.\n"
         "#define KC 384\n"
+        "// Rows of B that are copied for all panels before the next ones.\n"
+        "#define ROWS 16\n"
         "\n"
         "#if MR != 6 || NR != 16\n"
         "#error \"MR and NR cannot change here: emit it again with --set tile=3x16\"\n"
@@ -6412,8 +6429,8 @@ static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
         "        // A block of B, up to KC deep, in the order that it is read in.\n"
         "        if (8 <= n) {\n"
         "            // Vectors that would end past the last column begin earlier.\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -6427,8 +6444,8 @@ static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
         "                }\n"
         "            }\n"
         "        } else {\n"
-        "            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {\n"
-        "                const int k_rows_end = min(k_depth, k_rows + 16);\n"
+        "            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {\n"
+        "                const int k_rows_end = min(k_depth, k_rows + ROWS);\n"
         "                for (int col0 = col_begin; col0 < col_end; col0 += NR) {\n"
         "                    const int panel = (col0 - col_begin) / NR;\n"
         "                    for (int k0 = k_rows; k0 < k_rows_end; ++k0) {\n"
@@ -6536,7 +6553,8 @@ static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
         "\n"
         "#undef MR\n"
         "#undef NR\n"
-        "#undef KC\n",
+        "#undef KC\n"
+        "#undef ROWS\n",
 };
 
 static struct kernel dgemm_tt_cpu_6x16_v8_copied = {

@@ -18,6 +18,8 @@
 #define NR 16
 // Depth of a panel of B.
 #define KC 384
+// Rows of B that are copied for all panels before the next ones.
+#define ROWS 16
 
 #if MR != 6 || NR != 16
 #error "MR and NR cannot change here:"
@@ -48,8 +50,8 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
         // A block of B, up to KC deep, in the order that it is read in.
         if (8 <= n) {
             // Vectors that would end past the last column begin earlier.
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
@@ -62,8 +64,8 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
                 }
             }
         } else {
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
@@ -171,3 +173,4 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
 #undef MR
 #undef NR
 #undef KC
+#undef ROWS

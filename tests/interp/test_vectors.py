@@ -269,6 +269,19 @@ REFUSED: dict[str, tuple[Made, GemmSpec, str, str]] = {
         "c_prefetch prefetches rows of C, but C is column-major: leave it out",
     ),
     "rows": (IN_PLACE.but(mc=2), GemmSpec(), "cpu", "mc = 2 is for a copy of B.* or use macro_kernel 2x2"),
+    "fused in place": (IN_PLACE.but(fused_copy=True), GemmSpec(), "cpu", "fused_copy is for a copy of B by vectors"),
+    "fused columns": (
+        COPIED.but(fused_copy=True),
+        GemmSpec(b_order="col"),
+        "cpu",
+        "but B is column-major: leave it out",
+    ),
+    "fused with more": (
+        COPIED.but(fused_copy=True, mc=2, block_k=2),
+        GemmSpec(),
+        "cpu",
+        "one panel of B at a time, read step by step: leave out mc, block_k",
+    ),
     "depth": (COPIED.but(kc=0), GemmSpec(), "cpu", "kc = 0 gives no depth"),
     "stack": (
         COPIED.but(tile=(6, 64), macro_kernel=(1, 16), kc=1024),

@@ -21,6 +21,8 @@
 #define NR 64
 // Depth of a panel of B.
 #define KC 1024
+// Rows of B that are copied for all panels before the next ones.
+#define ROWS 16
 
 #if MR != 6 || NR != 64
 #error "MR and NR cannot change here: emit it again with --set tile=3x64"
@@ -50,8 +52,8 @@ bias_gelu_vectors(int m, int n, int k, float alpha, __global const float *restri
         // A block of B, up to KC deep, in the order that it is read in.
         if (16 <= n) {
             // Vectors that would end past the last column begin earlier.
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
@@ -64,8 +66,8 @@ bias_gelu_vectors(int m, int n, int k, float alpha, __global const float *restri
                 }
             }
         } else {
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
@@ -194,3 +196,4 @@ bias_gelu_vectors(int m, int n, int k, float alpha, __global const float *restri
 #undef MR
 #undef NR
 #undef KC
+#undef ROWS

@@ -34,6 +34,7 @@ namespace bias_gelu_vectors_detail {
 
 constexpr int MR = 6, NR = 64; // micro-tile of C: rows and columns
 constexpr int KC = 1024; // depth of a panel of B
+constexpr int ROWS = 16; // rows of B that are copied for all panels before the next ones
 static_assert(MR == 6 && NR == 64,
               "MR and NR cannot change here: emit it again with --set tile=3x64");
 static_assert(KC == 1024, "KC cannot change here: emit it again with --set kc=2048");
@@ -76,8 +77,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // A block of B, up to KC deep, in the order that it is read in.
         if (16 <= n) {
             // Vectors that would end past the last column begin earlier.
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = std::min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = std::min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {
@@ -90,8 +91,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 }
             }
         } else {
-            for (int k_rows = 0; k_rows < k_depth; k_rows += 16) {
-                const int k_rows_end = std::min(k_depth, k_rows + 16);
+            for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
+                const int k_rows_end = std::min(k_depth, k_rows + ROWS);
                 for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                     const int panel = (col0 - col_begin) / NR;
                     for (int k0 = k_rows; k0 < k_rows_end; ++k0) {

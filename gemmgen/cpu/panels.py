@@ -55,6 +55,9 @@ EVEN = 2
 WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
 #: Rows of C up to which B may come from memory a few lines at a time.
 FEW_ROWS, FEW_LINES = 5, (8, 16)
+#: Rows of C up to which the first tile of a column may copy B: more of them hide a copy of all panels, whose loop over
+#: K is written out.
+MOST_FUSED = 200
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -128,6 +131,7 @@ class _Candidates:
         m, n, k = shape
         tiles = np.ceil(m / self.panels.rows), np.ceil(n / self.panels.cols)
         which = (tiles[0] > self.more_down) & (tiles[1] > self.more_across) & (k >= self.least_k)
+        which &= (self.panels.fused == 0) | (m <= MOST_FUSED)
         return self.take(which)
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> _Candidates:

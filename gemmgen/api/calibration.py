@@ -25,7 +25,7 @@ from gemmgen.spec import GemmSpec
 #: 0 leaves every product to a kernel.
 VARIABLE = "GEMMGEN_NUMPY"
 #: The types of A, B and C that NumPy multiplies as kernels do.
-TYPES = ("float32", "float64", "int32", "int64")
+TYPES = ("float32", "float64", "int32", "int64", "complex64", "complex128")
 #: Multiply-adds beyond which a kernel computes a product in any case.
 MOST = 2**21
 #: Calls that are timed, after some that are not.

@@ -103,6 +103,7 @@ class OpenCLLaunches:
         self._source, self._program, self._queue = source, program, queue
         self._names, self._values, self._factors = list(names), dict(values), factors
         self._addressed = [name in addressed for name in names]
+        self._may_stay = all(self._addressed)
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         self._grids = source.launches(sizes)
         self._handle = ctypes.c_void_p(queue.int_ptr)
@@ -163,7 +164,7 @@ class OpenCLLaunches:
             frame = self._frames.pop()
         except IndexError:
             frame = self._new_frame()
-        if arguments != frame.arguments or not all(self._addressed):
+        if arguments != frame.arguments or not self._may_stay:
             self._place(frame, arguments)
         if factors != frame.factors:
             self._write_factors(frame, factors)

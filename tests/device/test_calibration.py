@@ -81,6 +81,16 @@ def test_what_is_known_needs_no_kernel(monkeypatch: pytest.MonkeyPatch, rng: np.
     assert "to NumPy" not in printed("explain", "-M", "13", "-N", "9", "-K", "22")
 
 
+@pytest.mark.parametrize("dtype", calibration.TYPES)
+def test_each_type_is_numpys_where_that_is_faster(dtype: str, rng: np.random.Generator) -> None:
+    bounds_of(Kind(dtype, ROWS, False)).add(13 * 9 * 21, True)
+    a, b = (x.astype(dtype) for x in pair(rng, 13, 9, 21))
+    if dtype.startswith("complex"):
+        a = a * (1 + 2j)
+    assert (gemmgen.gemm(a, b) == a @ b).all()
+    assert by() == "numpy"
+
+
 def test_others_are_by_kernels(rng: np.random.Generator) -> None:
     """Products that are not plain; and checks are those of any call."""
     for dtype in ("float32", "float64"):

@@ -56,8 +56,9 @@ WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
 #: Rows of C up to which B may come from memory a few lines at a time.
 FEW_ROWS, FEW_LINES = 5, (8, 16)
 #: Rows of C up to which the first tile of a column may copy B: more of them hide a copy of all panels, whose loop over
-#: K is written out.
-MOST_FUSED = 200
+#: K is written out. And bytes of B, as many as its pages of 4 KiB have addresses kept: its lines of a tile are a page
+#: each, and wait for those of other pages.
+MOST_FUSED, MOST_FUSED_BYTES = 200, 2048 * 4096
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be transposed.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -126,12 +127,13 @@ class _Candidates:
     least_k: prior.Numbers
     order: prior.Numbers
 
-    def useful(self, shape: Shape) -> _Candidates:
+    def useful(self, spec: GemmSpec, shape: Shape) -> _Candidates:
         """Those for a shape."""
         m, n, k = shape
         tiles = np.ceil(m / self.panels.rows), np.ceil(n / self.panels.cols)
         which = (tiles[0] > self.more_down) & (tiles[1] > self.more_across) & (k >= self.least_k)
-        which &= (self.panels.fused == 0) | (m <= MOST_FUSED)
+        may_fuse = m <= MOST_FUSED and n * k * spec.dtype.size <= MOST_FUSED_BYTES
+        which &= (self.panels.fused == 0) | may_fuse
         return self.take(which)
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> _Candidates:
@@ -194,7 +196,7 @@ def choose_panels(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedu
 
 @lru_cache(maxsize=256)
 def _choose(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Schedule | None:
-    found = _candidates(spec, _Sizes.of(spec, shape, target, _parts(spec, shape)), target).useful(shape)
+    found = _candidates(spec, _Sizes.of(spec, shape, target, _parts(spec, shape)), target).useful(spec, shape)
     costs = prior.cycles(spec, found.panels, shape, machine)
     if not costs.size:
         return None
@@ -246,7 +248,7 @@ def _with_costs(
 ) -> tuple[_Candidates, prior.Numbers]:
     """The candidates for so many cores."""
     spec, target = _free(spec), replace(target, cores=cores) if cores != target.cores else target
-    found = _candidates(spec, _Sizes.of(spec, shape, target, parts), target).useful(shape)
+    found = _candidates(spec, _Sizes.of(spec, shape, target, parts), target).useful(spec, shape)
     found = found.take(found.panels.cores == cores)
     return found, prior.cycles(spec, found.panels, shape, machine)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.api import aside, calibration, complex_products
+from gemmgen.api import aside, calibration
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_problems import (
@@ -42,6 +42,7 @@ from gemmgen.runtime.views import overlap
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
+    from gemmgen.api import complex_products
     from gemmgen.runtime.opencl_devices import DeviceLike
     from gemmgen.schedule import Schedule
 
@@ -445,11 +446,15 @@ class _Request(Request):
             return False
         if not isinstance(self.library, NumPy) or extra.epilogue or extra.operands or any(extra.prologues):
             return False
-        if self._work < complex_products.LEAST or stack_of(into, self.product).strides[-1] != into.dtype.itemsize:
+        from gemmgen.api.complex_products import LEAST
+
+        if self._work < LEAST or stack_of(into, self.product).strides[-1] != into.dtype.itemsize:
             return False
         return "vectors" in target_for(backend, self.where(device), GemmSpec(dtype=real)).features
 
     def _launch_in_reals(self, into: Operand, backend: str, device: object) -> None:
+        from gemmgen.api import complex_products
+
         a, b = self._as_matrices()
         c = stack_of(into, self.product)
         seen = cast("complex_products.Complex", self.library.view(c, c.dtype))

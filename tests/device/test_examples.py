@@ -80,7 +80,7 @@ NEEDS: dict[str, tuple[re.Pattern[str], Callable[[], bool]]] = {
 def commands(page: Path) -> list[tuple[dict[str, str], list[str]]]:
     """The commands of a page: what they set in the environment, and their arguments."""
     found = []
-    text = page.read_text()
+    text = re.sub(r"\\\n +", "", page.read_text())
     for line in (line for pattern in (COMMAND, WITHIN_TEXT) for line in pattern.findall(text) if "..." not in line):
         words = shlex.split(line, comments=True)
         start = words.index("gemmgen")

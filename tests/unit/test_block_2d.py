@@ -30,7 +30,7 @@ TARGET = TARGETS["xe_hpc"]
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), PLAIN, "atom dpas multiplies float16, bfloat16, int8, and float32 by tf32, not float32"),
+        (GemmSpec(), PLAIN, "atom dpas multiplies float16 or bfloat16 or int8, and float32 by tf32, not float32"),
         (SPEC, PLAIN.but(tf32=True), "tf32 is for float32, not float16: leave tf32 out"),
         (SPEC, PLAIN.but(tile=(24, 4)), "the tile's 24 rows are not those of a 2D block read: use one of 8, 16, 32"),
         (SPEC, PLAIN.but(group=(4, 24)), "group 4x24 is not of whole sub-groups of 16: use group 4x32"),

@@ -83,7 +83,7 @@ def test_a_flag_in_toml_is_a_flag() -> None:
         (C64, "L3_SIMD_32x2_1x8", TARGETS["intel"], "a.shuffle passes registers of real numbers around"),
         (C64, "block_read_32x2_1x8", TARGETS["intel"], "pixels are float32, but dtype is complex64"),
         (C64, "mbarrier_8x16_16x16_atomic7", TARGETS["sm_90"], "atomic adds float32 to C, which is complex64"),
-        (C64, "dpas_32x2_1x8", TARGETS["intel"], "atom dpas multiplies float16, bfloat16, int8, not complex64"),
+        (C64, "dpas_32x2_1x8", TARGETS["intel"], "atom dpas multiplies float16 or bfloat16 or int8, not complex64"),
         (C64, "wide", TARGETS["intel"], "a.width = 16 complex numbers are more than a vector's 16 real ones: use 8"),
         (C128, "naive", TARGETS["portable"], "dtype complex128, but target 'portable' has no arithmetic in float64"),
     ],

@@ -36,7 +36,7 @@ def test_names_are_those_of_the_extension() -> None:
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), defaults("dpas"), "atom dpas multiplies float16, bfloat16, int8, not float32"),
+        (GemmSpec(), defaults("dpas"), "atom dpas multiplies float16 or bfloat16 or int8, not float32"),
         (
             SPEC,
             partial(defaults("dpas").but, sub_group=32),

@@ -62,12 +62,6 @@ class NamedSchedule(Schedule):
     kc = _Number(vars(Schedule)["kc"], "KC")
     mc = _Number(vars(Schedule)["mc"], "MC")
 
-    @property
-    def cluster(self) -> Pair:
-        """Blocks of a cluster above and beside one another: a line of them."""
-        high, wide = _CLUSTER.__get__(self, type(self))
-        return named("CLUSTER", high), named("CLUSTER", wide)
-
     def _tile(self) -> Pair:
         """Of a thread; the micro-tile of a CPU's kernel."""
         rows, cols = _TILE.__get__(self, type(self))
@@ -83,7 +77,12 @@ class NamedSchedule(Schedule):
             return (named("CONSUMERS", high * wide) // wide, wide) if wide == 4 else (high, wide)
         return self._pair("THREADS_M THREADS_N", (high, wide))
 
-    tile, group = _Pair(_tile), _Pair(_group)
+    def _cluster(self) -> Pair:
+        """Blocks of a cluster above and beside one another: a line of them."""
+        high, wide = _CLUSTER.__get__(self, type(self))
+        return named("CLUSTER", high), named("CLUSTER", wide)
+
+    tile, group, cluster = _Pair(_tile), _Pair(_group), _Pair(_cluster)
 
     @property
     def block_tile(self) -> Pair:

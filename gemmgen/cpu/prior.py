@@ -123,7 +123,8 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     is_transposed = (p.dot > 0) == (spec.b_order == "row")
     moves = machine.move * np.maximum(0, LINE / (p.vector * spec.dtype.size) - 1)
     by_rows = b_lines * (machine.copy + moves) + work.depth * machine.row
-    copy = (p.copied > p.fused) * np.where(is_transposed, b_lines * machine.transposed, by_rows)
+    made = np.where(is_transposed, b_lines * machine.transposed, by_rows)
+    copy: Numbers = np.where(p.copied > p.fused, made, 0.0)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {

@@ -69,6 +69,7 @@ def needs(schedule: Schedule) -> frozenset[str]:
         "image_block_read": "image" in (schedule.a.memory, schedule.b.memory),
         "vectors": schedule.vector > 1,
         "joint_matrix": schedule.atom == "joint_matrix",
+        "mma": schedule.by_warps,
         "async_copy": schedule.a.async_copy or schedule.b.async_copy,
         "atomic_add": schedule.atomic,
     }

@@ -223,7 +223,7 @@ def test_tune_and_what_follows(device: DeviceInfo, tmp_path: Path) -> None:
     (told,) = json.loads(made.stdout)["tuned"]
     assert told["measured"] >= 1
     assert told["best_ms"] > 0
-    assert "1 products" in command(tmp_path / "a", "tuned", "list").stdout
+    assert "products: 1;" in command(tmp_path / "a", "tuned", "list").stdout
     file = tmp_path / "records.jsonl"
     out = command(tmp_path / "a", "tuned", "export", "--device", device.number, "-o", file)
     assert out.returncode == 0, out.stderr

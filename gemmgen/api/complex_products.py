@@ -5,6 +5,7 @@ and so is C. There are two ways to a real product with as many multiply-adds as 
 
 - A's real parts above its imaginary parts, times B. The two halves of the result add up to C. A is copied.
 - A as it is, times B' with two rows for each row of B: that row, and i times that row. The result is C. B is copied.
+  BLIS calls it the 1m method.
 """
 
 from __future__ import annotations
@@ -34,18 +35,22 @@ def multiply(gemm: Gemm, a: Complex, b: Complex, c: Complex, factors: Factors) -
         a, b, c: [..., m, k], [..., k, n] and [..., m, n], all of one type; neighbours of a row of c lie side by side.
         factors: alpha, which is not 0, and beta. c is not read if that is 0.
     """
-    alpha, beta = map(complex, cast("tuple[complex, complex]", factors))
+    with np.errstate(all="ignore"):  # as kernels are silent
+        _multiply(gemm, a, b, c, *map(complex, cast("tuple[complex, complex]", factors)))
+
+
+def _multiply(gemm: Gemm, a: Complex, b: Complex, c: Complex, alpha: complex, beta: complex) -> None:
     if beta and beta != 1:
         np.multiply(c, np.asarray(beta, c.dtype), out=c)
-    (rows, depth), cols = a.shape[-2:], b.shape[-1]
     if alpha != 1:
         a = a * np.asarray(alpha, a.dtype)
+    (rows, depth), cols = a.shape[-2:], b.shape[-1]
     # By the elements that each writes.
-    by_planes = 2 * rows * depth + 6 * rows * cols < 4 * depth * cols
-    (_by_planes if by_planes else _by_doubled)(gemm, a, b, c, beta != 0)
+    takes_a_apart = 2 * rows * depth + 6 * rows * cols < 4 * depth * cols
+    (_by_parts_of_a if takes_a_apart else _by_doubled_b)(gemm, a, b, c, beta != 0)
 
 
-def _by_planes(gemm: Gemm, a: Complex, b: Complex, c: Complex, adds: bool) -> None:
+def _by_parts_of_a(gemm: Gemm, a: Complex, b: Complex, c: Complex, adds: bool) -> None:
     """A's parts apart, times B; C gets the result, or it is added to C."""
     both = gemm(np.concatenate((a.real, a.imag), axis=-2), _in_reals(b))
     first, second = (x.view(c.dtype) for x in np.split(both, 2, axis=-2))
@@ -57,13 +62,14 @@ def _by_planes(gemm: Gemm, a: Complex, b: Complex, c: Complex, adds: bool) -> No
         c[...] = first
 
 
-def _by_doubled(gemm: Gemm, a: Complex, b: Complex, c: Complex, adds: bool) -> None:
+def _by_doubled_b(gemm: Gemm, a: Complex, b: Complex, c: Complex, adds: bool) -> None:
     """A times B', some columns at a time."""
-    cols = b.shape[-1]
+    rows_of_a, cols = _in_reals(a), b.shape[-1]
     step = max(1, MOST * cols // (2 * max(1, b.nbytes)))
     for begin in range(0, cols, step):
         into = c[..., begin : begin + step].view(c.real.dtype)
-        gemm(_in_reals(a), doubled(b[..., begin : begin + step]), c=into if adds else None, out=into, beta=int(adds))
+        doubled = _doubled(b[..., begin : begin + step])
+        gemm(rows_of_a, doubled, c=into if adds else None, out=into, beta=int(adds))
 
 
 def _in_reals(matrix: Complex) -> Real:
@@ -72,7 +78,7 @@ def _in_reals(matrix: Complex) -> Real:
     return (matrix if beside else np.ascontiguousarray(matrix)).view(matrix.real.dtype)
 
 
-def doubled(b: Complex) -> Real:
+def _doubled(b: Complex) -> Real:
     """B', [..., 2 k, 2 n]: rows of B, [..., k, n], each followed by i times itself; both parts by turns."""
     *stack, depth, cols = b.shape
     made = np.empty((*stack, depth, 2, cols, 2), b.real.dtype)

@@ -503,7 +503,7 @@ class CLike(ABC):
         dtype, vector = buffer.dtype, buffer.vector
         if buffer.space is Space.POINTERS:
             element = f"const {self.types[dtype.name]} *"
-            return [f"{self.qualifier(buffer)}{element}{buffer.name}[{buffer.extents[0]}];"]
+            return [f"{self.qualifier(buffer)}{element}{buffer.name}[{self.number(buffer.extents[0])}];"]
         element = self.types[dtype.name] if vector == 1 else self.vector_type(dtype, vector)
         return [f"{self.qualifier(buffer)}{element} {buffer.name}{self.dimensions(buffer)};"]
 

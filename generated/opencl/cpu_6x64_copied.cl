@@ -95,7 +95,7 @@ cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict
                         acc[i][j] = 0.0f;
                     }
                 }
-                __global const float *a_rows[6];
+                __global const float *a_rows[MR];
                 #pragma unroll
                 for (int i = 0; i < MR; ++i) {
                     a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -126,6 +127,19 @@ def test_infinities_and_nans_propagate(rng: np.random.Generator) -> None:
     touched = np.zeros((40, 40), bool)
     touched[3] = touched[:, 9] = True
     assert np.array_equal(np.isfinite(found), ~touched)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:2])
+def test_infinities_are_met_in_silence(shape: tuple[int, int, int], rng: np.random.Generator) -> None:
+    """As kernels meet them: NumPy warns of what is no number, and of what is too large."""
+    m, n, k = shape
+    a, b = drawn(rng, "complex64", m, k), drawn(rng, "complex64", k, n)
+    a[0, 0] = complex(np.inf, np.inf)
+    c = np.full((m, n), complex(3e38, np.inf), np.complex64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = gemmgen.gemm(a, b, c, alpha=1e38, beta=2 + 1j)
+    assert not np.isfinite(found[0]).any()
 
 
 def test_threads(rng: np.random.Generator) -> None:

@@ -99,7 +99,7 @@ bias_gelu_vectors(int m, int n, int k, float alpha, __global const float *restri
                         acc[i][j] = 0.0f;
                     }
                 }
-                __global const float *a_rows[6];
+                __global const float *a_rows[MR];
                 #pragma unroll
                 for (int i = 0; i < MR; ++i) {
                     a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];

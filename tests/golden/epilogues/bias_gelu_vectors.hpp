@@ -124,7 +124,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                         acc[i][j] = 0.0f;
                     }
                 }
-                const float *a_rows[6];
+                const float *a_rows[MR];
                 #pragma GCC unroll MR
                 for (int i = 0; i < MR; ++i) {
                     a_rows[i] = &a[std::min(row0 + i, m - 1) * lda + k_block];

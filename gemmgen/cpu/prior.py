@@ -96,7 +96,8 @@ def panels(schedules: Sequence[Schedule], cores: int) -> Panels:
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What a work-item has to do: tiles along rows and columns, steps of K and blocks of them, tiles of a column that
-    are computed before those right of them, work-items of all and of the busiest core.
+    are computed before those right of them, work-items of all and of the busiest core, and whether a block has so few
+    rows of B in place that hardware follows all of them.
     """
 
     down: Numbers
@@ -107,6 +108,7 @@ class _Work:
     stay: Numbers
     groups: Numbers
     rounds: Numbers
+    shallow: npt.NDArray[np.bool_]
 
 
 def cycles(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> Numbers:
@@ -126,12 +128,14 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     made = np.where(is_transposed, b_lines * machine.transposed, by_rows)
     copy: Numbers = np.where(p.copied > p.fused, made, 0.0)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
+    # A shallow block begins as the one before ends: what is left is each vector of sums, loaded and stored.
+    later = np.where(work.shallow, np.minimum(begin, 2 * p.rows * p.cols / p.vector), begin)
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {
         "multiply-adds and loads": multiply,
         "lines on their way": together - multiply,
         "copies of B": copy,
-        "beginnings of tiles": tiles * work.blocks * begin,
+        "beginnings of tiles": tiles * (begin + (work.blocks - 1) * later),
         "single elements of C": tiles * single,
     }
     total = {name: work.rounds * part for name, part in parts.items()}
@@ -163,6 +167,7 @@ def _work(p: Panels, shape: Shape) -> _Work:
         stay=np.where(p.mc > 0, np.minimum(rows_each, p.mc), rows_each),
         groups=groups,
         rounds=np.minimum(np.ceil(groups / p.cores), even_share + 1 - 1 / p.cores),
+        shallow=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED),
     )
 
 
@@ -242,7 +247,11 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         third += lines * beyond
     # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
     third += work.across * panel * ((p.copied > p.fused) * 2 * work.across * panel > machine.second)
-    c = _stored(spec, p, work)
+    # Between shallow blocks of K, sums come back before other lines have driven them from the second level.
+    stored, sums = _stored(spec, p, work), work.down * work.across * p.rows * p.cols * size
+    near = work.shallow & (sums + work.across * panel <= HELD * machine.second)
+    c = np.where(near, sums, stored)
+    second += (stored - c) * work.block / work.depth
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:
         several = (p.dot > 0) & (p.rows > 1)

@@ -96,8 +96,8 @@ def panels(schedules: Sequence[Schedule], cores: int) -> Panels:
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What a work-item has to do: tiles along rows and columns, steps of K and blocks of them, tiles of a column that
-    are computed before those right of them, work-items of all and of the busiest core, and whether a block has so few
-    rows of B in place that hardware follows all of them.
+    are computed before those right of them, work-items of all and of the busiest core, and whether B comes from memory
+    so few rows at a time that hardware follows all of them.
     """
 
     down: Numbers
@@ -108,7 +108,7 @@ class _Work:
     stay: Numbers
     groups: Numbers
     rounds: Numbers
-    shallow: npt.NDArray[np.bool_]
+    streams: npt.NDArray[np.bool_]
 
 
 def cycles(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> Numbers:
@@ -118,7 +118,7 @@ def cycles(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> Numbers
 
 def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[str, Numbers]:
     """The cycles of the busiest core for a product by each schedule, by what they go to."""
-    work = _work(p, shape)
+    work = _work(spec, p, shape, machine)
     tiles, many = work.down * work.across, np.minimum(work.groups, p.cores) > 1
     multiply, together = _steps(spec, p, work, shape, machine)
     b_lines = work.across * work.depth * p.cols * spec.dtype.size / LINE
@@ -128,8 +128,8 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     made = np.where(is_transposed, b_lines * machine.transposed, by_rows)
     copy: Numbers = np.where(p.copied > p.fused, made, 0.0)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
-    # A shallow block begins as the one before ends: what is left is each vector of sums, loaded and stored.
-    later = np.where(work.shallow, np.minimum(begin, 2 * p.rows * p.cols / p.vector), begin)
+    # What waits for memory begins a block before the last one ends: each vector of sums is left, loaded and stored.
+    later = np.where(work.streams, np.minimum(begin, 2 * p.rows * p.cols / p.vector), begin)
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {
         "multiply-adds and loads": multiply,
@@ -149,8 +149,9 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     }
 
 
-def _work(p: Panels, shape: Shape) -> _Work:
+def _work(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> _Work:
     m, n, k = shape
+    from_memory = n * k * spec.dtype.size > HELD * machine.third
     down, rows_each = _shares(m, p.rows, p.down, p.even_down)
     across, cols_each = _shares(n, p.cols, p.across, p.even_across)
     depth = np.ceil(max(1, k) / p.parts)
@@ -167,7 +168,7 @@ def _work(p: Panels, shape: Shape) -> _Work:
         stay=np.where(p.mc > 0, np.minimum(rows_each, p.mc), rows_each),
         groups=groups,
         rounds=np.minimum(np.ceil(groups / p.cores), even_share + 1 - 1 / p.cores),
-        shallow=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED),
+        streams=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED) & from_memory,
     )
 
 
@@ -247,9 +248,9 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         third += lines * beyond
     # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
     third += work.across * panel * ((p.copied > p.fused) * 2 * work.across * panel > machine.second)
-    # Between shallow blocks of K, sums come back before other lines have driven them from the second level.
+    # Between such blocks of K, sums come back before other lines have driven them from the second level.
     stored, sums = _stored(spec, p, work), work.down * work.across * p.rows * p.cols * size
-    near = work.shallow & (sums + work.across * panel <= HELD * machine.second)
+    near = work.streams & (sums + work.across * panel <= HELD * machine.second)
     c = np.where(near, sums, stored)
     second += (stored - c) * work.block / work.depth
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line

@@ -33,8 +33,9 @@ HELD = 0.7
 FULL = 6
 #: Instructions of a load of a narrower type than that of the sums: two of them convert.
 CONVERTED = 3
-#: Rows of B in place at a time whose lines hardware follows, and those at the same places of their pages that it keeps.
-FOLLOWED, WAYS = 16, 8
+#: Rows of B in place at a time whose lines hardware follows, of those from memory, and those at the same places of their
+#: pages that it keeps.
+FOLLOWED, FOLLOWED_FAR, WAYS = 16, 8, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +129,12 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     made = np.where(is_transposed, b_lines * machine.transposed, by_rows)
     copy: Numbers = np.where(p.copied > p.fused, made, 0.0)
     begin = machine.tile * np.minimum(1, p.rows / FULL) + p.dot * p.rows * p.cols * machine.element
-    # What waits for memory begins a block before the last one ends: each vector of sums is left, loaded and stored.
-    later = np.where(work.streams, np.minimum(begin, 2 * p.rows * p.cols / p.vector), begin)
     single = machine.single * p.rows * p.cols * (2 * work.blocks - 1) if spec.c_order == "col" else 0.0 * tiles
     parts = {
         "multiply-adds and loads": multiply,
         "lines on their way": together - multiply,
         "copies of B": copy,
-        "beginnings of tiles": tiles * (begin + (work.blocks - 1) * later),
+        "beginnings of tiles": tiles * np.where(work.streams, 1, work.blocks) * begin,
         "single elements of C": tiles * single,
     }
     total = {name: work.rounds * part for name, part in parts.items()}
@@ -151,7 +150,6 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
 
 def _work(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> _Work:
     m, n, k = shape
-    from_memory = n * k * spec.dtype.size > HELD * machine.third
     down, rows_each = _shares(m, p.rows, p.down, p.even_down)
     across, cols_each = _shares(n, p.cols, p.across, p.even_across)
     depth = np.ceil(max(1, k) / p.parts)
@@ -168,7 +166,7 @@ def _work(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> _Work:
         stay=np.where(p.mc > 0, np.minimum(rows_each, p.mc), rows_each),
         groups=groups,
         rounds=np.minimum(np.ceil(groups / p.cores), even_share + 1 - 1 / p.cores),
-        streams=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED) & from_memory,
+        streams=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED_FAR) & _is_far(spec, shape, machine),
     )
 
 
@@ -190,6 +188,11 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     # The first tile has loaded what it copies: a store a cycle is left.
     fma += p.fused * steps / work.down * p.cols / width
+    # What waits for memory goes from a block of K to the next: each vector of sums is loaded and stored, or each element
+    # at an edge of C.
+    whole = np.floor(m / p.rows) * np.floor(n / p.cols) / (np.ceil(m / p.rows) * np.ceil(n / p.cols))
+    sums = p.rows * p.cols * (2 / width + machine.single * (1 - whole))
+    fma += work.streams * work.down * work.across * (work.blocks - 1) * sums
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loaded = CONVERTED if spec.accumulator.size > size else 1
     # In place, where rows are no whole lines, vectors lie on two lines: as many of them as a vector is parts of a line.
@@ -198,9 +201,9 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     loads = loaded * p.rows * (1 + (p.rows > known)) + of_b * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
-    apart, b_bytes = far * _apart(spec, p, work, shape) * machine.apart, n * k * size
-    from_memory = b_bytes > HELD * machine.third
-    first_pass = np.where(p.fused, apart, apart / work.down) * (b_bytes > HELD * machine.second and not from_memory)
+    from_memory = _is_far(spec, shape, machine)
+    apart = far * _apart(spec, p, work, shape, from_memory) * machine.apart
+    first_pass = np.where(p.fused, apart, apart / work.down) * (n * k * size > HELD * machine.second and not from_memory)
     second *= np.where(in_place, machine.strided, 1.0)
     beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
@@ -217,10 +220,15 @@ def _stored(spec: GemmSpec, p: Panels, work: _Work) -> Numbers:
     return work.down * work.across * p.rows * p.cols * spec.dtype.size * (2 * work.blocks - 1)
 
 
-def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape) -> Numbers:
+def _is_far(spec: GemmSpec, shape: Shape, machine: Machine) -> bool:
+    """Whether B comes from memory."""
+    return shape[1] * shape[2] * spec.dtype.size > HELD * machine.third
+
+
+def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, from_memory: bool) -> Numbers:
     """Of B in place, the lines of a step that hardware does not fetch ahead: it follows few rows at a time."""
     row = shape[1] * spec.dtype.size
-    followed = min(FOLLOWED, WAYS * PAGE / gcd(row, PAGE))
+    followed = FOLLOWED_FAR if from_memory else min(FOLLOWED, WAYS * PAGE / gcd(row, PAGE))
     width = p.cols * spec.dtype.size
     return np.where(p.across * width >= PAGE, 1 - np.minimum(1.0, followed / work.block), 1.0) * width / LINE
 

@@ -147,7 +147,7 @@ def gemm(
         invariant,
     )
     if type(b) is Packed or device_memory is not None:
-        options = {**How(*how)._asdict(), **operands, "device_memory": device_memory}
+        options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
         return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
 

@@ -53,8 +53,8 @@ EVEN = 2
 #: What vectors a tile may have where it is as tall as C, and their bytes at most: each row of B is a stream of its own
 #: from memory, of which hardware fetches some lines ahead.
 WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
-#: Rows of B in place at a time, where one tile is as tall as C; rows of C up to which 16-bit floats are in parts of K for
-#: it.
+#: Rows of B in place at a time, where one tile is as tall as C. Rows of C up to which 16-bit floats are in parts of K
+#: for it.
 FEW_LINES, FEW_ROWS = (8, 16), 5
 #: Rows of C up to which the first tile of a column may copy B: more of them hide a copy of all panels, whose loop over
 #: K is written out. And bytes of B, as many as its pages of 4 KiB have addresses kept: its lines of a tile are a page

@@ -33,8 +33,8 @@ HELD = 0.7
 FULL = 6
 #: Instructions of a load of a narrower type than that of the sums: two of them convert.
 CONVERTED = 3
-#: Rows of B in place at a time whose lines hardware follows, of those from memory, and those at the same places of their
-#: pages that it keeps.
+#: Rows of B in place at a time whose lines hardware follows; of rows from memory; and of those at the same places of
+#: their pages that it keeps.
 FOLLOWED, FOLLOWED_FAR, WAYS = 16, 8, 8
 
 
@@ -188,8 +188,8 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     # The first tile has loaded what it copies: a store a cycle is left.
     fma += p.fused * steps / work.down * p.cols / width
-    # What waits for memory goes from a block of K to the next: each vector of sums is loaded and stored, or each element
-    # at an edge of C.
+    # What waits for memory goes from a block of K to the next: each vector of sums is loaded and stored, or each
+    # element at an edge of C.
     whole = np.floor(m / p.rows) * np.floor(n / p.cols) / (np.ceil(m / p.rows) * np.ceil(n / p.cols))
     sums = p.rows * p.cols * (2 / width + machine.single * (1 - whole))
     fma += work.streams * work.down * work.across * (work.blocks - 1) * sums
@@ -203,7 +203,8 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     second, third, home = _lines(spec, p, work, shape, machine)
     from_memory = _is_far(spec, shape, machine)
     apart = far * _apart(spec, p, work, shape, from_memory) * machine.apart
-    first_pass = np.where(p.fused, apart, apart / work.down) * (n * k * size > HELD * machine.second and not from_memory)
+    is_third = n * k * size > HELD * machine.second and not from_memory
+    first_pass = np.where(p.fused, apart, apart / work.down) * is_third
     second *= np.where(in_place, machine.strided, 1.0)
     beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)

@@ -257,7 +257,7 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         third += lines * beyond
     # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
     third += work.across * panel * ((p.copied > p.fused) * 2 * work.across * panel > machine.second)
-    # Between such blocks of K, sums come back before other lines have driven them from the second level.
+    # Sums that wait for the next few rows of B come back before other lines have driven them from the second level.
     stored, sums = _stored(spec, p, work), work.down * work.across * p.rows * p.cols * size
     near = work.streams & (sums + work.across * panel <= HELD * machine.second)
     c = np.where(near, sums, stored)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
@@ -70,9 +72,20 @@ def given_shape(matrix: Buffer) -> tuple[Expr, ...]:
     return (GROUP_COUNT * shape[0],) if len(shape) == 1 and matrix.batch_stride is not None else shape
 
 
-def too_wide(spec: GemmSpec) -> list[str]:
-    """The condition, in C, that a gated product's B has more columns than an int counts."""
-    return ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
+def broken_promises(kernel: Kernel, spec: GemmSpec, signs: bool = False) -> Iterator[str]:
+    """Where a launcher's sizes, leading dimensions and strides are not what the spec says, in C.
+
+    Args:
+        signs: whether it is asked that strides are not negative.
+    """
+    names = [p.name for p in kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
+    yield from ("k < 0" for name in names if name == "k")
+    # More columns of a gated product's B than an int counts.
+    yield from ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
+    yield from (f"{name} < 0" for name in names if signs and name.startswith("stride_"))
+    units = dict(zip("mnk", spec.multiple_of, strict=True))
+    units |= {f"{what}{x}": spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
+    yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
 
 def products(kernel: Kernel) -> Var | None:

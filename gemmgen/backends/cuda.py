@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends import hopper, ptx
@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, convert
 from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
-from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
     RANK,
@@ -22,9 +22,10 @@ from gemmgen.ir.synchronization import (
     Barrier,
     DependentLaunch,
     Mbarrier,
-    RoleStep,
+    MultiplyGroup,
     SetMaxRegisters,
     StoreGroup,
+    SyncStmt,
 )
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import walk
@@ -230,11 +231,26 @@ class Cuda(Simt):
         own = f"{hex((1 << cols) - 1)}u"
         return own if rows == 1 else f"{own} << threadIdx.y % {self.warp // cols} * {cols}"
 
-    def role_barrier(self, barrier: Barrier) -> str:
-        if barrier.groups > 1:
-            whole = "cluster_sync();" if barrier.role_items else "cluster_sync_relaxed();"
-            return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
-        return "__syncwarp();" if barrier.of_sub_group else f"named_barrier_sync<{barrier.role_items}>();"
+    def sync(self, stmt: SyncStmt) -> list[str]:
+        match stmt:
+            case Barrier() if stmt.groups > 1:
+                whole = "cluster_sync();" if stmt.role_items else "cluster_sync_relaxed();"
+                return [whole if stmt.part == "all" else f"cluster_{stmt.part}();"]
+            case Barrier(of_sub_group=True):
+                return ["__syncwarp();"]
+            case Barrier() if stmt.role_items:
+                return [f"named_barrier_sync<{stmt.role_items}>();"]
+            case AsyncGroup(verb, pending):
+                return [f"cp_async_{verb}_group{f'<{self.number(pending)}>' if verb == 'wait' else ''}();"]
+            case Mbarrier():
+                return ptx.mbarrier(stmt, self)
+            case DependentLaunch(verb):
+                return [f"{ptx.HANDOVERS[verb]}();"]
+            case StoreGroup():
+                return [hopper.store_group(stmt)]
+            case MultiplyGroup() | SetMaxRegisters():
+                return hopper.role(stmt, self)
+        return super().sync(stmt)
 
     def in_group(self, buffer: Buffer, rank: Expr) -> str:
         name = self.memory(buffer.name)
@@ -247,11 +263,10 @@ class Cuda(Simt):
             return hopper.multiply(stmt, stmt.atom, self)
         return ptx.multiply(stmt, self)
 
-    def tma_copy(self, stmt: TmaCopy) -> str:
-        return hopper.tma_store(stmt, self) if stmt.mbarrier is None else hopper.tma_copy(stmt, stmt.mbarrier, self)
-
-    def role(self, step: RoleStep) -> list[str]:
-        return [hopper.store_group(step)] if isinstance(step, StoreGroup) else hopper.role(step, self)
+    def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
+        if isinstance(stmt, TmaCopy):
+            return iter((hopper.tma_copy(stmt, self),))
+        return super()._statement(stmt, following)
 
     def _placed(self, stmt: PlaceStmt) -> str:
         if isinstance(stmt, PointerInit) and stmt.view.layout.swizzle:
@@ -262,16 +277,6 @@ class Cuda(Simt):
         if hopper.is_put(move):
             return hopper.put(move, self)
         return super().vector_copy(move) if move.atom.matrices is None else ptx.load(move, self)
-
-    def async_group(self, group: AsyncGroup) -> str:
-        pending = f"<{self.number(group.pending)}>" if group.verb == "wait" else ""
-        return f"cp_async_{group.verb}_group{pending}();"
-
-    def dependent_launch(self, step: DependentLaunch) -> str:
-        return f"{ptx.HANDOVERS[step.verb]}();"
-
-    def mbarrier(self, step: Mbarrier) -> list[str]:
-        return ptx.mbarrier(step, self)
 
 
 def awaited(kernel: Kernel) -> frozenset[str]:

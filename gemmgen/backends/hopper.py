@@ -16,7 +16,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import Body, Multiply, PointerInit, Store, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import mask
-from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
+from gemmgen.ir.synchronization import Barrier, MultiplyGroup, SetMaxRegisters, StoreGroup
 from gemmgen.ir.walk import walk
 from gemmgen.launch import map_name
 
@@ -86,8 +86,11 @@ def _called(kernel: Kernel) -> Iterator[str]:
 # --- TMA ------------------------------------------------------------------------------------------
 
 
-def tma_copy(stmt: TmaCopy, tells: Mbarrier, printer: CLike) -> str:
-    """The statement that begins a copy."""
+def tma_copy(stmt: TmaCopy, printer: CLike) -> str:
+    """The statement that begins a load or a store."""
+    if (tells := stmt.mbarrier) is None:
+        matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
+        return f"tma_store_{len(stmt.dst_index)}d(&{matrix}, {_place(stmt.dst_index, printer)}, {own});"
     to, matrix = printer.address(stmt.dst, stmt.dst_index), map_name(stmt.src, printer.kernel)
     barrier = f"&{printer.memory(tells.name)}[{printer.expr(tells.index)}]"
     name, _, how = _load_function(stmt.src).partition("tma_load")
@@ -100,12 +103,6 @@ def _load_function(matrix: Buffer) -> str:
     return (
         "tma_load_evict_first" if matrix.evict_first else "tma_load" if matrix.multicast == 1 else "tma_load_multicast"
     )
-
-
-def tma_store(stmt: TmaCopy, printer: CLike) -> str:
-    """The statement that begins a store."""
-    matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
-    return f"tma_store_{len(stmt.dst_index)}d(&{matrix}, {_place(stmt.dst_index, printer)}, {own});"
 
 
 def store_group(stmt: StoreGroup) -> str:

@@ -38,7 +38,7 @@ from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
 from gemmgen.ir.stmt import Multiply, PlaceStmt, VectorCopy, in_bytes
-from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS, Target
 from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.workspace import Workspace
@@ -201,13 +201,14 @@ class OpenCL(CLike):
         names = enabled(self.kernel, self.target)
         return [*(f"#pragma OPENCL EXTENSION {name} : enable" for name in names), *([""] if names else [])]
 
-    def role_barrier(self, barrier: Barrier) -> str:
+    def sync(self, stmt: SyncStmt) -> list[str]:
         """A barrier of a sub-group, which orders what its compiler does; a part of one of a group."""
-        if barrier == Barrier("none", of_sub_group=True):
-            return "sub_group_barrier(0);"
-        if barrier == Barrier("none", part=barrier.part):
-            return f"barrier_{barrier.part}();"
-        return super().role_barrier(barrier)
+        match stmt:
+            case Barrier("none", 0, True, 1, "all"):
+                return ["sub_group_barrier(0);"]
+            case Barrier("none", 0, False, 1, "arrive" | "wait" as part):
+                return [f"barrier_{part}();"]
+        return super().sync(stmt)
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""

@@ -18,14 +18,14 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
-from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, I32, I64, DType
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import given_shape, map_name, passed, span, too_wide
+from gemmgen.launch import broken_promises, given_shape, map_name, passed, span
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
@@ -343,7 +343,8 @@ class Simt(CLike):
         """
         params = [*(self.parameter(p, "") for p in self.kernel.launcher_params), f"{self.api}Stream_t stream"]
         odd = [f"!is_aligned({name}, {size})" for name, size in self._addresses()]
-        wrong = [*self._promises(), *self._spans(min(span(p.kernel) for p in kernels)), *self._memory(workspaces)]
+        wrong = [*broken_promises(self.kernel, self.spec), *self._spans(min(span(p.kernel) for p in kernels))]
+        wrong += self._memory(workspaces)
         refusals = [(self.misaligned, odd), (f"{self.api}ErrorInvalidValue", wrong)]
         called = {"is_aligned"} if odd else set()
         called |= {name for name in ("is_in_reach", "lie_apart") if f"{name}(" in " ".join(wrong)}
@@ -428,16 +429,6 @@ class Simt(CLike):
                 alone = p.addresses is not None or p.name in {*OPERANDS, OFFSETS}
                 if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
                     yield p.name, bytes_
-
-    def _promises(self) -> Iterator[str]:
-        """What the spec says of sizes, of leading dimensions and of how matrices of a batch lie apart."""
-        names = [p.name for p in self.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
-        if "k" in names:
-            yield "k < 0"
-        yield from too_wide(self.spec)
-        units = dict(zip("mnk", self.spec.multiple_of, strict=True))
-        units |= {f"{what}{x}": self.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
-        yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
     def _spans(self, most: int) -> Iterator[str]:
         """How far matrices reach; `most` is what they must span less than."""

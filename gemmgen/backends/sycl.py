@@ -41,7 +41,7 @@ from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel, conversions, fragments_of, uses_calls
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, PlaceStmt, Stmt, VectorCopy
-from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, walk
 from gemmgen.ir.workspace import Workspace
@@ -439,10 +439,13 @@ class Sycl(CLike):
         del self._applied[stmt.fragment]
         return [opening, *body, "});"]
 
-    def role_barrier(self, barrier: Barrier) -> str:
-        if barrier.part != "all":
-            return f"barrier_{barrier.part}();"
-        return "sycl::group_barrier(sub_group);" if barrier.of_sub_group else super().role_barrier(barrier)
+    def sync(self, stmt: SyncStmt) -> list[str]:
+        match stmt:
+            case Barrier(part="arrive" | "wait" as part):
+                return [f"barrier_{part}();"]
+            case Barrier(of_sub_group=True):
+                return ["sycl::group_barrier(sub_group);"]
+        return super().sync(stmt)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)

@@ -34,6 +34,8 @@ from gemmgen.records import dataclass
 
 #: Bytes of a private array from which on it lies in memory.
 LARGEST_IN_REGISTERS = 8192
+#: The variables of loops over rows and columns of a work-item's own, along K, and over the elements of a vector.
+ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,11 @@ def loop(var: Var, count: int, body: Body) -> Body:
     if count == 1 and not is_free(count):
         return map_body_exprs(body, substitute({var: Const(0)}))
     return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
+
+
+def each_register(tile: Registers, *body: Stmt) -> Body:
+    """Statements for each register of a tile, in row `i` and column `j` of those that a work-item has."""
+    return loop(ROW, tile.fragment.rows.values, loop(COL, tile.fragment.cols.values, body))
 
 
 def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:

@@ -19,9 +19,9 @@ from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, select
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ROW, loop
 from gemmgen.ir.stmt import Body, Comment, For, If, Let, Registers, Store
-from gemmgen.mainloops.sum_factors import COL, ROW, LanesAlongK
+from gemmgen.mainloops.sum_factors import LanesAlongK
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule

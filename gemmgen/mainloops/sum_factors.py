@@ -11,7 +11,7 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, minimum, number
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ROW, each_register, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, Mma, Registers, Stmt, Store
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
 from gemmgen.mainloops.direct import Direct, OperandPath
@@ -22,8 +22,6 @@ from gemmgen.positions import COL0, ROW0, position_in_c
 from gemmgen.positions import ROW as OWN_ROW
 from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass
-
-ROW, COL = Var("i"), Var("j")
 
 
 @dataclass(frozen=True)
@@ -100,20 +98,22 @@ class SumFactors:
         factor = self._product(Const(0), of_part=False)
         if factor is None:
             return ()
-        factor = map_expr(factor, lambda x: self._read.get(x, x) if isinstance(x, Load) else x)
-        place = self.acc.at(ROW, COL)
-        scaled = Store(self.acc.buffer, place, Bin("*", Load(self.acc.buffer, place), factor))
-        say = Comment("Scales that hold for all of K multiply the sums, not each element.")
-        return say, *loop(ROW, self._values[ROW], loop(COL, self._values[COL], (scaled,)))
+        return scaled(self.acc, map_expr(factor, lambda x: self._read.get(x, x) if isinstance(x, Load) else x))
+
+
+def scaled(acc: Registers, factor: Expr) -> Body:
+    """Multiplies sums by a factor that holds for all of K."""
+    place = acc.at(ROW, COL)
+    say = Comment("Scales that hold for all of K multiply the sums, not each element.")
+    return say, *each_register(acc, Store(acc.buffer, place, Bin("*", Load(acc.buffer, place), factor)))
 
 
 def add_scaled(acc: Registers, factor: Expr) -> Body:
     """Adds sums of a part, times their factor."""
     part, place = step_sums_of(acc), acc.at(ROW, COL)
     total = Call("fma", (Load(part.buffer, place), factor, Load(acc.buffer, place)), acc.buffer.dtype)
-    rows, cols = acc.fragment.rows.values, acc.fragment.cols.values
     say = Comment("Elements of a load share their scale, which multiplies their sums.")
-    return say, *loop(ROW, rows, loop(COL, cols, (Store(acc.buffer, place, total),)))
+    return say, *each_register(acc, Store(acc.buffer, place, total))
 
 
 # --- lanes along K --------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Expand the update of C: alpha * sums + beta * C through an epilogue's functions, element by element or by vectors of
-neighbours, where they are inside of C.
+neighbours, where they are inside of C. Of sums that sub-groups hold as fragments, fragment after fragment, as
+`FragmentApply` tells where elements stand.
 """
 
 from __future__ import annotations
@@ -7,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import AxisLayout, aligned
+from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout, aligned
 from gemmgen.ir.expr import Const, Expr, Load, Var, both, convert, is_const
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
     EpilogueStore,
+    Fill,
+    FragmentApply,
     If,
     Let,
+    Registers,
     Stmt,
     Store,
     VectorCopy,
@@ -34,7 +39,6 @@ from gemmgen.passes.expand_functions import (
 from gemmgen.passes.expand_tma_store import store_by_tma
 from gemmgen.positions import COL0, SUM_ROW
 
-ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
 #: The first element of an axis that a lane owns, from the origin of its tile on; by its name where it has one.
 Namer = Callable[[Expr, AxisLayout], Expr]
 
@@ -216,3 +220,40 @@ def new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: 
     if not update.steps:
         return (store,)
     return once_whole(update, finished(update, store, value, row, col), (store,))
+
+
+# --- sums that sub-groups hold as fragments (`joint_matrix`) ----------------------------------------
+
+#: Where an element stands in its fragment, and which of its lane's it is.
+FRAGMENT_ROW, FRAGMENT_COL, SUM = Var("r"), Var("q"), Var("sum")
+#: Where it stands in C.
+C_ROW, C_COL = Var("c_row"), Var("c_col")
+
+
+def fill_fragments(fill: Fill) -> Body:
+    """The same value for all elements."""
+    return _each_element(fill.dst, lambda place: (Store(fill.dst.buffer, place, fill.value),))
+
+
+def store_fragments(update: EpilogueStore) -> Body:
+    """C, element by element; the tile of C begins where the sub-group's own does."""
+    *planes, row, col = update.dst.origin
+    rows, cols = _layout(update.acc).shape
+    place = (Let(C_ROW, row + ROW * rows + FRAGMENT_ROW), Let(C_COL, col + COL * cols + FRAGMENT_COL))
+    old = Load(update.dst.buffer, (*planes, C_ROW, C_COL))
+    return _each_element(update.acc, lambda own: (*place, *new_element(update, old, own, C_ROW, C_COL)))
+
+
+def _each_element(registers: Registers, body: Callable[[tuple[Expr, ...]], Body]) -> Body:
+    """A body for each element, which is told the place of that among the registers."""
+    down, across = registers.buffer.extents[:2]
+    names = FRAGMENT_ROW, FRAGMENT_COL, SUM
+    apply = FragmentApply(registers.buffer, (ROW, COL), _layout(registers), *names, body((ROW, COL, SUM)))
+    return loop(ROW, down, loop(COL, across, (apply,)))
+
+
+def _layout(registers: Registers) -> ThreadValueLayout:
+    """That of a fragment."""
+    if registers.opaque is None:
+        raise LoweringError(f"{registers.buffer.name} is not made of fragments")
+    return registers.opaque

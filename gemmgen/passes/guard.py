@@ -34,7 +34,7 @@ from gemmgen.ir.expr import (
     select,
     wrap,
 )
-from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel, loop
+from gemmgen.ir.kernel import ELEMENT, LARGEST_IN_REGISTERS, Kernel, loop
 from gemmgen.ir.stmt import (
     Block,
     Body,
@@ -49,7 +49,6 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
-from gemmgen.passes.expand import ELEMENT
 from gemmgen.records import dataclass
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)

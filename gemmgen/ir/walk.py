@@ -204,6 +204,11 @@ def map_body(body: Body, rewrite: Callable[[Stmt], Body]) -> Body:
     return _or_same(body, tuple(out))
 
 
+def map_parts(stmt: _Part, rewrite: Callable[[Node], Node]) -> _Part:
+    """The statement with the parts rewritten that it holds itself: tiles, registers, expressions."""
+    return _with(stmt, stmt.CHILDREN, lambda held: rewrite(held) if isinstance(held, Node) else held)
+
+
 def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
     """Rewrite every expression of a statement, those of its bodies included."""
     return cast("Stmt", _map_exprs(stmt, rewrite))

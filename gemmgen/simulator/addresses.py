@@ -11,7 +11,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.simulator.evaluate import Reference
 from gemmgen.simulator.lanes import Active, Index, Ints, Lanes, Site, Value, agreed
-from gemmgen.simulator.memory import Base, Memory, Strided
+from gemmgen.simulator.memory import Base, Memory, Run, Strided
 
 Place = Callable[[Sequence[Index], Sequence[Index], Active], None]
 
@@ -71,8 +71,8 @@ def _around(move: VectorCopy, src: Memory, lanes: Lanes, site: Site) -> Place:
 class Pointers(Base):
     """Places in a matrix that each work-item has for itself. What they point to is looked at where it is read."""
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
         self._places: dict[int, tuple[Memory, list[Index]]] = {}
 
     def point(self, which: Index, memory: Memory, index: Sequence[Index], active: Active, site: Site) -> None:

@@ -83,6 +83,7 @@ from gemmgen.simulator.memory import (
     ImageMemory,
     LocalMemory,
     PrivateMemory,
+    Run,
     ViewMemory,
     unknown,
 )
@@ -208,6 +209,7 @@ class _Run:
         self._launch = stream.launch(kernel, self._lanes, early) if stream is not None else None
         self._evaluator = Evaluator(self._lanes, sub_group_size)
         self._sites: list[Site] = []
+        self._memory = Run(self._lanes, self._sizes, self._sites)
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes, self._group.products)
         extents = [extent for matrix in kernel.matrices for extent in matrix.shape]
@@ -240,8 +242,7 @@ class _Run:
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
             data = array(buffer, arguments[buffer.name])
-            known = self._lanes, buffer, self._sizes, self._sites, data
-            kind = GlobalMemory if buffer.tma_tile is None else BoxedMatrix
+            kind, known = GlobalMemory if buffer.tma_tile is None else BoxedMatrix, (self._memory, buffer, data)
             memory = ImageMemory(*known) if buffer.space is Space.IMAGE else kind(*known, self._launch)
             scope.memories[buffer.name] = memory
             self._group.matrices.extend([memory] if isinstance(memory, GlobalMemory) else [])
@@ -318,7 +319,7 @@ class _Run:
             filled = any(isinstance(s, TmaCopy) and s.dst == buffer for s in walk(self._kernel.body))
             plain = ClusterMemory if buffer.distributed > 1 else LocalMemory
             kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else plain
-            memory = kind(self._lanes, buffer, self._sizes, self._sites)
+            memory = kind(self._memory, buffer)
             self._group.memories.append(memory)
             scope.memories[buffer.name] = memory
 
@@ -329,9 +330,9 @@ class _Run:
 
             return retire if before else None
         if buffer.space is Space.POINTERS:
-            scope.memories[buffer.name] = Pointers(self._lanes, buffer, self._sizes, self._sites)
+            scope.memories[buffer.name] = Pointers(self._memory, buffer)
             return None
-        registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
+        registers = PrivateMemory(self._memory, buffer)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()
 
@@ -340,7 +341,7 @@ class _Run:
         if stmt.which is not None:
             return pointer_step(self._evaluator.reference(stmt.view, (stmt.which,), scope, site), to, site)
         memory = to.within(LocalMemory, site, "points to no local memory")
-        view = scope.memories[stmt.view.name] = ViewMemory(self._lanes, stmt.view, self._sizes, self._sites, memory)
+        view = scope.memories[stmt.view.name] = ViewMemory(self._memory, stmt.view, memory)
         return lambda active: view.point(to.at(active), active, site)
 
     def _advance(self, stmt: PointerIncrement, scope: Scope, site: Site) -> _Step:

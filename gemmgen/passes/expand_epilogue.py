@@ -82,8 +82,14 @@ def _add(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
     move = VectorCopy(dst.buffer, (line, start), values, first, update.atom, width)
     single = replace(move, dst_index=(line, start + ELEMENT), src_index=each, width=1)
     add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
-    columns = loop(COL, spread.values // width, (*filled, *add))
-    return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
+    return _lines(update, names, line, (*filled, *add))
+
+
+def _lines(update: EpilogueStore, names: Body, line: Expr, body: Body) -> Body:
+    """A body for each vector of C that a lane owns, in the lines that are inside."""
+    fragment = update.acc.fragment
+    columns = loop(COL, fragment.cols.values // update.width, body)
+    return loop(ROW, fragment.rows.values, (*names, If(line < update.dst.buffer.shape[-2], columns)))
 
 
 def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], Body]:
@@ -101,24 +107,14 @@ def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr
 
 def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
     """The same by vectors of neighbours, where they are inside and may stand there."""
-    dst, width = update.dst, update.width
-    spread = update.acc.fragment.cols
-    start = named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
-    planes = dst.origin[:-2]
-    if dst.buffer.space is Space.LOCAL:
-        dealt, at = _dealt(dst.buffer, (*planes, line, start))
-        columns = loop(COL, spread.values // width, _epilogue_vector(update, at))
-        return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
-    place = (*planes, line, start + ELEMENT)
-    sum_ = _sum_of_vector(update, ELEMENT)
-    single = new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
-    column = If(
-        _fits(update, start),
-        _epilogue_vector(update, (*planes, line, start)),
-        loop(ELEMENT, width, single),
-    )
-    row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
-    return loop(ROW, update.acc.fragment.rows.values, row)
+    dst, fragment, width = update.dst, update.acc.fragment, update.width
+    start = named(dst.origin[-1], fragment.cols) + fragment.cols.chunk_step(COL, width)
+    place = (*dst.origin[:-2], line, start)
+    if dst.buffer.space is not Space.LOCAL:
+        return _lines(update, names, line, _vector_or_elements(update, place))
+    dealt, place = _dealt(dst.buffer, place)
+    columns = loop(COL, fragment.cols.values // width, _epilogue_vector(update, place))
+    return loop(ROW, fragment.rows.values, (*names, *dealt, *columns))
 
 
 def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
@@ -129,10 +125,6 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
     place, inside = (*dst.origin[:-2], line, start), c.shape[-1] - start
     first, each = (_sum_of_vector(update, e) for e in (Const(0), ELEMENT))
 
-    def lines(*body: Stmt) -> Body:
-        columns = loop(COL, cols.values // width, body)
-        return loop(ROW, acc.fragment.rows.values, (*names, If(line < c.shape[-2], columns)))
-
     own, out = Load(acc.buffer, each), list[Stmt]()
     if not is_const(update.alpha, 1.0):
         product = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
@@ -140,11 +132,13 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
     old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
     read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
     sum_ = with_old(update, own, Load(old, (ELEMENT,)))
-    added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
+    added = _lines(update, names, line, (Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),))))
     out += unless_beta_is_zero(update, added)
     if update.steps:
-        out += lines(*loop(ELEMENT, width, _stepped(update, each, (*place[:-1], start + ELEMENT))))
-    return (*out, *lines(VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)))
+        stepped = _stepped(update, each, (*place[:-1], start + ELEMENT))
+        out += _lines(update, names, line, loop(ELEMENT, width, stepped))
+    stored = VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)
+    return (*out, *_lines(update, names, line, (stored,)))
 
 
 def _stepped(update: EpilogueStore, at: tuple[Expr, ...], place: tuple[Expr, ...]) -> Body:
@@ -185,14 +179,19 @@ def _epilogue_columns(update: EpilogueStore, named: Namer) -> Body:
     fragment, dst, width = update.acc.fragment, update.dst, update.width
     start = named(dst.origin[-1], fragment.rows) + fragment.rows.chunk_step(ROW, width)
     line = named(dst.origin[-2], fragment.cols) + fragment.cols.step(COL)
-    planes = dst.origin[:-2]
-    place = (*planes, line, start + ELEMENT)
-    sum_ = _sum_of_vector(update, ELEMENT)
-    single = new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
-    vector = _epilogue_vector(update, (*planes, line, start))
-    one = If(_fits(update, start), vector, loop(ELEMENT, width, single))
-    column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, (one,)))
+    one = _vector_or_elements(update, (*dst.origin[:-2], line, start))
+    column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, one))
     return loop(COL, fragment.cols.values, (column,))
+
+
+def _vector_or_elements(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:
+    """One vector of C where it is inside and may stand there, else its elements one by one."""
+    *planes, line, start = place
+    at = start + ELEMENT
+    old = Load(update.dst.buffer, (*planes, line, at))
+    row_and_col = (at, line) if update.dst.transposed else (line, at)
+    single = new_element(update, old, _sum_of_vector(update, ELEMENT), *row_and_col)
+    return (If(_fits(update, start), _epilogue_vector(update, place), loop(ELEMENT, update.width, single)),)
 
 
 def _fits(update: EpilogueStore, start: Expr) -> Expr:

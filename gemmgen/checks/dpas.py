@@ -129,12 +129,14 @@ def _as_they_lie(spec: GemmSpec, what: str, instead: str) -> Iterator[str]:
     if by_columns := [name for name, order in orders.items() if order == "col"]:
         named = ", ".join(by_columns)
         yield f"{named} in column-major order, but {what} takes only B so: use row-major order, or {instead}"
+    # In the place of 2D block reads, a kernel before packs what these do not take.
+    packs = what == "block_2d"
     for name in "ab":
-        stored, plain = spec.read(name, False), f"but {what} multiplies {name.upper()} as it is"
-        if stored != spec.dtype and not (stored.pairs and what == "block_2d"):
-            yield f"{name}_dtype {stored}, {plain}: use {spec.dtype}, or {instead}"
+        stored, loads = spec.read(name, False), f"but {what} loads {name.upper()} {'to dpas ' if packs else ''}as it is"
+        if stored != spec.dtype and not (stored.pairs and packs):
+            yield f"{name}_dtype {stored}, {loads}: {'' if packs else f'use {spec.dtype}, or '}{instead}"
         if spec.prologue(name) is not None:
-            yield f"prologue_{name}, {plain}: leave it out, or {instead}"
+            yield f"prologue_{name}, {loads}: {'' if packs else 'leave it out, or '}{instead}"
 
 
 def joint_matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

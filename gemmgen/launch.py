@@ -12,7 +12,7 @@ from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
 from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
 from gemmgen.ir.stmt import TmaCopy, VectorCopy
-from gemmgen.ir.walk import map_expr, substitute, walk
+from gemmgen.ir.walk import map_expr, of_kind, substitute
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
 from gemmgen.spec import GemmSpec
 
@@ -21,7 +21,7 @@ def span(kernel: Kernel) -> int:
     """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes; or 2^63."""
     if any(matrix.reach > 2**31 for matrix in kernel.matrices):
         return 2**63
-    moves = (s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.byte_place and s.src.space is Space.GLOBAL)
+    moves = (s for s in of_kind(VectorCopy, kernel.body) if s.byte_place and s.src.space is Space.GLOBAL)
     return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 
 
@@ -96,7 +96,7 @@ def products(kernel: Kernel) -> Var | None:
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
-    copies = [s for s in walk(kernel.body) if isinstance(s, TmaCopy)]
+    copies = list(of_kind(TmaCopy, kernel.body))
     swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
     for p in (box for matrix in kernel.matrices for box in tma_tiles_of(matrix, kernel)):
         if p.tma_tile is not None:
@@ -110,8 +110,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
 
 def tma_tiles_of(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
     """A matrix as it is given; and where the last TMA tile is narrower, in that form as well."""
-    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, TmaCopy))
-    found = (x.tma_tile for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
+    found = (x.tma_tile for s in of_kind(TmaCopy, kernel.body) for x in (s.src, s.dst) if x.name == matrix.name)
     return tuple(replace(matrix, tma_tile=box) for box in dict.fromkeys((matrix.tma_tile, *found)))
 
 

@@ -64,7 +64,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.walk import places, walk, walk_expr
+from gemmgen.ir.walk import of_kind, places, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
 from gemmgen.records import dataclass
@@ -226,7 +226,7 @@ class CLike(ABC):
         """The function for those, if the kernel calls it: by what the language calls the instruction, or by the sum
         that compilers know it by.
         """
-        if not any(isinstance(s, Multiply) and s.atom == DP4A for s in walk(self.kernel.body)):
+        if not any(s.atom == DP4A for s in of_kind(Multiply, self.kernel.body)):
             return []
         return rendered("dp4a.j2", qualifier=qualifier, instruction=instruction, element=self.types[I8.name])
 
@@ -242,7 +242,7 @@ class CLike(ABC):
         """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
         numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
-        copies = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
+        copies = list(of_kind(VectorCopy, self.kernel.body))
         moves = [s for s in copies if s.atom.edge != "bounded" and s.atom.unit(s.width, s.src.dtype.size) > 1]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]

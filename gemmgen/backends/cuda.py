@@ -28,7 +28,7 @@ from gemmgen.ir.synchronization import (
     SyncStmt,
 )
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import of_kind
 from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import map_name, tensor_maps
 from gemmgen.source import TensorMap
@@ -95,7 +95,7 @@ class Cuda(Simt):
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         return {
             **super().fields(kernels, workspaces),
-            "takes_maps": any(isinstance(stmt, TmaCopy) for stmt in walk(self.kernel.body)),
+            "takes_maps": any(of_kind(TmaCopy, self.kernel.body)),
             "guard": guard(self.program or self.kernel.name, self.needs(), self.targets),
         }
 
@@ -128,7 +128,7 @@ class Cuda(Simt):
 
     def bounds(self) -> str:
         # Registers are handed over only where the compiler knows how many there are for one block.
-        hands_over = any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body))
+        hands_over = any(of_kind(SetMaxRegisters, self.kernel.body))
         blocks = self.kernel.min_blocks or int(hands_over)
         cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
         return f"{cluster}__launch_bounds__({self.bound()}{f', {blocks}' if blocks else ''})"
@@ -149,9 +149,8 @@ class Cuda(Simt):
         return super().parameter(param, "" if param.name in awaited(self.kernel) else restrict)
 
     def aligned(self) -> list[Buffer]:
-        multiplied = (s for s in walk(self.kernel.body) if isinstance(s, Multiply))
         # Matrix instructions take words.
-        words = [x for s in multiplied for x in (s.a, s.b) if x.dtype.size < ptx.WORD]
+        words = [x for s in of_kind(Multiply, self.kernel.body) for x in (s.a, s.b) if x.dtype.size < ptx.WORD]
         return super().aligned() + words
 
     def more_shared(self) -> list[Member]:
@@ -163,12 +162,12 @@ class Cuda(Simt):
         return found.bytes if found is not None and ptx.swizzles(self.kernel) else super().dynamic_bytes()
 
     def shared_alignment(self, buffer: Buffer) -> int:
-        boxed = any(isinstance(s, TmaCopy) and buffer in (s.src, s.dst) for s in walk(self.kernel.body))
+        boxed = any(buffer in (s.src, s.dst) for s in of_kind(TmaCopy, self.kernel.body))
         swizzled = LINES * buffer.layout.swizzle
         return max(swizzled, BOX_ALIGNMENT if boxed else 1, super().shared_alignment(buffer))
 
     def uses(self) -> frozenset[str]:
-        atoms = (s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply) and s.atom.scope == "warp")
+        atoms = (s.atom for s in of_kind(Multiply, self.kernel.body) if s.atom.scope == "warp")
         tall = "tall_f64" in self.target.features and any(atom.dtype == F64 for atom in atoms)
         return frozenset({"tall_f64"} if tall else ())
 
@@ -281,8 +280,7 @@ class Cuda(Simt):
 
 def awaited(kernel: Kernel) -> frozenset[str]:
     """The matrices that the kernels before write while this one begins."""
-    awaits = (stmt for stmt in walk(kernel.body) if isinstance(stmt, DependentLaunch))
-    return frozenset(buffer.name for step in awaits for buffer in step.buffers)
+    return frozenset(buffer.name for step in of_kind(DependentLaunch, kernel.body) for buffer in step.buffers)
 
 
 def _agree(maps: Sequence[TensorMap]) -> bool:

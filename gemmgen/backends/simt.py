@@ -20,10 +20,10 @@ from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import allocs
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.ir.stmt import Alloc, VectorCopy
-from gemmgen.ir.walk import walk, walk_expr
+from gemmgen.ir.stmt import VectorCopy
+from gemmgen.ir.walk import of_kind, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
 from gemmgen.launch import broken_promises, given_shape, map_name, passed, span
 from gemmgen.records import dataclass
@@ -160,7 +160,7 @@ class Simt(CLike):
 
     def copies(self) -> list[Mapping[str, object]]:
         """The functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and self.is_copy(s)]
+        moves = [s for s in of_kind(VectorCopy, self.kernel.body) if self.is_copy(s)]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, kind="copy", to=t, source=t) for copy in found for t in copy.kept()}
@@ -196,7 +196,7 @@ class Simt(CLike):
 
     def aligned(self) -> list[Buffer]:
         """What vectors are loaded from and stored to."""
-        moves = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.width > 1)
+        moves = (s for s in of_kind(VectorCopy, self.kernel.body) if s.width > 1)
         return [x for move in moves for x in (move.src, move.dst)]
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
@@ -230,7 +230,7 @@ class Simt(CLike):
     @property
     def shared(self) -> SharedStruct | None:
         """What a kernel has of it, if any."""
-        arrays = [*dict.fromkeys((s.buffer, s.reuses) for s in shared(self.kernel))]
+        arrays = [*dict.fromkeys((s.buffer, s.reuses) for s in allocs(self.kernel, Space.LOCAL))]
         members = [*(self._member(*array) for array in arrays), *self.more_shared()]
         step = self.kernel.name.removeprefix(self.program or self.kernel.name).strip("_")
         return SharedStruct(f"{step.title()}Shared", tuple(members)) if members else None
@@ -452,11 +452,6 @@ class Simt(CLike):
                 # From the left on, all factors are 64 bits wide.
                 product = self.expr(x.elements, PRECEDENCE["*"])
                 yield f"1LL * {product} >= 1LL << 31"
-
-
-def shared(kernel: Kernel) -> list[Alloc]:
-    """What lies in shared memory."""
-    return [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,18 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
-from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, places, substitute, walk, walk_expr
+from gemmgen.ir.walk import (
+    bodies,
+    exprs,
+    in_numbers,
+    map_body_exprs,
+    map_expr,
+    of_kind,
+    places,
+    substitute,
+    walk,
+    walk_expr,
+)
 from gemmgen.ir.workspace import Workspace
 from gemmgen.records import dataclass
 
@@ -211,16 +222,21 @@ def idle_without(kernel: Kernel, size: Var) -> bool:
     return any(map_expr(in_numbers(extent), substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
 
 
+def allocs(kernel: Kernel, space: Space) -> list[Alloc]:
+    """The declarations of arrays in a space."""
+    return [s for s in of_kind(Alloc, kernel.body) if s.buffer.space is space]
+
+
 def local_bytes(kernel: Kernel) -> int:
     """Local memory of a group, in bytes."""
-    local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    local = allocs(kernel, Space.LOCAL)
     own, reused = (sum(s.buffer.bytes for s in local if s.reuses is reuses) for reuses in (False, True))
     return max(own, reused)
 
 
 def memory_bytes(kernel: Kernel) -> int:
     """Private arrays of a work-item that no registers hold, in bytes."""
-    private = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.PRIVATE}
+    private = {s.buffer for s in allocs(kernel, Space.PRIVATE)}
     return sum(buffer.bytes for buffer in private if buffer.bytes > LARGEST_IN_REGISTERS)
 
 
@@ -239,7 +255,7 @@ def addressed(kernel: Kernel) -> frozenset[str]:
 
 def awaits_others(kernel: Kernel) -> bool:
     """Whether a kernel waits for those before it, and so may be launched before they are complete."""
-    return any(isinstance(stmt, DependentLaunch) and stmt.verb == "await" for stmt in walk(kernel.body))
+    return any(stmt.verb == "await" for stmt in of_kind(DependentLaunch, kernel.body))
 
 
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
@@ -251,10 +267,10 @@ def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
     """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time; those in
     the meaning of matrix instructions, too.
     """
-    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, VectorCopy)}
+    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in of_kind(VectorCopy, kernel.body)}
     nodes = expressions(kernel)
     calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
-    factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
+    factors = {(s.atom.dtype, s.atom.sums, 1) for s in of_kind(Multiply, kernel.body)}
     return {change for change in moves | calls | factors if change[0] != change[1]}
 
 
@@ -333,8 +349,8 @@ def arguments(*values: Buffer | Expr | None) -> tuple[Buffer | Var, ...]:
 def fragments_of(body: Body) -> dict[Buffer, str]:
     """The arrays of fragments, and what instructions use them for."""
     found: dict[Buffer, str] = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Multiply) and stmt.atom.name == "joint_matrix":
+    for stmt in of_kind(Multiply, body):
+        if stmt.atom.name == "joint_matrix":
             found |= {stmt.a: "a", stmt.b: "b", stmt.acc: "accumulator"}
     return found
 

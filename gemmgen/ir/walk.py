@@ -46,6 +46,7 @@ _FOLDED: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 _Part = TypeVar("_Part", bound=Node)
 _Held = TypeVar("_Held")
+_Kind = TypeVar("_Kind")
 
 
 def children(node: Node) -> list[Node]:
@@ -189,6 +190,11 @@ def walk(body: Body) -> Iterator[Stmt]:
         yield stmt
         if stmt.BODIES:
             pending += (inner for held in reversed(bodies(stmt)) for inner in reversed(held))
+
+
+def of_kind(kind: type[_Kind], body: Body) -> Iterator[_Kind]:
+    """Every statement of a kind, in the order of `walk`."""
+    return (stmt for stmt in walk(body) if isinstance(stmt, kind))
 
 
 def map_bodies(stmt: Stmt, rewrite: Callable[[Body], Body]) -> Stmt:

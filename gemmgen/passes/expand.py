@@ -31,7 +31,7 @@ from gemmgen.ir.stmt import (
     TileMma,
     VectorCopy,
 )
-from gemmgen.ir.walk import map_bodies, map_body, walk, walk_expr
+from gemmgen.ir.walk import map_bodies, map_body, of_kind, walk_expr
 from gemmgen.passes.expand_epilogue import expand_epilogue, fill_fragments, store_fragments
 from gemmgen.passes.expand_functions import copied, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
@@ -104,10 +104,8 @@ class _Expander:
     def _named(self, origin: Expr, spread: AxisLayout) -> Expr:
         """The first element that a lane owns, by its name where the kernel has one for it."""
         start = origin + spread.start
-        for stmt in walk(self.kernel.body):
-            if isinstance(stmt, Let) and stmt.value == start and not isinstance(start, Const):
-                return stmt.var
-        return start
+        names = (stmt.var for stmt in of_kind(Let, self.kernel.body) if stmt.value == start)
+        return start if isinstance(start, Const) else next(names, start)
 
     def _copy(self, copy: FragmentLoad) -> Body:
         """Fill a fragment: loops over the slow and the fast axis of the source."""

@@ -13,7 +13,7 @@ from gemmgen.ir.copy_instructions import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, Node, all_of, as_int
 from gemmgen.ir.stmt import Body, CooperativeCopy, For, If, Registers, Stmt, Tile
 from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
-from gemmgen.ir.walk import map_body, map_body_exprs, map_parts, substitute, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, map_parts, of_kind, substitute
 from gemmgen.records import dataclass
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
@@ -71,7 +71,7 @@ def across_in(body: Body) -> For | None:
 
 def by_elements(body: Body) -> bool:
     """Whether all that a producer's half copies can be copied by single elements as well."""
-    return not any(isinstance(s, CooperativeCopy) and _whole_only(s) for s in walk(body))
+    return not any(_whole_only(s) for s in of_kind(CooperativeCopy, body))
 
 
 def _whole_only(stage: CooperativeCopy) -> bool:
@@ -85,7 +85,7 @@ def whole_or_part(body: Body, whole: Expr) -> Body:
     where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
     vectors in either. Where lines of both operands must begin so, each decides for itself.
     """
-    stages = [s for s in walk(body) if isinstance(s, CooperativeCopy) and not s.src.buffer.prepacked]
+    stages = [s for s in of_kind(CooperativeCopy, body) if not s.src.buffer.prepacked]
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
     if lines and (len(lines) > 1 or not alone) and all(isinstance(s, CooperativeCopy) for s in body):

@@ -55,7 +55,7 @@ from gemmgen.ir.synchronization import (
     SetMaxRegisters,
     StoreGroup,
 )
-from gemmgen.ir.walk import evaluate, places, walk
+from gemmgen.ir.walk import evaluate, of_kind, places
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import (
     advance_step,
@@ -316,7 +316,7 @@ class _Run:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
             before = tuple(self._group.memories) if reuses else ()
-            filled = any(isinstance(s, TmaCopy) and s.dst == buffer for s in walk(self._kernel.body))
+            filled = any(s.dst == buffer for s in of_kind(TmaCopy, self._kernel.body))
             plain = ClusterMemory if buffer.distributed > 1 else LocalMemory
             kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else plain
             memory = kind(self._memory, buffer)

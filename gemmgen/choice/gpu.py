@@ -181,12 +181,10 @@ _Family = tuple[tuple[Callable[[], Schedule], ...], Numbers, npt.NDArray[np.bool
 @lru_cache(maxsize=64)
 def _of_kind(kind: Kind, narrow: bool) -> _Family:
     blocks = blocks_of(kind, narrow)
-    may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
-    return (
-        tuple(partial(built, kind, x) for x in blocks),
-        table(kind, blocks),
-        np.array(may).T,
-    )
+    own = table(kind, blocks)
+    d = columns.designs(own)
+    may = np.array((divides(d), d.block.prod(0) <= JOINED_BLOCK, *np.zeros((2, len(blocks)), dtype=np.bool_)))
+    return tuple(partial(built, kind, x) for x in blocks), own, may
 
 
 def _family(spec: GemmSpec, schedules: tuple[Schedule, ...], like: Shape) -> _Family:

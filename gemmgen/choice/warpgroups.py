@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Numbers, stacked
+from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, stacked
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -189,9 +190,11 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     """
     if kind.held:
         return tuple(_swapped(kind))
-    found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
     if narrow:
-        found = tuple(x for x in found if x.cols in PACKED and not x.stays and (x.few or not x.swapped))
+        swapped = () if kind.grouped else (x for x in _swapped(kind, FEW_ROWS) if x.cols in PACKED)
+        found = (*(x for x in _plain(kind, PACKED) if not x.stays), *swapped)
+    else:
+        found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
     if kind.grouped == "rows":
         # Of what costs the same, persistent blocks go first, as none is surplus; but not the small ones, which serve
         # many groups of few rows. No warpgroups take turns.
@@ -205,12 +208,12 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     return found if any(kind.packed) else (*found, *_clusters(found, CLUSTERS))
 
 
-def _plain(kind: Kind) -> Iterator[Block]:
+def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
     for rows, count in WARPGROUPS:
-        for cols in WIDTHS:
-            width = _width((rows, cols), THREADS * count)
+        for cols in widths:
             if rows * cols // (THREADS * count) > MOST_SUMS[count] or not kind.multiplies(cols):
                 continue
+            width = _width((rows, cols), THREADS * count)
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
             most = [kind.most_stages((rows, cols), slot, blocks) for blocks in (1, 2)]
@@ -234,11 +237,11 @@ def _width(block: Pair, threads: int) -> int:
     return 4 if threads * 4 % cols == 0 and rows * cols % (threads * 4) == 0 else 2
 
 
-def _swapped(kind: Kind) -> Iterator[Block]:
+def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> Iterator[Block]:
     """C's rows are the instruction's columns, for few rows, and for numbers of rows that leave much of a block of 128
     without work. TMA stores many of them.
     """
-    for rows in filter(kind.multiplies, (*FEW_ROWS, *MANY_ROWS)):
+    for rows in filter(kind.multiplies, of_rows):
         many = rows in MANY_ROWS
         for count, own in BESIDE:
             if own > 1 and not (many and own * rows // 2 <= MOST_SUMS[count]):
@@ -259,18 +262,16 @@ def _clusters(plain: Iterable[Block], clusters: tuple[Pair, ...]) -> Iterator[Bl
     for each in most.values():
         # Persistent ones share the larger tile.
         only = (PAIRS[each.rows <= each.cols],) if each.stays else clusters
-        yield from (each._replace(cluster=cluster) for cluster in only)
+        yield from (Block(*each[:-1], cluster) for cluster in only)
 
 
 @lru_cache(maxsize=8192)
 def built(kind: Kind, block: Block) -> Schedule:
     """The schedule of a block."""
-    operand = Operand("local", async_copy=True)
-    a, b = (replace(operand, prepacked=packed) for packed in kind.packed)
-    # Elements of two bytes are multiplied whichever way their tiles lie.
+    a, b = _operands(kind)
     loop = WarpgroupMma(
         a=a,
-        b=replace(b, transposed=kind.packed[1] and kind.atom != "wgmma", memory="private" if kind.held else "local"),
+        b=b,
         atom=kind.atom,
         stages=block.stages,
         producer_threads=block.producers,
@@ -280,6 +281,15 @@ def built(kind: Kind, block: Block) -> Schedule:
     epilogue = Staged(block.slots, block.turns) if block.slots else Registers(block.width)
     scheduler = Persistent(block.band) if block.stays else OneTile(block.band)
     return Schedule(Tiling(*block.tiling, LINE // kind.size), loop, epilogue, scheduler)
+
+
+@lru_cache(maxsize=64)
+def _operands(kind: Kind) -> tuple[Operand, Operand]:
+    of_a, of_b = kind.packed
+    # Elements of two bytes are multiplied whichever way their tiles lie.
+    transposed = of_b and kind.atom != "wgmma"
+    b = Operand("private" if kind.held else "local", async_copy=True, prepacked=of_b, transposed=transposed)
+    return Operand("local", async_copy=True, prepacked=of_a), b
 
 
 def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
@@ -323,7 +333,7 @@ def _usual_width(tile: Pair, group: Pair) -> int:
     return WarpgroupMma.usual_width(Tiling(tile, group))
 
 
-def divides(block: Block) -> bool:
+def divides(of: Designs) -> npt.NDArray[np.bool_]:
     """Whether K can be in parts: not where blocks stay or take turns, nor in clusters, nor where threads spill."""
-    sums = block.rows * block.cols // (THREADS * block.groups)
-    return not block.stays and block.cluster == (1, 1) and sums <= MOST_SUMS_OF_PARTS
+    found: npt.NDArray[np.bool_] = (of.stays == 0) & (of.cluster.prod(0) == 1) & (of.sums <= MOST_SUMS_OF_PARTS)
+    return found

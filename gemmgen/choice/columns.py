@@ -23,6 +23,8 @@ Shape = tuple[int, int, int]
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
+#: Bytes of an element at least of which sizes say in what vectors threads copy it; of smaller ones promises do.
+WORD = 4
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -111,9 +113,11 @@ def designs(of: Numbers) -> Designs:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
-    """Sizes that are as well aligned: a row depends on nothing else of them."""
+    """Sizes that are as well aligned: a row depends on nothing else of them, and that of elements which threads copy in
+    vectors where that is promised on nothing.
+    """
     unit = SECTOR // min(SECTOR, spec.dtype.size)
-    free = spec.a_order == "col", spec.b_order == "row", True
+    free = (spec.a_order == "col", spec.b_order == "row", True) if spec.dtype.size >= WORD else (False, False, False)
     m, n, k = (gcd(size, unit) if counts else unit for size, counts in zip(shape, free, strict=True))
     return m, n, k
 
@@ -199,6 +203,6 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
     # Vectors of small elements are fast where they are promised of both matrices: so it was measured.
-    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= 4)
+    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= WORD)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, across)

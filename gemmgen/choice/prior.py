@@ -53,35 +53,31 @@ def costs_at(
     ]
 
 
-def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
-    """The microseconds of a product by a schedule, by what they go to."""
-    if has_no_tiles(schedule):
-        return account_without_tiles(spec, schedule, shape, machine, products)
-    of = weighed(spec, column(spec, schedule, aligned(spec, shape)), machine)
-    return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
-
-
 def microseconds(spec: GemmSpec, of: Weighed, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
     """Of a product by each design; of one of its own each where sizes are arrays."""
     t = _times(spec, of, shape, machine, products)
     return beside(t.busy, t.memory, machine.hidden) + (t.cached + t.packing + t.summing + machine.launch)
 
 
-def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int = 1) -> dict[str, Numbers]:
-    """The same by what they go to."""
-    t, none = _times(spec, of, shape, c, products), np.zeros_like(of.rates.depth)
+def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
+    """The same by a schedule, by what they go to."""
+    if has_no_tiles(schedule):
+        return account_without_tiles(spec, schedule, shape, machine, products)
+    of = weighed(spec, column(spec, schedule, aligned(spec, shape)), machine)
+    t, clock = _times(spec, of, shape, machine, products), machine.clock
     multiplying = t.steps * (t.full * t.multiply[0] + (1 - t.full) * t.multiply[1])
     cycles, late = t.steps * t.step, np.maximum(0.0, t.arriving - t.own)
-    return {
-        "multiply-adds": multiplying / c.clock,
-        "tiles on their way": (cycles + late - multiplying) / c.clock,
-        "beginnings and ends of blocks": (t.own - cycles) / c.clock,
-        "the epilogue": none + t.functions / c.clock,
-        "memory": beside(t.busy, t.memory, c.hidden) - t.busy + t.cached,
-        "packing": none + t.packing,
-        "the sum of K's parts": none + t.summing,
-        "the launch": none + c.launch,
+    parts: dict[str, Numbers | float] = {
+        "multiply-adds": multiplying / clock,
+        "tiles on their way": (cycles + late - multiplying) / clock,
+        "beginnings and ends of blocks": (t.own - cycles) / clock,
+        "the epilogue": t.functions / clock,
+        "memory": beside(t.busy, t.memory, machine.hidden) - t.busy + t.cached,
+        "packing": t.packing,
+        "the sum of K's parts": t.summing,
+        "the launch": machine.launch,
     }
+    return {name: float(np.ravel(part)[0]) for name, part in parts.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +55,9 @@ CLUSTERS, CLUSTERED = (*PAIRS, (1, 4), (4, 1)), 64 * 64
 PACKED = (64, 128)
 #: Columns of which a gated product can have half of each half of B, however B lies.
 GATED = 128
-#: Threads of a warpgroup, and columns of an instruction's rows where operands are swapped.
-THREADS, COLUMNS = 128, 64
+#: Threads of a warpgroup, those that fetch for a single one, and columns of an instruction's rows where operands are
+#: swapped.
+THREADS, PRODUCERS, COLUMNS = 128, 32, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,11 @@ class Kind:
     shared: int
     held: float = 0.0
 
-    def most_stages(self, block: Pair, slot: int, blocks: int = 1) -> int:
-        """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
-        of_a, of_b = (self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
-        return ((self.shared - RESERVED) // blocks - slot) // (of_a + int(of_b * self.stored_of_b))
+    def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
+        """Stages that a block can have beside a stage of the epilogue, and each of two of a multiprocessor."""
+        of_a, of_b = self._tile_bytes(block[0], self.by_k[0]), self._tile_bytes(block[1], self.by_k[1])
+        stage, room = of_a + int(of_b * self.stored_of_b), self.shared - RESERVED
+        return (room - slot) // stage, (room // 2 - slot) // stage
 
     def multiplies(self, width: int) -> bool:
         """Whether there is an instruction of so many columns."""
@@ -146,7 +149,7 @@ class Block(NamedTuple):
     @property
     def producers(self) -> int:
         """Threads that only fetch."""
-        return 32 if self.groups == 1 else THREADS
+        return PRODUCERS if self.groups == 1 else THREADS
 
     @property
     def band(self) -> int:
@@ -216,19 +219,19 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             width = _width((rows, cols), THREADS * count)
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
-            most = [kind.most_stages((rows, cols), slot, blocks) for blocks in (1, 2)]
+            most = kind.most_stages((rows, cols), slot)
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
-                made = Block(rows, cols, count, False, stages, int(kind.staged), 0 if kind.staged else width)
-                yield made
-                if cols % COARSE:
+                if not kind.staged:
+                    yield Block(rows, cols, count, False, stages, 0, width)
                     continue
+                yield Block(rows, cols, count, False, stages, 1, 0)
                 # Groups that take turns read what lies as TMA can read it.
-                if kind.staged and (rows, stages) == (128, most[0]) and not any(kind.packed):
-                    yield made._replace(slots=2, turns=True, stays=True)
-                if kind.staged:
-                    yield made._replace(stays=True)
+                if cols % COARSE == 0 and (rows, stages) == (128, most[0]) and not any(kind.packed):
+                    yield Block(rows, cols, count, False, stages, 2, 0, True, True)
+                if cols % COARSE == 0:
+                    yield Block(rows, cols, count, False, stages, 1, 0, False, True)
 
 
 def _width(block: Pair, threads: int) -> int:
@@ -248,7 +251,7 @@ def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> 
                 continue
             cols = COLUMNS * count * own
             slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if many else 0
-            stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot))
+            stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot)[0])
             yield Block(rows, cols, count, True, stages, int(many and kind.staged))
 
 
@@ -294,8 +297,8 @@ def _operands(kind: Kind) -> tuple[Operand, Operand]:
 
 def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
     """What the model looks at of blocks, a column of each. All at once: one by one they take ten times as long."""
-    numbers = np.array([(*x[:-1], *x.cluster) for x in blocks], dtype=np.float64).T
-    rows, cols, groups, swapped, stages, slots, _, turns, stays, *cluster = numbers
+    numbers = np.fromiter(chain.from_iterable(x[:-1] + x.cluster for x in blocks), np.float64)
+    rows, cols, groups, swapped, stages, slots, _, turns, stays, *cluster = numbers.reshape(len(blocks), -1).T
     depth, threads, one = LINE // kind.size, THREADS * groups, np.ones(len(blocks))
     block, none = np.array((rows, cols)), np.zeros((2, len(blocks)))
     return stacked(
@@ -311,7 +314,7 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             held=stages * (rows + cols * kind.stored_of_b) * depth,
             stages=stages,
             threads=threads,
-            producers=np.array([x.producers for x in blocks]),
+            producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
             slices=one,
             unit=WGMMA * one,

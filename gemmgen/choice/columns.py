@@ -140,23 +140,24 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
     Args:
         like: sizes as well aligned as the product's.
     """
-    threads, fetched = s.group[0] * s.group[1] * s.sliced_k, s.by_warpgroups or s.tma
+    block, slices, fetched = s.block_tile, s.sliced_k, s.by_warpgroups or s.tma
+    threads = s.group[0] * s.group[1] * slices
     (copy_a, across_a), (copy_b, across_b) = (_copy(spec, s, x, like) for x in "ab")
     return Columns(
-        block=s.block_tile,
+        block=block,
         together=_read_together(s),
         cluster=s.cluster,
         packed=(s.a.prepacked, s.b.prepacked),
         copy=(copy_a, copy_b),
         across=(across_a, across_b),
-        begins=_begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
+        begins=_begins(block, spec.dtype.size) if fetched else (0, 0),
         depth=s.round_depth,
         held=_held(spec, s),
         stages=s.stages / max(1, s.mbarrier),
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
-        sums=s.block_tile[0] * s.block_tile[1] * s.sliced_k / threads,
-        slices=s.sliced_k,
+        sums=block[0] * block[1] * slices / threads,
+        slices=slices,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
         fetched=fetched,
         parts=s.split_k,

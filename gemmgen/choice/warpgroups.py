@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Grouped
 
+_Number = TypeVar("_Number", int, Numbers)
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
@@ -117,10 +118,10 @@ class Block(NamedTuple):
         swapped: whether operands are.
         stages: of the ring.
         slots: stages of the epilogue; 0 where threads store C.
-        width: elements of C that a thread stores at once then.
+        width: elements of C that a thread stores at once, as it does sums of a part of K in any case.
         turns: whether warpgroups store one after the other.
         stays: whether blocks are persistent.
-        cluster: rows and columns of blocks.
+        above, beside: blocks of a cluster.
     """
 
     rows: int
@@ -132,7 +133,13 @@ class Block(NamedTuple):
     width: int = 1
     turns: bool = False
     stays: bool = False
-    cluster: Pair = (1, 1)
+    above: int = 1
+    beside: int = 1
+
+    @property
+    def cluster(self) -> Pair:
+        """Rows and columns of blocks."""
+        return self.above, self.beside
 
     @property
     def few(self) -> bool:
@@ -154,7 +161,12 @@ class Block(NamedTuple):
     @property
     def band(self) -> int:
         """Of the threadblock swizzle."""
-        return 0 if self.few else 12 if self.turns else 8
+        return band_of(self.few, self.turns)
+
+
+def band_of(few: _Number, turns: _Number) -> _Number:
+    """The band of the threadblock swizzle, of a block or of many."""
+    return (8 + 4 * turns) * (1 - few)
 
 
 def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
@@ -216,28 +228,32 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
         for cols in widths:
             if rows * cols // (THREADS * count) > MOST_SUMS[count] or not kind.multiplies(cols):
                 continue
-            width = _width((rows, cols), THREADS * count)
+            made = Block(rows, cols, count, False, 0, int(kind.staged))
+            width = _usual_width(*made.tiling) if kind.staged else _width(made)
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
             most = kind.most_stages((rows, cols), slot)
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
-                if not kind.staged:
-                    yield Block(rows, cols, count, False, stages, 0, width)
+                yield Block(*made[:4], stages, made.slots, width)
+                if cols % COARSE or not kind.staged:
                     continue
-                yield Block(rows, cols, count, False, stages, 1, 0)
                 # Groups that take turns read what lies as TMA can read it.
-                if cols % COARSE == 0 and (rows, stages) == (128, most[0]) and not any(kind.packed):
-                    yield Block(rows, cols, count, False, stages, 2, 0, True, True)
-                if cols % COARSE == 0:
-                    yield Block(rows, cols, count, False, stages, 1, 0, False, True)
+                if (rows, stages) == (128, most[0]) and not any(kind.packed):
+                    yield Block(*made[:4], stages, 2, width, True, True)
+                yield Block(*made[:4], stages, 1, width, False, True)
 
 
-def _width(block: Pair, threads: int) -> int:
+def _width(of: Block) -> int:
     """Elements of C that a thread stores at once: four if they can be dealt out evenly, or the pairs that it has."""
-    rows, cols = block
-    return 4 if threads * 4 % cols == 0 and rows * cols % (threads * 4) == 0 else 2
+    at_once = 4 * THREADS * of.groups
+    return 4 if at_once % of.cols == 0 and of.rows * of.cols % at_once == 0 else 2
+
+
+@lru_cache(maxsize=256)
+def _usual_width(tile: Pair, group: Pair) -> int:
+    return WarpgroupMma.usual_width(Tiling(tile, group))
 
 
 def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> Iterator[Block]:
@@ -265,7 +281,7 @@ def _clusters(plain: Iterable[Block], clusters: tuple[Pair, ...]) -> Iterator[Bl
     for each in most.values():
         # Persistent ones share the larger tile.
         only = (PAIRS[each.rows <= each.cols],) if each.stays else clusters
-        yield from (Block(*each[:-1], cluster) for cluster in only)
+        yield from (Block(*each[:-2], *cluster) for cluster in only)
 
 
 @lru_cache(maxsize=8192)
@@ -297,8 +313,8 @@ def _operands(kind: Kind) -> tuple[Operand, Operand]:
 
 def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
     """What the model looks at of blocks, a column of each. All at once: one by one they take ten times as long."""
-    numbers = np.fromiter(chain.from_iterable(x[:-1] + x.cluster for x in blocks), np.float64)
-    rows, cols, groups, swapped, stages, slots, _, turns, stays, *cluster = numbers.reshape(len(blocks), -1).T
+    numbers = np.fromiter(chain.from_iterable(blocks), np.float64).reshape(len(blocks), -1).T
+    rows, cols, groups, swapped, stages, slots, width, turns, stays, *cluster = numbers
     depth, threads, one = LINE // kind.size, THREADS * groups, np.ones(len(blocks))
     block, none = np.array((rows, cols)), np.zeros((2, len(blocks)))
     return stacked(
@@ -325,15 +341,10 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             stays=stays,
             turns=np.where(turns, groups, 1),
             staged=slots,
-            width=np.array([x.width or _usual_width(*x.tiling) for x in blocks]),
-            band=np.array([x.band for x in blocks]),
+            width=width,
+            band=band_of(swapped * (rows <= FEW_ROWS[-1]), turns),
         )
     )
-
-
-@lru_cache(maxsize=256)
-def _usual_width(tile: Pair, group: Pair) -> int:
-    return WarpgroupMma.usual_width(Tiling(tile, group))
 
 
 def divides(of: Designs) -> npt.NDArray[np.bool_]:

@@ -108,10 +108,10 @@ class _Known:
     stream-K, then for each number of parts of K those that can have parts, added up by a kernel and by clusters.
 
     Attributes:
+        schedules: what makes the schedule of each design.
         rows: the number of the design of each way.
-        whole: designs and ways that have all of K in one part.
-        plain: those, by the model's numbers.
-        ways: all ways by the model's numbers.
+        plain: the ways that have all of K in one part, by the model's numbers.
+        ways: all of them.
         deals: the numbers of designs whose blocks can be dealt out.
         divides: the numbers of those that can have K in parts.
         joins: the numbers, among those, of designs of which a cluster may add up parts by twos.

@@ -11,6 +11,8 @@ from gemmgen import presets
 from gemmgen.ir.workspace import REACHED
 from gemmgen.presets import Preset
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
+from gemmgen.schedule.schedulers import ClusterSplitK, OneTile, Persistent, Scheduler, SplitK, StreamK
 from gemmgen.spec import GemmSpec
 
 #: Whether A and B are packed.
@@ -59,26 +61,31 @@ def changed(
     Raises: ScheduleError where there is no such schedule.
     """
     boxes = plain.epilogue_stages if parts == 1 and not any(packed) else 0
-    width = plain.c_width if joined == plain.cluster_reduction else 4 if joined > 1 else 1
     stays = plain.persistent and boxes > 0
-    # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
-    along_k = plain.by_warpgroups and plain.atom != "wgmma"
-    return plain.but(
-        split_k=parts,
-        cluster_reduction=joined,
-        stream_k=stream,
-        a=_packed(plain.a, False if along_k else None) if packed[0] else replace(plain.a, prepacked=False),
-        b=_packed(plain.b, True if along_k else None) if packed[1] else replace(plain.b, prepacked=False),
-        epilogue_stages=boxes,
-        c_width=width,
-        persistent=stays,
-        ordered_epilogue=plain.ordered_epilogue and stays,
-        name=plain.name and _varied_name(plain.name, parts, packed, stream, joined),
-    )
+    loop, band = plain.mainloop, plain.threadblock_swizzle
+    if packed != (loop.a.prepacked, loop.b.prepacked):
+        # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
+        along_k = plain.by_warpgroups and plain.atom != "wgmma"
+        a = _packed(loop.a, packed[0], False if along_k else None)
+        loop = replace(loop, a=a, b=_packed(loop.b, packed[1], True if along_k else None))
+    epilogue: Epilogue
+    if boxes:
+        epilogue = Staged(boxes, plain.ordered_epilogue and stays)
+    else:
+        epilogue = Registers(plain.c_width if joined == plain.cluster_reduction else 4 if joined > 1 else 1)
+    scheduler: Scheduler = Persistent(band) if stays else OneTile(band)
+    if stream:
+        scheduler = StreamK(band)
+    elif parts > 1:
+        scheduler = ClusterSplitK(band, parts, joined) if joined > 1 else SplitK(band, parts)
+    name = plain.name and _varied_name(plain.name, parts, packed, stream, joined)
+    return Schedule(plain.tiling, loop, epilogue, scheduler, name)
 
 
-def _packed(operand: Operand, transposed: bool | None) -> Operand:
-    """An operand that a kernel before lays out."""
+def _packed(operand: Operand, packed: bool, transposed: bool | None) -> Operand:
+    """An operand that a kernel before lays out, or does not."""
+    if not packed:
+        return replace(operand, prepacked=False)
     stored = operand.transposed if transposed is None else transposed
     return replace(operand, prepacked=True, pad=0, transposed=stored)
 

@@ -23,6 +23,8 @@ Shape = tuple[int, int, int]
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
+#: Bytes of an element at least of which sizes say in what vectors threads copy it; of smaller ones promises do.
+WORD = 4
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -111,9 +113,11 @@ def designs(of: Numbers) -> Designs:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
-    """Sizes that are as well aligned: a row depends on nothing else of them."""
+    """Sizes that are as well aligned: a row depends on nothing else of them, and that of elements which threads copy in
+    vectors where that is promised on nothing.
+    """
     unit = SECTOR // min(SECTOR, spec.dtype.size)
-    free = spec.a_order == "col", spec.b_order == "row", True
+    free = (spec.a_order == "col", spec.b_order == "row", True) if spec.dtype.size >= WORD else (False, False, False)
     m, n, k = (gcd(size, unit) if counts else unit for size, counts in zip(shape, free, strict=True))
     return m, n, k
 
@@ -136,23 +140,24 @@ def row(spec: GemmSpec, s: Schedule, like: Shape) -> Row:
     Args:
         like: sizes as well aligned as the product's.
     """
-    threads, fetched = s.group[0] * s.group[1] * s.sliced_k, s.by_warpgroups or s.tma
+    block, slices, fetched = s.block_tile, s.sliced_k, s.by_warpgroups or s.tma
+    threads = s.group[0] * s.group[1] * slices
     (copy_a, across_a), (copy_b, across_b) = (_copy(spec, s, x, like) for x in "ab")
     return Columns(
-        block=s.block_tile,
+        block=block,
         together=_read_together(s),
         cluster=s.cluster,
         packed=(s.a.prepacked, s.b.prepacked),
         copy=(copy_a, copy_b),
         across=(across_a, across_b),
-        begins=_begins(s.block_tile, spec.dtype.size) if fetched else (0, 0),
+        begins=_begins(block, spec.dtype.size) if fetched else (0, 0),
         depth=s.round_depth,
         held=_held(spec, s),
         stages=s.stages / max(1, s.mbarrier),
         threads=threads,
         producers=s.producer_threads * s.by_warpgroups,
-        sums=s.block_tile[0] * s.block_tile[1] * s.sliced_k / threads,
-        slices=s.sliced_k,
+        sums=block[0] * block[1] * slices / threads,
+        slices=slices,
         unit=WGMMA if s.by_warpgroups else MMA if s.by_warps else FMA,
         fetched=fetched,
         parts=s.split_k,
@@ -199,6 +204,6 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
     # Vectors of small elements are fast where they are promised of both matrices: so it was measured.
-    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= 4)
+    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= WORD)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, across)

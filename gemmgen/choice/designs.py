@@ -13,6 +13,7 @@ from math import gcd
 
 from gemmgen import candidates
 from gemmgen.candidates import WAYS, Shape, Way
+from gemmgen.choice.columns import WORD
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -56,8 +57,6 @@ STAGES = (3, 4)
 #: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
 #: warp write to the same bank.
 APART = 4
-#: Bytes of an element that is copied by itself at least.
-WORD = 4
 #: Schedules by which those grow.
 _WARPS: dict[int, str] = {1: "mma_f8_8x16_16x8", 2: "mma_8x16_16x8"}
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")

@@ -104,30 +104,39 @@ class _About:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The designs of a kind of product.
+    """The designs of a kind of product, and how each is weighed: all as they are, then some with blocks dealt out by
+    stream-K, then for each number of parts of K those that can have parts, added up by a kernel and by clusters.
 
     Attributes:
-        plain: all of them, by the model's numbers.
+        schedules: what makes the schedule of each design.
+        rows: the number of the design of each way.
+        plain: the ways that have all of K in one part, by the model's numbers.
+        ways: all of them.
+        deals: the numbers of designs whose blocks can be dealt out.
         divides: the numbers of those that can have K in parts.
-        deals: the numbers of those whose blocks can be dealt out by stream-K.
-        joins: whether a cluster may add up parts of each by twos.
-        joins_two: the same where parts are two, by work-items.
+        joins: the numbers, among those, of designs of which a cluster may add up parts by twos.
+        joins_two: whether a cluster may add up two parts of each design, by work-items.
     """
 
     schedules: tuple[Callable[[], Schedule], ...]
+    rows: Rows
     plain: rates.Weighed
-    divides: Rows
+    ways: rates.Weighed
     deals: Rows
-    joins: npt.NDArray[np.bool_]
+    divides: Rows
+    joins: Rows
     joins_two: npt.NDArray[np.bool_]
 
 
-@lru_cache(maxsize=256)
-def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short: Way, wider: bool) -> _Known | None:
+@lru_cache(maxsize=64)
+def _known(
+    spec: GemmSpec, target: Target, machine: Machine, like: Shape, short: Way, wider: bool, numbers: int
+) -> _Known | None:
     """Of a class of sizes: copies depend on nothing of them but how they are aligned.
 
     Args:
         short: whether lines of A, and of B, are. What TMA could read itself is packed only where they are.
+        numbers: how many numbers of parts of K are weighed.
     """
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
@@ -143,11 +152,21 @@ def _known(spec: GemmSpec, target: Target, machine: Machine, like: Shape, short:
     if not families:
         return None
     schedules, own, may = zip(*families, strict=True)
-    plain = rates.weighed(spec, np.concatenate(own, axis=1), machine)
+    makers, table = tuple(x for each in schedules for x in each), np.concatenate(own, axis=1)
     divides, joins, joins_two, deals = np.concatenate(may, axis=1)
+    dealt, divided, joined = (np.flatnonzero(x) for x in (deals, divides, divides & joins))
+    rows = np.concatenate((np.arange(len(makers)), dealt, *(divided, joined) * numbers))
+    whole = len(makers) + len(dealt)
+    ways = table.take(rows, 1)
+    d = columns.designs(ways)
+    d.dealt[len(makers) : whole] = 1
+    d.parts[whole:], d.staged[whole:] = JOINED, 0
+    by_clusters = d.joined[whole:].reshape(numbers, -1)[:, len(divided) :]
+    by_clusters[:] = JOINED
+    d.width[whole:].reshape(numbers, -1)[:, len(divided) :] = 4
+    known = rates.weighed(spec, ways, machine)
     joins_two &= "clusters" in target.features
-    makers = tuple(x for each in schedules for x in each)
-    return _Known(makers, plain, np.flatnonzero(divides), np.flatnonzero(deals), joins, joins_two)
+    return _Known(makers, rows, known.first(whole), known, dealt, divided, np.searchsorted(divided, joined), joins_two)
 
 
 def _within(packed: Way, allowed: Way) -> bool:
@@ -162,12 +181,10 @@ _Family = tuple[tuple[Callable[[], Schedule], ...], Numbers, npt.NDArray[np.bool
 @lru_cache(maxsize=64)
 def _of_kind(kind: Kind, narrow: bool) -> _Family:
     blocks = blocks_of(kind, narrow)
-    may = [(divides(x), x.rows * x.cols <= JOINED_BLOCK, False, False) for x in blocks]
-    return (
-        tuple(partial(built, kind, x) for x in blocks),
-        table(kind, blocks),
-        np.array(may).T,
-    )
+    own = table(kind, blocks)
+    d = columns.designs(own)
+    may = np.array((divides(d), d.block.prod(0) <= JOINED_BLOCK, *np.zeros((2, len(blocks)), dtype=np.bool_)))
+    return tuple(partial(built, kind, x) for x in blocks), own, may
 
 
 def _family(spec: GemmSpec, schedules: tuple[Schedule, ...], like: Shape) -> _Family:
@@ -217,17 +234,20 @@ def _without_tiles(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
 
 
 def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]:
-    like, short = columns.aligned(spec, shape), short_lines(spec, shape)
-    known = _known(spec, about.target, about.machine, like, short, about.wider)
+    like, short, fixed = columns.aligned(spec, shape), short_lines(spec, shape), about.fixed
+    numbers = len(fixed[1:] or FILLED)
+    known = _known(spec, about.target, about.machine, like, short, about.wider, numbers)
     if known is None:
         return
-    taken, index = _shares(spec, known, shape, about)
-    costs, d = prior.microseconds(spec, taken, shape, about.machine, about.products), columns.designs(taken.own)
+    taken, usable = _shares(spec, known, shape, about)
+    costs, d = prior.microseconds(spec, taken, shape, about.machine, about.products), taken.rates
+    costs[len(known.schedules) :][~usable] = np.inf
     for at in _cheapest_first(costs):
-        parts, joined, plain = int(d.parts[at]), int(d.joined[at]), known.schedules[index[at]]()
+        design = known.rows[at]
+        parts, joined, plain = int(taken.parts[at]), int(d.joined[at]), known.schedules[design]()
         # Of work-items a cluster adds up two parts a little sooner than a second kernel (0.93 to 0.99 of the whole
         # time on an H100), and four or eight much later (1.02 to 1.44).
-        first = JOINED if known.joins_two[index[at]] and parts == JOINED else joined
+        first = JOINED if known.joins_two[design] and parts == JOINED else joined
         for together in dict.fromkeys((first, joined)):
             schedule = _built(plain, parts, bool(d.dealt[at]), together)
             if schedule is not None:
@@ -235,9 +255,9 @@ def _of_designs(spec: GemmSpec, shape: Shape, about: _About) -> Iterator[Ranked]
 
 
 def _cheapest_first(costs: Numbers) -> Iterator[int]:
-    """Their numbers. Most choices ask for one of them alone, which takes no sorting."""
+    """Their numbers, without those that can't be. Most choices ask for one of them alone, which takes no sorting."""
     yield int(np.argmin(costs))
-    yield from np.argsort(costs, kind="stable")[1:].tolist()
+    yield from np.argsort(costs, kind="stable")[1 : np.isfinite(costs).sum()].tolist()
 
 
 @lru_cache(maxsize=8192)
@@ -251,36 +271,26 @@ def _built(plain: Schedule, parts: int, dealt: bool, joined: int) -> Schedule | 
         return None
 
 
-def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple[rates.Weighed, Rows]:
-    """The designs that are weighed, as they are and then with blocks dealt out, with parts of K, and with those that a
-    cluster adds up; and the number of each among those that are known.
-    """
-    (m, n, k), cores, plain = shape, about.machine.cores, columns.designs(known.plain.own)
-    blocks = np.ceil(m / plain.block[0]) * np.ceil(n / plain.block[1]) * about.products
-    at = known.divides
-    deepest = np.floor(k / (ROUNDS * plain.depth[at]))
+def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple[rates.Weighed, npt.NDArray[np.bool_]]:
+    """The ways that are weighed, with their numbers of parts of K; and which of those behind the designs can be."""
+    (m, n, k), cores, d, at = shape, about.machine.cores, known.plain.rates, known.divides
+    dealt = np.ceil(m / d.block[0, known.deals]) * np.ceil(n / d.block[1, known.deals]) % cores > 0
+    if about.products > 1 or spec.batched or spec.grouped or about.fixed:
+        dealt[:] = False
+    deepest = np.floor(k / (ROUNDS * d.depth[at]))
     if about.fixed:
         chosen = np.array([np.where(deepest >= x, x, 1.0) for x in about.fixed[1:]])
     else:
-        resident = rates.Rates(*known.plain.rates).resident[at]
-        limits = np.minimum(deepest, _FILLED * (cores * resident / blocks[at]))
+        rows, cols = d.block[:, at]
+        blocks = np.ceil(m / rows) * np.ceil(n / cols) * about.products
+        limits = np.minimum(deepest, _FILLED * (cores * d.resident[at] / blocks))
         chosen = _PARTS[np.maximum(0, np.searchsorted(_PARTS, limits, side="right") - 1)]
-    # Two rows for each number of parts: added up by a kernel and by clusters.
-    may = np.repeat(chosen > 1, 2, axis=0)
-    may[2:] &= np.repeat(chosen[1:] != chosen[:-1], 2, axis=0)
-    may[1::2] &= known.joins[at] & (chosen % JOINED == 0)
-    way, which = np.nonzero(may)
-    dealt = known.deals[blocks[known.deals] % cores > 0]
-    if about.products > 1 or spec.batched or spec.grouped or about.fixed:
-        dealt = dealt[:0]
-    again = np.concatenate((dealt, at[which]))
-    index = np.concatenate((np.arange(len(blocks)), again))
-    if not len(again):
-        return known.plain, index
-    taken = known.plain.and_again(again)
-    d = columns.designs(taken.own[:, len(blocks) :])
-    d.dealt[: len(dealt)] = 1
-    d.parts[len(dealt) :], d.staged[len(dealt) :] = chosen[way // 2, which], 0
-    joined = len(dealt) + np.flatnonzero(way % 2)
-    d.joined[joined], d.width[joined] = JOINED, 4
-    return taken, index
+    may = chosen > 1
+    if not may.any():
+        return known.plain, dealt
+    may[1:] &= chosen[1:] != chosen[:-1]
+    by_clusters = chosen[:, known.joins]
+    joined = may[:, known.joins] & (by_clusters % JOINED == 0)
+    parts = np.ones(len(known.rows))
+    parts[len(known.plain.parts) :] = np.concatenate((chosen, by_clusters), axis=1).ravel()
+    return known.ways._replace(parts=parts), np.concatenate((dealt, np.concatenate((may, joined), axis=1).ravel()))

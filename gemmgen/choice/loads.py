@@ -28,7 +28,7 @@ MADE_BY_TWOS, MMA_ELEMENTS, LOADING = 1.75, 8, 28
 
 def has_no_tiles(schedule: Schedule) -> bool:
     """Whether work-items load what they multiply."""
-    return isinstance(schedule.mainloop, Direct | DirectMma | Gemv)
+    return isinstance(schedule.mainloop, (Direct, DirectMma, Gemv))
 
 
 def account_without_tiles(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:

@@ -186,14 +186,16 @@ class Machine:
 
     def memory_times(self, both: _Amount) -> tuple[_Amount, _Amount]:
         """Microseconds of bytes that are read and written once, from memory and from L2: of few, more lie in L2."""
-        missed = 1 / (1 + (self.cache / both) ** 2)
-        return missed * both / self.memory, (1 - missed) * both / self.cached
+        missed = both / (1 + (self.cache / both) ** 2)
+        return missed / self.memory, (both - missed) / self.cached
 
 
 def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers:
-    """Of two things done at the same time; the more equal they are, the less one hides of the other."""
+    """Of two things done at the same time, which are not both nothing; the more equal they are, the less one hides of
+    the other.
+    """
     most: Numbers = np.maximum(one, other)
-    return most * (1 + (np.minimum(one, other) / np.maximum(most, 1e-12)) ** sharp) ** (1 / sharp)
+    return most * (1 + (np.minimum(one, other) / most) ** sharp) ** (1 / sharp)
 
 
 def machine_of(target: Target) -> Machine:

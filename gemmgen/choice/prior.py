@@ -14,23 +14,11 @@ memory have a model of their own, `gemmgen.choice.loads`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import (
-    LINE,
-    SECTOR,
-    WARPGROUP_ROWS,
-    WGMMA,
-    Designs,
-    Numbers,
-    Shape,
-    aligned,
-    column,
-    designs,
-)
+from gemmgen.choice.columns import LINE, SECTOR, Numbers, Shape, aligned, column
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.loads import account_without_tiles, has_no_tiles
 from gemmgen.choice.machine import SUMMED, Machine, beside
@@ -65,70 +53,62 @@ def costs_at(
     ]
 
 
+def microseconds(spec: GemmSpec, of: Weighed, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
+    """Of a product by each design; of one of its own each where sizes are arrays."""
+    t = _times(spec, of, shape, machine, products)
+    return beside(t.busy, t.memory, machine.hidden) + (t.cached + t.packing + t.summing + machine.launch)
+
+
 def account(spec: GemmSpec, schedule: Schedule, shape: Shape, machine: Machine, products: int = 1) -> dict[str, float]:
-    """The microseconds of a product by a schedule, by what they go to."""
+    """The same by a schedule, by what they go to."""
     if has_no_tiles(schedule):
         return account_without_tiles(spec, schedule, shape, machine, products)
     of = weighed(spec, column(spec, schedule, aligned(spec, shape)), machine)
-    return {name: float(part[0]) for name, part in accounts(spec, of, shape, machine, products).items()}
-
-
-def microseconds(spec: GemmSpec, of: Weighed, shape: Sizes, machine: Machine, products: int = 1) -> Numbers:
-    """Of a product by each design; of one of its own each where sizes are arrays."""
-    found: Numbers = sum(accounts(spec, of, shape, machine, products).values(), np.zeros(of.own.shape[1]))
-    return found
-
-
-def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int = 1) -> dict[str, Numbers]:
-    """The microseconds of a product by each design, by what they go to."""
-    d, rates = designs(of.own), Rates(*of.rates)
-    m, n, k = (np.asarray(x, dtype=np.float64) for x in shape)
-    extents, size = np.array([m, n]).reshape(2, -1), spec.dtype.size
-    count = np.ceil(extents / d.block)
-    placed = np.ceil(count / d.cluster) * d.cluster
-    blocks = placed[0] * placed[1] * products
-    steps = np.ceil(np.ceil(k / d.parts) / d.depth)
-    each = np.ceil(blocks * d.parts / rates.cores)
-    dealt, stays = d.dealt > 0, d.stays > 0
-    even = np.where(dealt, blocks / rates.cores, each)
-    together = np.minimum(each, np.where(d.staged > 0, rates.resident, rates.unstaged))
-    inside, deep, packs = np.minimum(d.block, extents), np.minimum(d.depth, k / steps), bool(d.packed.any())
-    grid = _Grid(extents, count, placed, blocks, steps, each, together, inside, deep, packs)
-    fetch, of_all, outside = _fetch(spec, d, rates, k, grid, c)
-    # The last round of blocks may have fewer of them at once.
-    full = np.floor(each / together) * together / each
-    rounds = np.array((together, np.maximum(1.0, each * (1 - full))))
-    (multiply, last_multiply), (step, last_step) = _step(d, rates, k, steps, rounds, fetch, c)
-    multiply, step = full * multiply + (1 - full) * last_multiply, full * step + (1 - full) * last_step + outside
-    in_all = even * steps
-    multiplying, cycles, end = in_all * multiply, in_all * step, _end(spec, d, rates, grid, c)
-    # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
-    hidden = np.where(stays, 1.0, 1 + c.aside * (together - 1) * (1 - together / each))
-    stored = np.where(stays, even - 1, even) * end
-    # Warpgroups that take turns store while others multiply, from a block's second tile of C on.
-    by_turns = np.where(d.turns > 1, 1 + c.aside * (d.turns - 1) * (1 - 1 / each), hidden)
-    begins = np.where(stays, rates.begin + end, each * rates.begin / together)
-    own = beside(cycles, stored, by_turns) + begins + dealt * end
-    functions = _functions(spec, d, rates, grid, even, cycles, hidden, c)
-    late = np.maximum(0.0, in_all * of_all - own)
-    busy = (own + functions + late) / c.clock
-    sums = np.where(d.parts > d.joined, products * m * n * 4.0 * d.parts / d.joined, 0.0)
-    sums += dealt * 2 * c.cores * d.block[0] * d.block[1] * 4
-    of_a, of_b = extents * k * [[spec.element(x).bytes_of(2) / 2] for x in "ab"]
-    if packs:
-        of_a, of_b = np.where(d.packed > 0, extents * k * size, (of_a, of_b))
-    of_c = m * n * (spec.result.size + bytes_read(spec))
-    memory, cached = c.memory_times(products * (of_a + of_b + of_c) + sums)
-    return {
-        "multiply-adds": multiplying / c.clock,
-        "tiles on their way": (cycles + late - multiplying) / c.clock,
-        "beginnings and ends of blocks": (own - cycles) / c.clock,
-        "the epilogue": functions / c.clock,
-        "memory": beside(busy, memory, c.hidden) - busy + cached,
-        "packing": _packing(spec, d, k, grid, c, products),
-        "the sum of K's parts": _sum(d, grid, sums, c, products),
-        "the launch": np.full(len(busy), c.launch),
+    t, clock = _times(spec, of, shape, machine, products), machine.clock
+    multiplying = t.steps * (t.full * t.multiply[0] + (1 - t.full) * t.multiply[1])
+    cycles, late = t.steps * t.step, np.maximum(0.0, t.arriving - t.own)
+    parts: dict[str, Numbers | float] = {
+        "multiply-adds": multiplying / clock,
+        "tiles on their way": (cycles + late - multiplying) / clock,
+        "beginnings and ends of blocks": (t.own - cycles) / clock,
+        "the epilogue": t.functions / clock,
+        "memory": beside(t.busy, t.memory, machine.hidden) - t.busy + t.cached,
+        "packing": t.packing,
+        "the sum of K's parts": t.summing,
+        "the launch": machine.launch,
     }
+    return {name: float(np.ravel(part)[0]) for name, part in parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What a product's time follows from.
+
+    Attributes:
+        steps: along K, of all blocks of the busiest multiprocessor.
+        full: the part of them in which it has as many blocks as it can have.
+        multiply: cycles of one while it does; of the others.
+        step: cycles of one in the mean, with what else it waits for.
+        own: cycles of its blocks, but for an epilogue's functions.
+        functions: of these.
+        arriving: until L2 has given all multiprocessors what they ask for.
+        busy: microseconds until it has ended.
+        memory, cached: of what is read and written, from memory and from L2.
+        packing, summing: of the kernels before and after.
+    """
+
+    steps: Numbers
+    full: Numbers
+    multiply: Numbers
+    step: Numbers
+    own: Numbers
+    functions: Numbers | float
+    arriving: Numbers
+    busy: Numbers
+    memory: Numbers
+    cached: Numbers
+    packing: Numbers | float
+    summing: Numbers | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,185 +120,213 @@ class _Grid:
         count: of blocks, above one another and beside one another.
         placed: the same with those that fill up clusters.
         blocks: of C.
-        steps: along K, of a part.
-        each: blocks of the busiest multiprocessor, parts of K counted.
+        share: of a multiprocessor in the mean, parts of K counted.
+        each: those of the busiest one; `even` where blocks may be dealt out.
         together: of those, how many it has at once.
-        inside: rows and columns of a block that lie in C.
+        inside: rows and columns of a block that lie in C; `area` of the mean block.
         deep: of a step, what lies in K.
-        packs: whether any design packs.
     """
 
     extents: Numbers
     count: Numbers
     placed: Numbers
     blocks: Numbers
-    steps: Numbers
+    share: Numbers
     each: Numbers
+    even: Numbers
     together: Numbers
     inside: Numbers
+    area: Numbers
     deep: Numbers
-    packs: bool
 
 
-def _step(
-    d: Designs, rates: Rates, k: Numbers, steps: Numbers, together: Numbers, fetch: Numbers, c: Machine
-) -> tuple[Numbers, Numbers]:
+def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int) -> _Times:
+    d, k = of.rates, shape[2]
+    extents = np.array(shape[:2], dtype=np.float64).reshape(2, -1)
+    count = np.ceil(extents / d.block)
+    placed = np.ceil(count / d.cluster) * d.cluster
+    blocks = placed[0] * placed[1] * products
+    share, depths = blocks * of.parts / d.cores, k / (of.parts * d.depth)
+    each, steps = np.ceil(share), np.ceil(depths)
+    even = np.where(d.dealt, share, each) if of.deals else each
+    together, inside, deep = np.minimum(each, d.resident), np.minimum(d.block, extents), np.minimum(d.depth, k / steps)
+    high, wide = extents / count
+    grid = _Grid(extents, count, placed, blocks, share, each, even, together, inside, high * wide, deep)
+    fetch, of_all, outside = _fetch(spec, of, shape, grid, c)
+    # The last round of blocks may have fewer of them at once.
+    rounds = each / together
+    whole = np.floor(rounds) * together
+    full = whole / each
+    multiply, (step, last) = _step(d, depths / steps, np.array((together, np.maximum(1.0, each - whole))), fetch, c)
+    step = full * step + (1 - full) * last + outside
+    in_all = even * steps
+    cycles, end = in_all * step, _end(spec, of, grid)
+    # While a block stores, others multiply; not those that began at the same time. One that stays begins but once.
+    hidden = 1 + d.free * (together - 1) * (1 - together / each)
+    # Warpgroups that take turns store while others multiply, from a block's second tile of C on.
+    own = beside(cycles, (even - d.stays) * end, hidden + d.turns * (1 - 1 / each))
+    own += np.where(d.stays, d.begin + end, d.begin * rounds)
+    if of.deals:
+        own += d.dealt * end
+    functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
+    sums, summing = _sum(of, shape, c, products) if of.adds else (0.0, 0.0)
+    memory, cached = c.memory_times(np.add(_bytes(spec, of, shape, products), sums))
+    packing = _packing(spec, of, k, count, c, products) if len(of.packing) else 0.0
+    busy = (np.maximum(own, arriving) + functions) / c.clock
+    return _Times(in_all, full, multiply, step, own, functions, arriving, busy, memory, cached, packing, summing)
+
+
+def _step(d: Rates, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies; and of the whole step.
 
     Args:
+        inside: how much of a step lies in K.
         together: blocks that it has, a row for each case.
     """
-    filled = np.minimum(1.0, d.threads * together / rates.enough) ** c.crowd
-    inside = np.minimum(1.0, k / (steps * d.depth * d.parts))
-    multiply = rates.multiply / filled + rates.copy * inside + rates.handed / together
-    return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), rates.wait / together)
+    multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + d.copy * inside + d.handed / together
+    return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), d.wait / together)
 
 
-def _fetch(
-    spec: GemmSpec, d: Designs, rates: Rates, k: Numbers, grid: _Grid, c: Machine
-) -> tuple[Numbers, Numbers, Numbers]:
+def _fetch(spec: GemmSpec, of: Weighed, shape: Sizes, grid: _Grid, c: Machine) -> tuple[Numbers, Numbers, Numbers]:
     """Cycles until L2 has given a multiprocessor what it asks for in a step, and all of that has come; that L2 takes
     for a step of all of them; and what lines outside of a matrix add to a step.
     """
     # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
-    (down, across), at_once = grid.count, np.minimum(grid.blocks, c.cores * grid.together)
-    of_a = np.minimum(np.maximum(at_once / np.minimum(down, np.maximum(1, d.band)), 1), across)
+    d, (down, across), at_once = of.rates, grid.count, np.minimum(grid.blocks, c.cores * grid.together)
+    of_a = np.minimum(np.maximum(at_once / np.minimum(down, d.band), 1), across)
     of_b = np.minimum(np.maximum(at_once / of_a, 1), down)
     # A cluster asks once for what it shares.
-    shared = d.cluster[::-1]
-    asking = np.array((of_a, of_b)) / shared
-    lines_a, lines_b = _lines(spec, d, k, asking, grid, c) / shared
-    outside_a, outside_b = np.maximum(1, asking) ** c.queued * _outside(spec, d, grid, c)
+    asking = np.array((of_a, of_b)) * d.shared
+    lines_a, lines_b = _lines(spec, of, shape, asking, grid, c) * d.shared
+    outside_a, outside_b = np.maximum(1, asking) ** c.queued * _outside(spec, of, grid, c)
     both, outside = lines_a + lines_b, c.outside * d.fetched * (outside_a + outside_b)
     # Blocks in step ask for the same lines at once, and L2 reads these once.
-    asked = np.where(grid.each > 1, 1.0, c.in_step) * both * grid.blocks * d.parts / (grid.each * c.cores)
-    return np.maximum(both * rates.line / c.fetch, rates.arrive), asked * rates.line / c.apart, outside
+    in_step = np.where(grid.each > 1, 1.0, c.in_step)
+    return np.maximum(both * d.fetch, d.arrive), both * d.fetch_all * grid.share / grid.each * in_step, outside
 
 
-def _lines(spec: GemmSpec, d: Designs, k: Numbers, asking: Numbers, grid: _Grid, c: Machine) -> Numbers:
+def _lines(spec: GemmSpec, of: Weighed, shape: Sizes, asking: Numbers, grid: _Grid, c: Machine) -> Numbers:
     """What a step's part of A, and of B, comes to in lines of L2.
 
     Args:
         asking: blocks that ask for the same lines at the same time, which L2 serves one after the other where they
             begin inside of a sector.
     """
-    wide, block = LINE / spec.dtype.size, d.block
-    by_k = _along_k(spec)
-    lines: Numbers = grid.inside * np.ceil(d.depth / wide)
-    if not by_k.all():
-        # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
-        two = 1 + c.parted * d.begins * (grid.count > 1)
-        lines = np.where(by_k, lines, np.ceil(grid.inside / wide) * grid.deep * two)
-    # What no kernel has laid out is read as it is stored.
-    lines = lines * (np.array([[spec.element(x).bytes_of(2) / 2] for x in "ab"]) / spec.dtype.size)
-    line = np.where(by_k, k, grid.extents) * spec.dtype.size
-    if (line % LINE).any():
-        torn = lines * (line % SECTOR > 0)
-        hot = c.asked * asking * torn
-        # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five
-        # sectors.
-        over = by_k * d.fetched * lines * (c.parted * (line % LINE > 0) + c.torn_tile * (line % SECTOR > 0))
-        lines = lines + c.torn * torn + hot + over
-    return np.where(d.packed > 0, np.ceil(block * d.depth / wide), lines) if grid.packs else lines
+    d, size = of.rates, spec.dtype.size
+    lines: Numbers = grid.inside * d.lines
+    for at, (name, by_k) in enumerate(zip("ab", _along_k(spec), strict=True)):
+        if not by_k:
+            # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
+            two = 1 + d.parted[at] * (grid.count[at] > 1)
+            lines[at] = np.ceil(grid.inside[at] * (size / LINE)) * grid.deep * two
+        # What no kernel has laid out is read as it is stored.
+        if spec.element(name) != spec.dtype:
+            lines[at] *= spec.element(name).bytes_of(2) / 2 / size
+        line = shape[2 if by_k else at] * size
+        if _is_any(line % LINE):
+            # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five
+            # sectors.
+            torn = (line % SECTOR > 0) * 1.0
+            over = by_k * (c.parted * (line % LINE > 0) + c.torn_tile * torn)
+            lines[at] *= 1 + torn * (c.torn + c.asked * asking[at]) + over * d.fetched
+    return lines * d.loose + d.laid_lines if len(of.packing) else lines
 
 
-@cache
-def _along_k(spec: GemmSpec) -> npt.NDArray[np.bool_]:
+def _is_any(of: Numbers | float) -> bool:
+    """Whether it is anything but 0."""
+    return bool(np.any(of)) if isinstance(of, np.ndarray) else of != 0
+
+
+def _along_k(spec: GemmSpec) -> tuple[bool, bool]:
     """Whether lines of A, and of B, lie along K."""
-    return np.array([[spec.a_order == "row"], [spec.b_order == "col"]])
+    return spec.a_order == "row", spec.b_order == "col"
 
 
-def _outside(spec: GemmSpec, d: Designs, grid: _Grid, c: Machine) -> Numbers:
+def _outside(spec: GemmSpec, of: Weighed, grid: _Grid, c: Machine) -> Numbers:
     """Lines of a step's tile of A, and of B, that lie outside of the matrix or in part, of the busiest multiprocessor's
     blocks in the mean: those of blocks larger than the matrix, and where the last block does not begin earlier those at
     the edge, and those that fill up a cluster.
     """
-    wide, block, by_k, last = LINE / spec.dtype.size, d.block, _along_k(spec), grid.inside
-    stay = d.dealt > 0
-    if reads_c(spec) or not c.earlier:
-        stay = np.ones_like(stay)
-    elif bytes_read(spec):
-        stay = stay | _is_swapped(d)
-    if stay.any():
-        last = np.where(stay, np.maximum(0, grid.extents - (grid.placed - 1) * block), last)
-    lines: Numbers = block - last
-    if not by_k.all():
-        torn = _is_left_over(last, np.minimum(wide, block))
-        boxes = (np.ceil(block / wide) - np.ceil(last / wide)) * d.depth + torn * grid.deep
-        lines = np.where(by_k, lines, boxes)
-    found: Numbers = np.maximum(1 / grid.each, 1 / grid.placed) * lines
-    return np.where(d.packed > 0, 0.0, found) if grid.packs else found
+    d, wide, last = of.rates, LINE / spec.dtype.size, grid.inside
+    if of.deals or bytes_read(spec) or not c.earlier:
+        every = reads_c(spec) or not c.earlier
+        stay = np.True_ if every else d.dealt | d.swapped if bytes_read(spec) else d.dealt
+        last = np.where(stay, np.maximum(0, grid.extents - (grid.placed - 1) * d.block), last)
+    lines: Numbers = d.block - last
+    for at, by_k in enumerate(_along_k(spec)):
+        if not by_k:
+            torn = _is_left_over(last[at], np.minimum(wide, d.block[at]))
+            lines[at] = (d.boxes[at] - np.ceil(last[at] / wide)) * d.depth + torn * grid.deep
+    lines /= np.minimum(grid.each, grid.placed)
+    return lines * d.loose if len(of.packing) else lines
 
 
-def _is_left_over(size: Numbers, unit: Numbers) -> npt.NDArray[np.bool_]:
+def _is_left_over(size: Numbers | float, unit: Numbers) -> npt.NDArray[np.bool_]:
     """Whether a size is no multiple of a unit, in a fifth of the time of NumPy's remainder."""
     parts = size / unit
     found: npt.NDArray[np.bool_] = parts > np.floor(parts)
     return found
 
 
-def _is_swapped(d: Designs) -> npt.NDArray[np.bool_]:
-    """Whether C's rows are columns of the instructions of warpgroups."""
-    found: npt.NDArray[np.bool_] = (d.unit == WGMMA) & (
-        (d.together[0] != WARPGROUP_ROWS) | (d.together[1] != d.block[1])
-    )
-    return found
-
-
-def _end(spec: GemmSpec, d: Designs, rates: Rates, grid: _Grid, c: Machine) -> Numbers:
+def _end(spec: GemmSpec, of: Weighed, grid: _Grid) -> Numbers:
     """Cycles to add up what slices have, and to store a block of C or of the sums."""
-    line = grid.extents[int(spec.c_order == "row")]
-    high, wide = grid.extents / grid.count
-    single = (d.width == 1) | (_is_left_over(line, np.maximum(1, d.width)) & (d.parts <= d.joined))
-    by_threads = np.where(single, rates.single, rates.vector)
-    each = np.where(d.staged > 0, spec.result.size / c.store, by_threads)
-    found: Numbers = high * wide * each + c.slice * (d.slices - 1) * d.block[0] * d.block[1]
-    return found
+    d, line = of.rates, grid.extents[int(spec.c_order == "row")]
+    each = d.store
+    if (line % of.widest).any():
+        each = each + d.torn * (_is_left_over(line, d.width) & (of.parts <= d.joined))
+    return grid.area * each + d.slices
 
 
 def _functions(
-    spec: GemmSpec,
-    d: Designs,
-    rates: Rates,
-    grid: _Grid,
-    even: Numbers,
-    cycles: Numbers,
-    hidden: Numbers,
-    c: Machine,
-) -> Numbers:
+    spec: GemmSpec, of: Weighed, grid: _Grid, cycles: Numbers, hidden: Numbers, c: Machine
+) -> Numbers | float:
     """Cycles of a multiprocessor to apply an epilogue's functions, and to read what they take. All blocks read at the
     same time, so that each multiprocessor has its share of the memory.
     """
-    read = bytes_read(spec)
+    d, read = of.rates, bytes_read(spec)
     together = work(spec) + read * c.cores * c.clock / c.memory
     if not together:
-        return np.zeros_like(cycles)
+        return 0.0
     # Where operands are swapped, neighbours in C are of other threads, so that each reads its elements one by one.
-    each = together + np.where(_is_swapped(d) & (read > 0), rates.single, 0.0)
-    high, wide = grid.extents / grid.count
-    one = np.where(d.parts > d.joined, 0.0, high * wide / spec.halves * each)
+    each = together + d.alone if read else together
+    one = np.where(of.parts > d.joined, 0.0, grid.area / spec.halves * each)
     last = d.stays * one
-    found: Numbers = beside(cycles, even * one - last, hidden) - cycles + last
+    found: Numbers = beside(cycles, grid.even * one - last, hidden) - cycles + last
     return found
 
 
-def _sum(d: Designs, grid: _Grid, sums: Numbers, c: Machine, products: int) -> Numbers:
-    """Microseconds of the kernel that adds up parts of K, and of a cluster's own sum."""
-    if not (sums.any() or (d.joined > 1).any()):
-        return sums
-    m, n = grid.extents
-    groups = np.where(d.dealt > 0, np.minimum(m, c.cores * d.block[0]), products * m) * np.ceil(n / SUMMED)
-    by_kernel = c.another + sums / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * d.parts / d.joined
-    return np.where(sums > 0, by_kernel, 0.0) + np.where(d.joined > 1, c.another, 0.0)
+def _bytes(spec: GemmSpec, of: Weighed, shape: Sizes, products: int) -> Numbers | float:
+    """What is read of A and B, and of C read and written."""
+    (m, n, k), size = shape, spec.dtype.size
+    found: Numbers | float = m * n * (spec.result.size + bytes_read(spec))
+    for at, (name, extent) in enumerate((("a", m), ("b", n))):
+        stored = spec.element(name).bytes_of(2) / 2
+        packed = 1 - of.rates.loose[at] if stored != size and len(of.packing) else 0.0
+        found = found + extent * k * (stored + packed * (size - stored))
+    return products * found
 
 
-def _packing(spec: GemmSpec, d: Designs, k: Numbers, grid: _Grid, c: Machine, products: int) -> Numbers:
+def _sum(of: Weighed, shape: Sizes, c: Machine, products: int) -> tuple[Numbers, Numbers]:
+    """Bytes of sums of K's parts, and microseconds of the kernel that adds them up, and of a cluster's own sum."""
+    d, (m, n, _) = of.rates, shape
+    planes = of.parts / d.joined
+    sums, groups = np.where(planes > 1, planes * (products * m * n * 4.0), 0.0), products * m
+    if of.deals:
+        sums += d.dealt_bytes
+        groups = np.where(d.dealt, np.minimum(m, c.cores * d.block[0]), groups)
+    of_groups = groups * (np.ceil(n / SUMMED) * c.sum_group / c.cores / c.clock) + c.another
+    return sums, np.where(sums > 0, of_groups + sums / c.cached + c.plane * planes, 0.0) + d.joining
+
+
+def _packing(spec: GemmSpec, of: Weighed, k: Numbers | float, count: Numbers, c: Machine, products: int) -> Numbers:
     """Microseconds of the kernel that lays matrices out before, in whole tiles."""
-    if not grid.packs:
-        return np.zeros_like(d.depth)
-    of_a, of_b = products * np.ceil(k / d.depth) * d.depth * grid.count * d.block * d.packed
+    at, d = of.packing, of.rates
+    depth = products * (np.ceil(k / d.depth) * d.depth)[at]
+    of_a, of_b = (count * d.laid)[:, at] * depth
     laid = spec.dtype.size * (of_a + of_b)
     # Bytes of an element as it is stored, two of which may share one.
     stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
     memory, cached = c.memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b))
-    return np.where(laid > 0, c.packing + np.maximum(laid / c.packed, memory + cached), 0.0)
+    found = np.zeros_like(d.depth)
+    found[at] = c.packing + np.maximum(laid / c.packed, memory + cached)
+    return found

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import FMA, LINE, WGMMA, Designs, Numbers, designs
+from gemmgen.choice.columns import FMA, LINE, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
 from gemmgen.choice.epilogue import PROLOGUE, of_prologue
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine
 from gemmgen.ir.dtypes import DType
@@ -23,99 +23,186 @@ BESIDE_COPIES = 0.25
 
 
 class Rates(NamedTuple):
-    """What follows from a design and a device whatever the sizes of the product: cycles of a multiprocessor but for the
-    last ones.
+    """What the model takes of designs: pairs in rows and in columns of C, or of A and of B, then single numbers.
 
     Attributes:
-        multiply: to multiply a step's tiles, or to read them from shared memory, with all units busy.
-        enough: threads that keep them busy.
-        copy: to copy a step's tiles of whole blocks by threads.
-        handed: to hand over a step's tiles where no other block is there.
-        vector, single: to store an element of C beside neighbours; by itself.
-        begin: of a block's beginning.
-        line: bytes that a line asks of L2.
-        arrive: until a step's tiles have come.
-        wait: of a step, by a single block, until what it has asked for is there.
+        block: rows and columns of a block.
+        cluster: blocks of a cluster above one another, and beside one another.
+        shared: the part of the lines of A, and of B, that each block of a cluster asks for.
+        laid: rows of a block of A, and columns of one of B, where a kernel before lays these out; otherwise 0.
+        laid_lines: lines of L2 of a step's tiles of those.
+        loose: 1 where A, and B, is read as it is stored, otherwise 0.
+        boxes: lines of L2 that are as wide as a block of A, and of B.
+        parted: how much more a line of a TMA tile costs that begins inside of another.
+        depth: of a step.
+        lines: the same in lines of L2.
+        band: rows of blocks that run at the same time.
+        multiply: cycles to multiply a step's tiles, or to read them from shared memory, with all units busy.
+        filled: the part of those that the threads of one block keep busy.
+        copy: cycles to copy a step's tiles of whole blocks by threads.
+        handed: cycles to hand over a step's tiles where no other block is there.
+        fetch: cycles until L2 has given a line; where all ask for theirs, `fetch_all`.
+        fetch_all: the same of a line of each block, for each that a multiprocessor has in the mean.
+        arrive: cycles until a step's tiles have come.
+        wait: cycles of a step, by a single block, until what it has asked for is there.
+        fetched: 1 where TMA reads, otherwise 0.
+        store: cycles to store an element of C, or of sums, whose lines are multiples of what a thread stores at once.
+        torn: how many more where they are not.
+        width: elements of C that a thread stores at once.
+        alone: cycles to store an element by itself, where operands are swapped; otherwise 0.
+        slices: cycles to add up what slices of sliced-K have.
+        begin: cycles of a block's beginning.
+        free: how much of storing each other block hides: none where blocks stay.
+        turns: how much of it warpgroups hide that store one after the other.
         cores: multiprocessors that blocks find room on.
-        resident, unstaged: blocks that a multiprocessor has at once; the same where C is not stored by TMA, as parts of
-            K are not.
+        resident: blocks that a multiprocessor has at once.
+        joined: parts of K that a cluster adds up.
+        joining: microseconds of that.
+        dealt_bytes: those of sums, where blocks are dealt out.
+        stays, dealt, swapped: whether blocks are persistent; are dealt out by stream-K; have operands swapped.
     """
 
+    block: Numbers
+    cluster: Numbers
+    shared: Numbers
+    laid: Numbers
+    laid_lines: Numbers
+    loose: Numbers
+    boxes: Numbers
+    parted: Numbers
+    depth: Numbers
+    lines: Numbers
+    band: Numbers
     multiply: Numbers
-    enough: Numbers
+    filled: Numbers
     copy: Numbers
     handed: Numbers
-    vector: Numbers
-    single: Numbers
-    begin: Numbers
-    line: Numbers
+    fetch: Numbers
+    fetch_all: Numbers
     arrive: Numbers
     wait: Numbers
+    fetched: Numbers
+    store: Numbers
+    torn: Numbers
+    width: Numbers
+    alone: Numbers
+    slices: Numbers
+    begin: Numbers
+    free: Numbers
+    turns: Numbers
     cores: Numbers
     resident: Numbers
-    unstaged: Numbers
+    joined: Numbers
+    joining: Numbers
+    dealt_bytes: Numbers
+    stays: npt.NDArray[np.bool_]
+    dealt: npt.NDArray[np.bool_]
+    swapped: npt.NDArray[np.bool_]
 
 
 class Weighed(NamedTuple):
-    """Designs and their rates: a table of each, a column a design."""
+    """Designs with their rates.
 
-    own: Numbers
-    rates: Numbers
+    Attributes:
+        parts: of K.
+        packing: the numbers of those for which a kernel before lays matrices out.
+        deals: whether any blocks are dealt out.
+        adds: whether any sums are added up: those of K's parts, or of blocks that are dealt out.
+        widest: elements of C that a thread stores at once, at most.
+    """
 
-    def and_again(self, index: npt.NDArray[np.intp]) -> Weighed:
-        """All, then some of them once more."""
-        own, rates = (np.concatenate((each, each.take(index, 1)), axis=1) for each in self)
-        return Weighed(own, rates)
+    rates: Rates
+    parts: Numbers
+    packing: npt.NDArray[np.intp]
+    deals: bool
+    adds: bool
+    widest: int
+
+    def first(self, count: int) -> Weighed:
+        """So many of them, none with K in parts."""
+        rates = Rates._make(each[..., :count] for each in self.rates)
+        packing = self.packing[: int(np.searchsorted(self.packing, count))]
+        return Weighed(rates, self.parts[:count], packing, self.deals, self.deals, self.widest)
 
 
 def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
     """A table of designs with their rates."""
-    return Weighed(own, np.array(_rates(spec, designs(own), machine)))
+    d = designs(own)
+    rates, deals = _rates(spec, d, machine), bool(d.dealt.any())
+    adds = deals or bool((d.parts > 1).any())
+    return Weighed(rates, d.parts, np.flatnonzero(d.packed.any(0)), deals, adds, int(d.width.max()))
 
 
 def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
-    dtype = spec.dtype
+    dtype, by_warpgroups = spec.dtype, d.unit == WGMMA
     peak, reads, busy, vector, single = _of_units(dtype, c)[:, d.unit.astype(np.intp)]
-    (rows, cols), size = d.block, dtype.size
+    (rows, cols), size, wide = d.block, dtype.size, LINE / dtype.size
+    area, volume = rows * cols, rows * cols * d.depth
     # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
-    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
-    volume = rows * cols * d.depth
-    # Elements of fewer than 4 bytes that are copied one by one go through registers.
-    alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
-    each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if size < 4 else 1.0))
-    # What is stored otherwise goes through registers, unless a kernel before has laid it out.
-    each_element = [_conversions(spec, x, d.unit == WGMMA) for x in "ab"]
-    made = c.conversion * np.array(each_element) * c.work / SCHEDULERS / WARP
-    copy_a, copy_b = d.depth * (each + np.where(d.packed > 0, 0.0, d.block * made))
+    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * by_warpgroups
+    # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
+    enough = np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy)
     line = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
+    swapped = by_warpgroups & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
+    in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
+    cores = np.where(in_cluster > 2, c.in_fours, c.cores)
+    own_end = np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied)
+    by_threads = np.where(d.width > 1, vector, single)
     return Rates(
+        block=d.block,
+        cluster=d.cluster,
+        shared=1 / d.cluster[::-1],
+        laid=d.block * d.packed,
+        laid_lines=d.packed * np.ceil(d.block * d.depth / wide),
+        loose=1 - d.packed,
+        boxes=np.ceil(d.block / wide),
+        parted=c.parted * d.begins,
+        depth=d.depth,
+        lines=np.ceil(d.depth / wide),
+        band=np.maximum(1, d.band),
         multiply=np.maximum(volume / peak, volume * passes * size / reads),
-        # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
-        enough=np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy),
-        copy=copy_a + copy_b,
-        handed=c.step + c.paired * (d.cluster[0] * d.cluster[1] > 1),
-        vector=vector,
-        single=single,
-        begin=c.begin
-        + np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied) * d.sums
-        + c.stay * d.stays
-        + c.meet * (d.cluster[0] * d.cluster[1] > 1),
-        line=line,
+        filled=d.threads / enough,
+        copy=_copies(spec, d, c),
+        handed=c.step + c.paired * (in_cluster > 1),
+        fetch=line / c.fetch,
+        fetch_all=line / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
         wait=np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1), 0.0),
-        cores=np.where(d.cluster.prod(0) > 2, c.in_fours, c.cores),
-        resident=_resident(spec, d, d.staged, c),
-        unstaged=_resident(spec, d, np.zeros_like(d.staged), c),
+        fetched=d.fetched,
+        store=np.where(d.staged > 0, spec.result.size / c.store, by_threads),
+        torn=np.where(d.staged > 0, 0.0, single - by_threads),
+        width=d.width,
+        alone=np.where(swapped, single, 0.0),
+        slices=c.slice * (d.slices - 1) * area,
+        begin=c.begin + own_end * d.sums + c.stay * d.stays + c.meet * (in_cluster > 1),
+        free=np.where(stays, 0.0, c.aside),
+        turns=c.aside * (d.turns - 1),
+        cores=cores,
+        resident=_resident(spec, d, c),
+        joined=d.joined,
+        joining=np.where(d.joined > 1, c.another, 0.0),
+        dealt_bytes=np.where(dealt, 2 * c.cores * area * 4, 0.0),
+        stays=stays,
+        dealt=dealt,
+        swapped=swapped,
     )
 
 
-def _resident(spec: GemmSpec, d: Designs, staged: Numbers, machine: Machine) -> Numbers:
-    """Blocks that a multiprocessor has at once.
+def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
+    """Cycles to copy a step's tiles of whole blocks by threads."""
+    # Elements of fewer than 4 bytes that are copied one by one go through registers.
+    alone = np.where(d.across > 1, c.copy_conflicts, np.where(d.across > 0, c.copy_across, c.copy_single))
+    each = d.block * np.where(d.copy < 1, d.copy * c.copy, alone * (c.through if spec.dtype.size < 4 else 1.0))
+    # What is stored otherwise goes through registers, unless a kernel before has laid it out.
+    each_element = [_conversions(spec, x, d.unit == WGMMA) for x in "ab"]
+    made = c.conversion * np.array(each_element) * c.work / SCHEDULERS / WARP
+    of_a, of_b = d.depth * (each + np.where(d.packed > 0, 0.0, d.block * made))
+    return cast("Numbers", of_a + of_b)
 
-    Args:
-        staged: stages of the epilogue.
-    """
-    shared = d.held * spec.dtype.size + staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
+
+def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
+    """Blocks that a multiprocessor has at once."""
+    shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
     registers = (d.sums * spec.accumulator.size / 4 + OTHER_REGISTERS) * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))

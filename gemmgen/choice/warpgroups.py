@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Numbers, stacked
+from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, stacked
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -28,6 +30,7 @@ from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Grouped
 
+_Number = TypeVar("_Number", int, Numbers)
 #: Rows of a block and the warpgroups that multiply them; registers that these have and their producers, where any are
 #: handed over.
 WARPGROUPS: tuple[tuple[int, int], ...] = ((64, 1), (128, 2), (192, 3), (256, 2))
@@ -53,8 +56,9 @@ CLUSTERS, CLUSTERED = (*PAIRS, (1, 4), (4, 1)), 64 * 64
 PACKED = (64, 128)
 #: Columns of which a gated product can have half of each half of B, however B lies.
 GATED = 128
-#: Threads of a warpgroup, and columns of an instruction's rows where operands are swapped.
-THREADS, COLUMNS = 128, 64
+#: Threads of a warpgroup, those that fetch for a single one, and columns of an instruction's rows where operands are
+#: swapped.
+THREADS, PRODUCERS, COLUMNS = 128, 32, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,11 @@ class Kind:
     shared: int
     held: float = 0.0
 
-    def most_stages(self, block: Pair, slot: int, blocks: int = 1) -> int:
-        """Stages that so many blocks of a multiprocessor can have beside a stage of the epilogue."""
-        of_a, of_b = (self._tile_bytes(extent, by_k) for extent, by_k in zip(block, self.by_k, strict=True))
-        return ((self.shared - RESERVED) // blocks - slot) // (of_a + int(of_b * self.stored_of_b))
+    def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
+        """Stages that a block can have beside a stage of the epilogue, and each of two of a multiprocessor."""
+        of_a, of_b = self._tile_bytes(block[0], self.by_k[0]), self._tile_bytes(block[1], self.by_k[1])
+        stage, room = of_a + int(of_b * self.stored_of_b), self.shared - RESERVED
+        return (room - slot) // stage, (room // 2 - slot) // stage
 
     def multiplies(self, width: int) -> bool:
         """Whether there is an instruction of so many columns."""
@@ -113,10 +118,10 @@ class Block(NamedTuple):
         swapped: whether operands are.
         stages: of the ring.
         slots: stages of the epilogue; 0 where threads store C.
-        width: elements of C that a thread stores at once then.
+        width: elements of C that a thread stores at once, as it does sums of a part of K in any case.
         turns: whether warpgroups store one after the other.
         stays: whether blocks are persistent.
-        cluster: rows and columns of blocks.
+        above, beside: blocks of a cluster.
     """
 
     rows: int
@@ -128,7 +133,13 @@ class Block(NamedTuple):
     width: int = 1
     turns: bool = False
     stays: bool = False
-    cluster: Pair = (1, 1)
+    above: int = 1
+    beside: int = 1
+
+    @property
+    def cluster(self) -> Pair:
+        """Rows and columns of blocks."""
+        return self.above, self.beside
 
     @property
     def few(self) -> bool:
@@ -145,12 +156,17 @@ class Block(NamedTuple):
     @property
     def producers(self) -> int:
         """Threads that only fetch."""
-        return 32 if self.groups == 1 else THREADS
+        return PRODUCERS if self.groups == 1 else THREADS
 
     @property
     def band(self) -> int:
         """Of the threadblock swizzle."""
-        return 0 if self.few else 12 if self.turns else 8
+        return band_of(self.few, self.turns)
+
+
+def band_of(few: _Number, turns: _Number) -> _Number:
+    """The band of the threadblock swizzle, of a block or of many."""
+    return (8 + 4 * turns) * (1 - few)
 
 
 def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
@@ -189,9 +205,11 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     """
     if kind.held:
         return tuple(_swapped(kind))
-    found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
     if narrow:
-        found = tuple(x for x in found if x.cols in PACKED and not x.stays and (x.few or not x.swapped))
+        swapped = () if kind.grouped else (x for x in _swapped(kind, FEW_ROWS) if x.cols in PACKED)
+        found = (*(x for x in _plain(kind, PACKED) if not x.stays), *swapped)
+    else:
+        found = (*_plain(kind), *(() if kind.grouped else _swapped(kind)))
     if kind.grouped == "rows":
         # Of what costs the same, persistent blocks go first, as none is surplus; but not the small ones, which serve
         # many groups of few rows. No warpgroups take turns.
@@ -205,47 +223,51 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
     return found if any(kind.packed) else (*found, *_clusters(found, CLUSTERS))
 
 
-def _plain(kind: Kind) -> Iterator[Block]:
+def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
     for rows, count in WARPGROUPS:
-        for cols in WIDTHS:
-            width = _width((rows, cols), THREADS * count)
+        for cols in widths:
             if rows * cols // (THREADS * count) > MOST_SUMS[count] or not kind.multiplies(cols):
                 continue
+            made = Block(rows, cols, count, False, 0, int(kind.staged))
+            width = _usual_width(*made.tiling) if kind.staged else _width(made)
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
-            most = [kind.most_stages((rows, cols), slot, blocks) for blocks in (1, 2)]
+            most = kind.most_stages((rows, cols), slot)
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
-                made = Block(rows, cols, count, False, stages, int(kind.staged), 0 if kind.staged else width)
-                yield made
-                if cols % COARSE:
+                yield Block(*made[:4], stages, made.slots, width)
+                if cols % COARSE or not kind.staged:
                     continue
                 # Groups that take turns read what lies as TMA can read it.
-                if kind.staged and (rows, stages) == (128, most[0]) and not any(kind.packed):
-                    yield made._replace(slots=2, turns=True, stays=True)
-                if kind.staged:
-                    yield made._replace(stays=True)
+                if (rows, stages) == (128, most[0]) and not any(kind.packed):
+                    yield Block(*made[:4], stages, 2, width, True, True)
+                yield Block(*made[:4], stages, 1, width, False, True)
 
 
-def _width(block: Pair, threads: int) -> int:
+def _width(of: Block) -> int:
     """Elements of C that a thread stores at once: four if they can be dealt out evenly, or the pairs that it has."""
-    rows, cols = block
-    return 4 if threads * 4 % cols == 0 and rows * cols % (threads * 4) == 0 else 2
+    at_once = 4 * THREADS * of.groups
+    return 4 if at_once % of.cols == 0 and of.rows * of.cols % at_once == 0 else 2
 
 
-def _swapped(kind: Kind) -> Iterator[Block]:
+@lru_cache(maxsize=256)
+def _usual_width(tile: Pair, group: Pair) -> int:
+    return WarpgroupMma.usual_width(Tiling(tile, group))
+
+
+def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> Iterator[Block]:
     """C's rows are the instruction's columns, for few rows, and for numbers of rows that leave much of a block of 128
     without work. TMA stores many of them.
     """
-    for rows in filter(kind.multiplies, (*FEW_ROWS, *MANY_ROWS)):
+    for rows in filter(kind.multiplies, of_rows):
         many = rows in MANY_ROWS
         for count, own in BESIDE:
             if own > 1 and not (many and own * rows // 2 <= MOST_SUMS[count]):
                 continue
             cols = COLUMNS * count * own
             slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if many else 0
-            stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot))
+            stages = min(MOST_STAGES, kind.most_stages((rows, cols), slot)[0])
             yield Block(rows, cols, count, True, stages, int(many and kind.staged))
 
 
@@ -259,18 +281,16 @@ def _clusters(plain: Iterable[Block], clusters: tuple[Pair, ...]) -> Iterator[Bl
     for each in most.values():
         # Persistent ones share the larger tile.
         only = (PAIRS[each.rows <= each.cols],) if each.stays else clusters
-        yield from (each._replace(cluster=cluster) for cluster in only)
+        yield from (Block(*each[:-2], *cluster) for cluster in only)
 
 
 @lru_cache(maxsize=8192)
 def built(kind: Kind, block: Block) -> Schedule:
     """The schedule of a block."""
-    operand = Operand("local", async_copy=True)
-    a, b = (replace(operand, prepacked=packed) for packed in kind.packed)
-    # Elements of two bytes are multiplied whichever way their tiles lie.
+    a, b = _operands(kind)
     loop = WarpgroupMma(
         a=a,
-        b=replace(b, transposed=kind.packed[1] and kind.atom != "wgmma", memory="private" if kind.held else "local"),
+        b=b,
         atom=kind.atom,
         stages=block.stages,
         producer_threads=block.producers,
@@ -282,10 +302,19 @@ def built(kind: Kind, block: Block) -> Schedule:
     return Schedule(Tiling(*block.tiling, LINE // kind.size), loop, epilogue, scheduler)
 
 
+@lru_cache(maxsize=64)
+def _operands(kind: Kind) -> tuple[Operand, Operand]:
+    of_a, of_b = kind.packed
+    # Elements of two bytes are multiplied whichever way their tiles lie.
+    transposed = of_b and kind.atom != "wgmma"
+    b = Operand("private" if kind.held else "local", async_copy=True, prepacked=of_b, transposed=transposed)
+    return Operand("local", async_copy=True, prepacked=of_a), b
+
+
 def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
     """What the model looks at of blocks, a column of each. All at once: one by one they take ten times as long."""
-    numbers = np.array([(*x[:-1], *x.cluster) for x in blocks], dtype=np.float64).T
-    rows, cols, groups, swapped, stages, slots, _, turns, stays, *cluster = numbers
+    numbers = np.fromiter(chain.from_iterable(blocks), np.float64).reshape(len(blocks), -1).T
+    rows, cols, groups, swapped, stages, slots, width, turns, stays, *cluster = numbers
     depth, threads, one = LINE // kind.size, THREADS * groups, np.ones(len(blocks))
     block, none = np.array((rows, cols)), np.zeros((2, len(blocks)))
     return stacked(
@@ -301,7 +330,7 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             held=stages * (rows + cols * kind.stored_of_b) * depth,
             stages=stages,
             threads=threads,
-            producers=np.array([x.producers for x in blocks]),
+            producers=np.where(groups == 1, PRODUCERS, THREADS),
             sums=rows * cols / threads,
             slices=one,
             unit=WGMMA * one,
@@ -312,18 +341,13 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             stays=stays,
             turns=np.where(turns, groups, 1),
             staged=slots,
-            width=np.array([x.width or _usual_width(*x.tiling) for x in blocks]),
-            band=np.array([x.band for x in blocks]),
+            width=width,
+            band=band_of(swapped * (rows <= FEW_ROWS[-1]), turns),
         )
     )
 
 
-@lru_cache(maxsize=256)
-def _usual_width(tile: Pair, group: Pair) -> int:
-    return WarpgroupMma.usual_width(Tiling(tile, group))
-
-
-def divides(block: Block) -> bool:
+def divides(of: Designs) -> npt.NDArray[np.bool_]:
     """Whether K can be in parts: not where blocks stay or take turns, nor in clusters, nor where threads spill."""
-    sums = block.rows * block.cols // (THREADS * block.groups)
-    return not block.stays and block.cluster == (1, 1) and sums <= MOST_SUMS_OF_PARTS
+    found: npt.NDArray[np.bool_] = (of.stays == 0) & (of.cluster.prod(0) == 1) & (of.sums <= MOST_SUMS_OF_PARTS)
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -24,7 +24,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import order
 from gemmgen.tuning.device import DeviceKey, key_of
-from gemmgen.tuning.records import Identity, Line, Store, kind_of, parse, spec_text
+from gemmgen.tuning.records import KIND, Identity, Line, Store, kind_of, parse, spec_text
 
 Shape = tuple[int, int, int]
 _NO_STAMP: tuple[int, int] | None = None
@@ -177,7 +177,9 @@ def recorded(
     if book is None or not m or not n or not k:
         return None
     known = book.lines()
-    for number, kind in enumerate(_texts_alike(spec, "wgmma" in target.features)):
+    # Promises and sizes are no part of a kind: of all specs with other ones it is named once.
+    about = tuple(getattr(spec, key) for key in KIND)
+    for number, kind in enumerate(_texts_alike(about, "wgmma" in target.features)):
         lines = known.get((kind, products), {})
         for line in lines.get((m, n, k), ()):
             if (found := _usable(line, spec, target, check, book)) is not None:
@@ -189,8 +191,13 @@ def recorded(
 
 
 @lru_cache(maxsize=1024)
-def _texts_alike(spec: GemmSpec, by_warpgroups: bool) -> tuple[str, ...]:
-    """A kind of product, and those whose schedules are as fast, as records name them."""
+def _texts_alike(about: tuple[object, ...], by_warpgroups: bool) -> tuple[str, ...]:
+    """A kind of product, and those whose schedules are as fast, as records name them.
+
+    Args:
+        about: what a spec has in the fields that tell kinds apart.
+    """
+    spec = GemmSpec(**dict(zip(KIND, about, strict=True)))  # type: ignore[arg-type]
     return tuple(spec_text(kind) for kind in _alike(kind_of(spec), by_warpgroups))
 
 
@@ -228,8 +235,7 @@ def _near(
     What was measured is divided by what the model says there: the model need only know how a schedule's time changes
     from those sizes to these.
     """
-    apart = ((_distance(shape, other), other) for other in lines)
-    near = sorted((distance, other) for distance, other in apart if distance is not None)[:NEAREST]
+    near = _nearest_sizes(lines, shape)
     if not near:
         return None
     weights = {other: 1 / (distance + CLOSE) for distance, other in near}
@@ -268,12 +274,11 @@ def _nearest(
     return None
 
 
-def _distance(one: Shape, other: Shape) -> float | None:
-    """In log space; None where a size differs by too much."""
-    for a, b in zip(one, other, strict=True):
-        if a > NEAR * b or b > NEAR * a:
-            return None
-    return sum(abs(math.log2(a / b)) for a, b in zip(one, other, strict=True))
+def _nearest_sizes(known: Iterable[Shape], shape: Shape) -> list[tuple[float, Shape]]:
+    """Those of which no size differs by too much, each with its distance in log space, the nearest first."""
+    (low_m, high_m), (low_n, high_n), (low_k, high_k) = ((size / NEAR, size * NEAR) for size in shape)
+    near = (x for x in known if low_m <= x[0] <= high_m and low_n <= x[1] <= high_n and low_k <= x[2] <= high_k)
+    return sorted((sum(abs(math.log2(a / b)) for a, b in zip(shape, x, strict=True)), x) for x in near)[:NEAREST]
 
 
 def _usable(

@@ -16,11 +16,11 @@ import pytest
 
 from gemmgen import candidates, driver
 from gemmgen.banks import local_accesses
-from gemmgen.choice import columns, designs, epilogue, few_rows, loads, machine, prior, rates, warpgroups
+from gemmgen.choice import columns, designs, epilogue, few_rows, gpu, loads, machine, prior, rates, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, I8, DType
+from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F16, F32, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule.direct import Gemv
@@ -432,7 +432,7 @@ def test_the_model_looks_at_a_block_as_at_its_schedule(
         schedule = warpgroups.built(kind, block)
         own = columns.table([columns.row(spec, schedule, (8, 8, 8))])
         assert np.array_equal(warpgroups.table(kind, [block]), own)
-        if warpgroups.divides(block):
+        if warpgroups.divides(columns.designs(own)).all():
             assert designs.varies(schedule)
             assert not schedule.persistent
 
@@ -461,6 +461,61 @@ def test_numbers_of_a_kind_lie_side_by_side() -> None:
         assert table.shape[1] > 3
         assert table.flags.c_contiguous
         assert np.array_equal(columns.stacked(columns.designs(table)), table)
+
+
+class Counting(np.ndarray):
+    """Counts the calls of NumPy that an array, or what has become of it, takes part in."""
+
+    calls = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: object, **named: object) -> object:
+        Counting.calls += 1
+        plain = [np.asarray(x) if isinstance(x, Counting) else x for x in given]
+        into = {"out": tuple(map(np.asarray, named["out"]))} if "out" in named else {}  # type: ignore[call-overload]
+        made = getattr(ufunc, method)(*plain, **named | into)
+        return made.view(Counting) if isinstance(made, np.ndarray) else made
+
+
+@pytest.mark.parametrize(("b_order", "most"), [("col", 135), ("row", 145)])
+def test_the_model_makes_few_calls_of_numpy(b_order: Order, most: int) -> None:
+    """A call takes as long for 40 designs as for 1,000: so their number is what a choice costs."""
+    spec, known = replace(ALIGNED, b_order=b_order), machine.machine_of(HOPPER)
+    (kind, narrow), *_ = warpgroups.kinds(spec, HOPPER)
+    of = rates.weighed(spec, warpgroups.table(kind, warpgroups.blocks_of(kind, narrow)), known)
+    counted = of._replace(
+        rates=rates.Rates._make(x.view(Counting) for x in of.rates), parts=of.parts.view(Counting), adds=True
+    )
+    Counting.calls = 0
+    costs = prior.microseconds(spec, counted, (300, 1024, 4096), known)
+    assert np.array_equal(costs, prior.microseconds(spec, of, (300, 1024, 4096), known))
+    assert 50 < Counting.calls <= most
+
+
+def test_a_choice_copies_no_designs() -> None:
+    """Ways to divide K lie behind the designs, for all sizes: their numbers of parts alone are made for each."""
+    known, about = machine.machine_of(HOPPER), gpu._About(HOPPER, 1, machine.machine_of(HOPPER), False, ())
+    of_class = gpu._known(ALIGNED, HOPPER, known, (16, 16, 16), (False, False), False, len(gpu.FILLED))
+    assert of_class is not None
+    for shape, whole in (((64, 256, 65536), of_class.ways), ((8192, 8192, 8192), of_class.plain)):
+        taken, _ = gpu._shares(ALIGNED, of_class, shape, about)
+        assert taken.rates is whole.rates
+
+
+@pytest.mark.parametrize("dtype", [BF16, F8_E4M3, I8], ids=str)
+def test_narrow_designs_are_some_of_all(dtype: DType) -> None:
+    spec = GemmSpec(dtype=dtype, ld_multiple=16, b_order="col")
+    narrow = [kind for kind, alone in warpgroups.kinds(spec, HOPPER) if alone]
+    assert narrow
+    for kind in narrow:
+        found = [x for x in warpgroups.blocks_of(kind) if x.cols in warpgroups.PACKED and x.cluster == (1, 1)]
+        assert [x for x in found if not x.stays and (x.few or not x.swapped)] == [*warpgroups.blocks_of(kind, True)]
+
+
+def test_sizes_of_small_elements_are_of_one_class() -> None:
+    """Threads copy vectors of them where that is promised, whatever the sizes: designs are looked at once."""
+    shapes = (300, 1000, 5000), (301, 1024, 5001)
+    assert len({columns.aligned(replace(ALIGNED, b_order="row"), shape) for shape in shapes}) == 1
+    assert len({columns.aligned(GemmSpec(), shape) for shape in shapes}) == 2
 
 
 def test_choices_leave_the_designs_of_their_class_as_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -19,6 +20,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.tuning import order
+from gemmgen.tuning import recorded as recorded_module
 from gemmgen.tuning.device import DeviceKey
 from gemmgen.tuning.job import Job, Outcome, promised
 from gemmgen.tuning.recorded import Book, recorded
@@ -99,6 +101,23 @@ def test_shipped_records_serve_any_driver(tmp_path: Path) -> None:
     assert found.how == "exact"
     other = Book(replace(KEY, device="NVIDIA A10"), Store(tmp_path), HOPPER)
     assert recorded(other, spec, (2048, 768, 768), HOPPER) is None
+
+
+def test_a_kind_of_product_is_named_once(tmp_path: Path) -> None:
+    """Whatever sizes and promises are: to name it takes as long as half of a choice."""
+    book, shape = Book(KEY, Store(tmp_path), HOPPER), (2048, 768, 768)
+    recorded_module._texts_alike.cache_clear()
+    for units in ((8, 8, 8), (8, 16, 8), (16, 16, 16), 1):
+        recorded(book, GemmSpec(dtype="bfloat16", b_order="col", ld_multiple=units), shape, HOPPER)
+    assert recorded_module._texts_alike.cache_info().misses == 1
+
+
+def test_sizes_near_by_differ_by_half_at_most() -> None:
+    known = [(1536, 768, 768), (1537, 768, 768), (1024, 512, 768), (1024, 511, 768), (1024, 768, 1152), (900, 800, 700)]
+    found = recorded_module._nearest_sizes(known, (1024, 768, 768))
+    assert {shape for _, shape in found} == {known[0], known[2], known[4], known[5]}
+    assert found == sorted(found)
+    assert found[1][0] == pytest.approx(math.log2(1.5))
 
 
 def test_float16_takes_what_bfloat16_has(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, complete_presets, flag, option
 from gemmgen.cli.output import complain, deliver, examples, path_problems, wide_console, write
 from gemmgen.cli.request import Request, attempt, strict_problems
-from gemmgen.cli.targets import complete_presets
 from gemmgen.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
@@ -33,56 +33,30 @@ EXAMPLES = examples(
 )
 
 
-Backend = Annotated[
-    str | None,
-    typer.Option("--backend", metavar="NAME", help="cuda or opencl. By itself cuda where there is such a GPU."),
-]
-Presets = Annotated[
-    list[str] | None,
-    typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
-]
-Schedules = Annotated[
-    list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
-]
+Backend = Annotated[Text, option("--backend", "NAME", "cuda or opencl. By itself cuda where there is such a GPU.")]
+Presets = Annotated[list[str] | None, option("--preset", "NAME[,NAME]", "Can be repeated.", complete_presets)]
+Schedules = Annotated[list[Path] | None, option("--schedule", "FILE.toml", "A schedule in TOML. Can be repeated.")]
 Best = Annotated[
-    bool,
-    typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all reproducible ones."),
+    bool, flag("--best", "The fastest preset per size; of those named, if any, else of all reproducible ones.")
 ]
 Sizes = Annotated[
-    str,
-    typer.Option(
-        "--sizes", metavar="N|MxNxK|B:N,...", help="Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch)."
-    ),
+    str, option("--sizes", "N|MxNxK|B:N,...", "Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch).")
 ]
-Peers = Annotated[
-    str | None,
-    typer.Option(
-        "--vs",
-        metavar="NAME[,NAME]",
-        help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cublas on cuda, numpy on opencl.",
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option("--dtype", metavar="TYPE", help="float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."),
-]
-LdMultiple = Annotated[
-    str | None,
-    typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill, by ptxas' word.")]
+_PEERS = "Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cublas on cuda, numpy on opencl."
+Peers = Annotated[Text, option("--vs", "NAME[,NAME]", _PEERS)]
+_DTYPE = "float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."
+Dtype = Annotated[Text, option("--dtype", "TYPE", _DTYPE)]
+LdMultiple = Annotated[Text, option("--ld-multiple", "N", "Promise it of leading dimensions; else matrices choose.")]
+Strict = Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers spill, by ptxas' word.")]
 Rounds = Annotated[
-    int | None,
-    typer.Option("--rounds", metavar="N", help="Of each contender, by itself 9; 6 or more give a ratio's interval."),
+    int | None, option("--rounds", "N", "Of each contender, by itself 9; 6 or more give a ratio's interval.")
 ]
-Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
-Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.png|svg", help="Where a picture is drawn: rate over size.")
-]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")]
+Pause = Annotated[float, option("--pause", "SECONDS", "Also measure cold, after a pause.")]
+Device = Annotated[Text, option("-d --device", "D", "Number or part of a name.")]
+Seed = Annotated[int, option("--seed", "N", "Of the random numbers.")]
+Json = Annotated[Path | None, option("--json", "FILE", "Where every figure is written as JSON.")]
+Plot = Annotated[Path | None, option("--plot", "FILE.png|svg", "Where a picture is drawn: rate over size.")]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Where the rows are written as CSV.")]
 
 
 def bench(
@@ -150,12 +124,12 @@ def bench(
 def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
     problems = [
         problem
-        for option, path in files.items()
-        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}", option)
+        for name, path in files.items()
+        for problem in path_problems(path, "bench.png" if name == "--plot" else f"bench.{name[2:]}", name)
     ]
-    for (option, path), (other, again) in combinations(files.items(), 2):
+    for (name, path), (other, again) in combinations(files.items(), 2):
         if path is not None and again is not None and path.resolve() == again.resolve():
-            problems.append(f"{option} and {other} both go to {path}: name two files")
+            problems.append(f"{name} and {other} both go to {path}: name two files")
     return problems
 
 

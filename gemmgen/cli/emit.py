@@ -7,13 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gemmgen.backends import BACKENDS, NAMED
 from gemmgen.backends import backend as find_backend
+from gemmgen.cli.declared import Text, TunedDevice, complete_backends, completing, flag, option
 from gemmgen.cli.output import deliver, examples, folder_problems, path_problems, write_folder
 from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
-from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, completing, device_problems
+from gemmgen.cli.targets import backend_problems, device_problems
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,58 +41,33 @@ def _forms() -> Iterator[str]:
     return (form for name in BACKENDS for form in find_backend(name).forms)
 
 
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")]
-Tuned = Annotated[
-    bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
-]
-StopAfter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PASS",
-        help="Print the IR there.",
-        autocompletion=completing(lambda: import_module("gemmgen.driver").PASS_NAMES),
-    ),
-]
-Project = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt.",
-    ),
-]
+complete_kernels, complete_forms = completing(lambda: KERNELS), completing(lambda: dict.fromkeys(_forms()))
+complete_passes = completing(lambda: import_module("gemmgen.driver").PASS_NAMES)
+_FORM = (
+    "Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for the run-time "
+    "compiler) or main (checks itself)."
+)
+_PYTHON = "A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."
+_PROJECT = "A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt."
 
 
 @takes_request
 def emit(
     request: Request,
     backend: Annotated[
-        str,
-        typer.Option(metavar="NAME", help=f"Language of the text: {NAMED}.", autocompletion=complete_backends),
+        str, option("--backend", "NAME", f"Language of the text: {NAMED}.", complete_backends)
     ] = "opencl",
-    kernel: Annotated[
-        str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=completing(lambda: KERNELS))
-    ] = "gemm",
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for "
-            "the run-time compiler) or main (checks itself).",
-            autocompletion=completing(lambda: dict.fromkeys(_forms())),
-        ),
-    ] = None,
-    python: Annotated[
-        bool,
-        typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
+    kernel: Annotated[str, option("--kernel", "KIND", "gemm or transpose.", complete_kernels)] = "gemm",
+    form: Annotated[Text, option("--form", "FORM", _FORM, complete_forms)] = None,
+    python: Annotated[bool, flag("--python", _PYTHON)] = False,
+    strict: Annotated[bool, flag("--strict", "Refuse a CUDA kernel whose registers spill, by ptxas' word.")] = False,
+    tuned: Annotated[
+        bool, flag("--tuned", "The schedule that gemmgen tune has found for the sizes on this device.")
     ] = False,
-    strict: Strict = False,
-    tuned: Tuned = False,
     device: TunedDevice = None,
-    stop_after: StopAfter = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
-    ] = None,
-    project: Project = None,
+    stop_after: Annotated[Text, option("--stop-after", "PASS", "Print the IR there.", complete_passes)] = None,
+    output: Annotated[Path | None, option("-o --output", "FILE", "Where to; else standard output.")] = None,
+    project: Annotated[Path | None, option("--project", "DIR", _PROJECT)] = None,
 ) -> None:
     """Print a kernel.
 
@@ -191,9 +165,9 @@ def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: 
         for what, value, known in given
         if value is not None and value not in known
     ]
-    for option, wanted in (("--python", python), ("--strict", strict)):
+    for name, wanted in (("--python", python), ("--strict", strict)):
         if wanted and stop_after is not None:
-            problems.append(f"{option} and --stop-after exclude one another: drop one")
+            problems.append(f"{name} and --stop-after exclude one another: drop one")
     return problems + strict_problems(strict, backend)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import WHERE, Device, DeviceType, Platform, Text, option
 from gemmgen.cli.output import examples, say, write
 from gemmgen.cli.request import attempt, number
-from gemmgen.cli.targets import Device, DeviceType, Platform, where
 from gemmgen.errors import LoweringError, UserError
 
 if TYPE_CHECKING:
@@ -30,18 +30,13 @@ _LONGEST = 7 * 24 * 60
 
 
 def fuzz(
-    minutes: Annotated[str, typer.Option("--minutes", metavar="N", help="How long to look.")] = "1",
-    examples: Annotated[
-        str | None, typer.Option("--examples", metavar="N", help="Cases to try, at most; else as time allows.")
-    ] = None,
-    seed: Annotated[str, typer.Option("--seed", metavar="N", help="Of the cases: the same ones each time.")] = "0",
-    save: Annotated[Path, typer.Option("--save", metavar="DIR", help="Where cases that fail are saved.")] = Path(),
-    replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="FILE.toml", help="Run one that was saved, and nothing else.")
-    ] = None,
+    minutes: Annotated[str, option("--minutes", "N", "How long to look.")] = "1",
+    examples: Annotated[Text, option("--examples", "N", "Cases to try, at most; else as time allows.")] = None,
+    seed: Annotated[str, option("--seed", "N", "Of the cases: the same ones each time.")] = "0",
+    save: Annotated[Path, option("--save", "DIR", "Where cases that fail are saved.")] = Path(),
+    replay: Annotated[Path | None, option("--replay", "FILE.toml", "Run one that was saved, and nothing else.")] = None,
     backend: Annotated[
-        str | None,
-        where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
+        Text, option("--backend", "NAME", "interp (nothing else runs them), opencl, sycl or cuda.", panel=WHERE)
     ] = None,
     platform: Platform = None,
     type_: DeviceType = None,

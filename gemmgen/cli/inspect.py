@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
 from gemmgen.cli.output import deliver, examples, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, takes_request
-from gemmgen.cli.targets import complete_presets, completing
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,44 +32,30 @@ EXAMPLES = examples(
 _PICTURES = ("png", "svg", "pdf")
 
 
-def _files(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel="Output")
+_OUTPUT = "Output"
+_TARGET = "Devices by their compilers' names: skl, sm_90a, gfx906, ...; * matches; all."
+complete_machines = completing(lambda: ("all", *import_module("gemmgen.inspect.machine").machines()))
+_FILE = "A file of your own: .cl, .cu, .hpp or .spv."
 
 
 @takes_request
 def inspect(
     request: Request,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu, .hpp or .spv.", show_default=False),
-    ] = None,
-    kernel: Annotated[str | None, typer.Option("--kernel", metavar="NAME", help="The kernel in FILE.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help=_FILE, show_default=False)] = None,
+    kernel: Annotated[Text, option("--kernel", "NAME", "The kernel in FILE.")] = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME[,NAME]",
-            help="Presets; * matches. Can be repeated.",
-            autocompletion=complete_presets,
-        ),
+        option("--preset", "NAME[,NAME]", "Presets; * matches. Can be repeated.", complete_presets),
     ] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--target",
-            metavar="NAME[,NAME]",
-            help="Devices by their compilers' names: skl, sm_90a, gfx906, ...; * matches; all.",
-            autocompletion=completing(lambda: ("all", *import_module("gemmgen.inspect.machine").machines())),
-        ),
-    ] = "all",
-    asm: Annotated[bool, typer.Option("--asm", help="Also print the hot loops.", rich_help_panel="Output")] = False,
+    target: Annotated[str, option("--target", "NAME[,NAME]", _TARGET, complete_machines)] = "all",
+    asm: Annotated[bool, flag("--asm", "Also print the hot loops.", _OUTPUT)] = False,
     json_file: Annotated[
-        Path | None, _files("--json", metavar="FILE", text="Every figure; - is standard output.")
+        Path | None, option("--json", "FILE", "Every figure; - is standard output.", panel=_OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None, _files("--html", metavar="FILE", text="A page with the loops beside the source.")
+        Path | None, option("--html", "FILE", "A page with the loops beside the source.", panel=_OUTPUT)
     ] = None,
-    plot: Annotated[Path | None, _files("--plot", metavar="FILE", text="A roofline: .png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, option("--plot", "FILE", "A roofline: .png, .svg or .pdf.", panel=_OUTPUT)] = None,
 ) -> None:
     """Compile a kernel by each vendor's own compiler, and say what became of it.
 
@@ -95,9 +81,9 @@ def _problems(
     request: Request, file: Path | None, kernel: str | None, preset: list[str] | None, outputs: dict[str, Path | None]
 ) -> list[str]:
     problems: list[str] = []
-    for option, path in outputs.items():
+    for name, path in outputs.items():
         if path is not None and str(path) != "-":
-            problems += path_problems(path, "report" + path.suffix, option)
+            problems += path_problems(path, "report" + path.suffix, name)
     plot = outputs["--plot"]
     if str(outputs["--html"]) == "-":
         problems.append("--html -: a page goes to a file: name one, such as report.html")

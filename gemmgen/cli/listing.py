@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gemmgen.backends import NAMED
+from gemmgen.cli.declared import Text, complete_backends, complete_targets, flag, option
 from gemmgen.cli.output import document, examples, say
 from gemmgen.cli.request import Request, attempt
-from gemmgen.cli.targets import backend_problems, complete_backends, complete_targets, speaking
+from gemmgen.cli.targets import backend_problems, speaking
 from gemmgen.errors import DeviceError
 from gemmgen.records import dataclass
 
@@ -42,23 +41,14 @@ DEVICES_EXAMPLES = examples(
 
 
 def presets(
-    names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
-    backend: Annotated[
-        str | None,
-        typer.Option("--backend", metavar="NAME", help=f"Those of {NAMED}.", autocompletion=complete_backends),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Those that multiply this type.")] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", metavar="TARGET", help="Those that a target can have.", autocompletion=complete_targets
-        ),
-    ] = None,
+    names: Annotated[bool, flag("--names", "Only the names, one a line.")] = False,
+    backend: Annotated[Text, option("--backend", "NAME", f"Those of {NAMED}.", complete_backends)] = None,
+    dtype: Annotated[Text, option("--dtype", "TYPE", "Those that multiply this type.")] = None,
+    target: Annotated[Text, option("--target", "TARGET", "Those that a target can have.", complete_targets)] = None,
     device: Annotated[
-        str | None,
-        typer.Option("-d", "--device", metavar="D", help="Those that a device runs: a number or part of its name."),
+        Text, option("-d --device", "D", "Those that a device runs: a number or part of its name.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document.")] = False,
 ) -> None:
     """List the presets: ready-made schedules, with a line about each."""
     from gemmgen import presets as library
@@ -181,9 +171,7 @@ class _Device:
 
 
 def devices(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document, with the presets that each runs.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document, with the presets that each runs.")] = False,
 ) -> None:
     """List the devices of OpenCL and SYCL and the GPUs of CUDA, what they offer and which presets they run."""
     found: list[_Device] = []

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import (
+    WHERE,
+    Device,
+    DeviceType,
+    Platform,
+    Text,
+    complete_presets,
+    completing,
+    flag,
+    option,
+)
 from gemmgen.cli.output import document, examples, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
-from gemmgen.cli.targets import Device, DeviceType, Platform, complete_presets, completing, where
 from gemmgen.errors import UserError
 from gemmgen.records import dataclass
 
@@ -115,43 +125,29 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _data(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
-
-
-Kernels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-k",
-        "--kernel",
-        metavar="PRESET",
-        help="Or all. Can be repeated.",
-        autocompletion=completing(lambda: ("all", *complete_presets(""))),
-    ),
-]
+complete_kernels = completing(lambda: ("all", *complete_presets("")))
+_VALIDATE = "Check against float64; exit code 1 if it fails."
 
 
 @takes_request
 def run(
     request: Request,
-    backend: Annotated[str, where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
+    backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.", panel=WHERE)] = "opencl",
     platform: Platform = None,
     type_: DeviceType = None,
     device: Device = None,
-    kernel: Kernels = None,
-    iterations: Annotated[
-        str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
-    ] = "5",
-    validate: Annotated[
-        bool, typer.Option("-v", "--validate", "--validation", help="Check against float64; exit code 1 if it fails.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill.")] = False,
-    a: Annotated[Path | None, _data("--a", metavar="A.npy", text="A, instead of random numbers.")] = None,
-    b: Annotated[Path | None, _data("--b", metavar="B.npy", text="B, instead of random numbers.")] = None,
-    output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
-    seed: Annotated[str, _data("--seed", metavar="N", text="Of the random numbers.")] = "0",
-    batch: Annotated[str | None, _data("--batch", metavar="N", text="So many products in one go.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document in place of the text.")] = False,
+    kernel: Annotated[
+        list[str] | None, option("-k --kernel", "PRESET", "Or all. Can be repeated.", complete_kernels)
+    ] = None,
+    iterations: Annotated[str, option("-i --iterations", "N", "0 builds everything and runs nothing.")] = "5",
+    validate: Annotated[bool, flag("-v --validate --validation", _VALIDATE)] = False,
+    strict: Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers spill.")] = False,
+    a: Annotated[Path | None, option("--a", "A.npy", "A, instead of random numbers.", panel=DATA)] = None,
+    b: Annotated[Path | None, option("--b", "B.npy", "B, instead of random numbers.", panel=DATA)] = None,
+    output: Annotated[Path | None, option("-o --output", "C.npy", "Where C is written.", panel=DATA)] = None,
+    seed: Annotated[str, option("--seed", "N", "Of the random numbers.", panel=DATA)] = "0",
+    batch: Annotated[Text, option("--batch", "N", "So many products in one go.", panel=DATA)] = None,
+    as_json: Annotated[bool, flag("--json", "One JSON document in place of the text.")] = False,
 ) -> None:
     """Run kernels: device time of each iteration, GFLOP/s and, with -v, the error against its bound.
 

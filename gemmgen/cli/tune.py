@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import complain, document, examples, print_table, say
 from gemmgen.cli.request import DTYPES, attempt
 from gemmgen.errors import UserError
@@ -38,52 +39,36 @@ _WEIGHTED = re.compile(
 )
 
 
-def _option(name: str, metavar: str, text: str) -> object:
-    return typer.Option(name, metavar=metavar, help=text)
-
-
-Shapes = Annotated[str | None, _option("--shapes", "MxNxK[,...]", "Sizes, as of bench: 4096, 128x4096x512.")]
-Model = Annotated[Path | None, _option("--model", "FILE", "A file with a size a line, and how often it is computed.")]
-Trace = Annotated[Path | None, _option("--trace", "SCRIPT", "The sizes that gemm is asked for by a Python script.")]
-Dtype = Annotated[str | None, _option("--dtype", "TYPE", DTYPES)]
-Layout = Annotated[str | None, _option("--layout", "A[,B[,C]]", "row or col, for all or for each.")]
-Functions = Annotated[
-    list[str] | None, _option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
-]
-Minutes = Annotated[float, _option("--minutes", "N", "For all sizes together, by their weights.")]
-Backend = Annotated[str, _option("--backend", "NAME", "opencl, cuda or sycl.")]
-Device = Annotated[str | None, _option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")]
-Storage = Annotated[
-    str | None, _option("--storage", "URL", "Where Optuna keeps its studies; by itself a journal beside the records.")
-]
-Scheduler = Annotated[str | None, _option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")]
-Local = Annotated[int | None, _option("--local", "N", "N workers of Dask on this machine.")]
 #: That the sampler, NumPy's, takes.
 MOST_SEEDS = 2**32
-Seed = Annotated[int, _option("--seed", "N", "Of the sampler.")]
-Calibrate = Annotated[
-    bool,
-    typer.Option("--calibrate", help="Measure the device's constants for the cost model first, in about a minute."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document in place of the table.")]
+_STORAGE = "Where Optuna keeps its studies; by itself a journal beside the records."
+_MODEL, _TRACE = (
+    "A file with a size a line, and how often it is computed.",
+    "The sizes that gemm is asked for by a Python script.",
+)
+_CALIBRATE = "Measure the device's constants for the cost model first, in about a minute."
 
 
 def tune(
-    shapes: Shapes = None,
-    model: Model = None,
-    trace: Trace = None,
-    dtype: Dtype = None,
-    layout: Layout = None,
-    epilogue: Functions = None,
-    minutes: Minutes = 10.0,
-    backend: Backend = "opencl",
-    device: Device = None,
-    storage: Storage = None,
-    scheduler: Scheduler = None,
-    local: Local = None,
-    seed: Seed = 0,
-    calibrate: Calibrate = False,
-    as_json: Json = False,
+    shapes: Annotated[Text, option("--shapes", "MxNxK[,...]", "Sizes, as of bench: 4096, 128x4096x512.")] = None,
+    model: Annotated[Path | None, option("--model", "FILE", _MODEL)] = None,
+    trace: Annotated[Path | None, option("--trace", "SCRIPT", _TRACE)] = None,
+    dtype: Annotated[Text, option("--dtype", "TYPE", DTYPES)] = None,
+    layout: Annotated[Text, option("--layout", "A[,B[,C]]", "row or col, for all or for each.")] = None,
+    epilogue: Annotated[
+        list[str] | None, option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
+    ] = None,
+    minutes: Annotated[float, option("--minutes", "N", "For all sizes together, by their weights.")] = 10.0,
+    backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.")] = "opencl",
+    device: Annotated[Text, option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")] = None,
+    storage: Annotated[Text, option("--storage", "URL", _STORAGE)] = None,
+    scheduler: Annotated[
+        Text, option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")
+    ] = None,
+    local: Annotated[int | None, option("--local", "N", "N workers of Dask on this machine.")] = None,
+    seed: Annotated[int, option("--seed", "N", "Of the sampler.")] = 0,
+    calibrate: Annotated[bool, flag("--calibrate", _CALIBRATE)] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document in place of the table.")] = False,
 ) -> None:
     """Measure schedules for sizes on a device, and keep them: gemm and the commands then take the fastest.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
-from gemmgen.cli.output import deliver, examples, path_problems, say, write
+from gemmgen.cli.output import deliver, examples, path_problems, say
 from gemmgen.cli.request import Request, attempt, takes_request
 from gemmgen.errors import UserError
 
@@ -27,9 +27,8 @@ EXAMPLES = examples(
     "gemmgen inspect --preset 'smem_*' --target 'sm_*' --json smem.json",
     "gemmgen inspect --tile 8x4 --target all --html report.html",
     "gemmgen inspect kernel.cl --kernel gemm --target gfx906,skl --asm",
-    "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.png",
+    "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.svg",
 )
-_PICTURES = ("png", "svg", "pdf")
 
 
 _OUTPUT = "Output"
@@ -55,7 +54,7 @@ def inspect(
     html: Annotated[
         Path | None, option("--html", "FILE", "A page with the loops beside the source.", panel=_OUTPUT)
     ] = None,
-    plot: Annotated[Path | None, option("--plot", "FILE", "A roofline: .png, .svg or .pdf.", panel=_OUTPUT)] = None,
+    plot: Annotated[Path | None, option("--plot", "FILE.svg", "A roofline a device, as SVG.", panel=_OUTPUT)] = None,
 ) -> None:
     """Compile a kernel by each vendor's own compiler, and say what became of it.
 
@@ -87,8 +86,8 @@ def _problems(
     plot = outputs["--plot"]
     if str(outputs["--html"]) == "-":
         problems.append("--html -: a page goes to a file: name one, such as report.html")
-    if plot is not None and plot.suffix.lstrip(".") not in _PICTURES:
-        problems.append(f"--plot {plot}: its name must end in .{', .'.join(_PICTURES)}, such as roofline.png")
+    if plot is not None and plot.suffix != ".svg":
+        problems.append(f"--plot {plot}: its name must end in .svg, such as roofline.svg")
     if kernel is not None and file is None:
         problems.append(f"--kernel {kernel} names a kernel in a file: name the file as well")
     if file is not None and (preset or request != Request()):
@@ -167,7 +166,7 @@ def _deliver(
     if html is not None:
         deliver(page.page(sections), html)
     if plot is not None:
-        write(plot, lambda file: page.roofline(sections, file, plot.suffix.lstrip(".")))
+        deliver(page.roofline(sections).svg, plot)
 
 
 def _print(section: Section, asm: bool) -> None:

@@ -123,23 +123,15 @@ def _replay(case: Case, place: Place) -> bool:
 
 
 def _look(search: Search) -> list[Found]:
-    """Search for failing cases, with a progress line."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Search for failing cases, with their progress."""
     from gemmgen.kernel_names import kernel_name
+    from gemmgen.progress import shown
 
     say(f"{', '.join(place.label for place in search.places)}\n")
-    columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=search.seconds, tried=0)
-
-        def report(case: Case) -> None:
-            name = kernel_name(case.schedule, case.spec)
-            progress.update(task, completed=search.elapsed, tried=search.tried, description=name)
-
-        search.report = report
+    with shown(search.seconds) as show:
+        search.report = lambda case: show(
+            search.elapsed, f"{search.tried} cases: {kernel_name(case.schedule, case.spec)}"
+        )
         failures = search.failures()
     say(f"{search.tried} case{'s' * (search.tried != 1)}, {len(failures)} of them fail\n")
     return failures

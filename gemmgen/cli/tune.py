@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -31,8 +31,8 @@ EXAMPLES = examples(
     "gemmgen tune --trace model.py --minutes 10",
     "gemmgen tune --shapes 4096 --local 2 --minutes 10",
 )
-#: Exit code after Ctrl-C, and seconds between two lines where standard error is no terminal.
-INTERRUPTED, PERIOD = 130, 5.0
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
 #: A line of --model: a shape, how often it is computed, a type, a layout.
 _WEIGHTED = re.compile(
     r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){1,2}))?"
@@ -268,12 +268,18 @@ def _search(
     seed: int,
 ) -> tuple[list[Progress], bool]:
     """How far each product came, and whether Ctrl-C ended the search."""
+    from gemmgen.progress import shown
     from gemmgen.tuning.study import Search, open_storage
 
     opened = open_storage(storage, store, place.key)
     total = sum(product.weight for product in products)
     found: list[Progress] = []
-    with _told(seconds) as tell:
+    begin = time.monotonic()
+    with shown(seconds) as show:
+
+        def tell(progress: Progress) -> None:
+            show(time.monotonic() - begin, _so_far(progress))
+
         searches = [Search(runner, place, each, store, opened, seed=seed, tell=tell) for each in products]
         for product, search, after in zip_longest(products, searches, searches[1:]):
             found.append(search.progress)
@@ -310,29 +316,6 @@ def _ahead(runner: Runner, search: Search | None) -> None:
 
     if search is not None and isinstance(runner, LocalRunner):
         runner.ahead(search.first(runner.width))
-
-
-@contextmanager
-def _told(seconds: float) -> Iterator[Callable[[Progress], None]]:
-    """Context with a function that shows how far a search is: a bar on a terminal, else a line now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console, begin, due = Console(stderr=True), time.monotonic(), 0.0
-    if not console.is_terminal:
-
-        def tell(progress: Progress) -> None:
-            nonlocal due
-            if time.monotonic() >= due:
-                due = time.monotonic() + PERIOD
-                console.print(f"{time.monotonic() - begin:.0f} s: {_so_far(progress)}", highlight=False, soft_wrap=True)
-
-        yield tell
-        return
-    with Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task("", total=seconds)
-        yield lambda progress: bar.update(task, completed=time.monotonic() - begin, description=_so_far(progress))
 
 
 def _so_far(progress: Progress) -> str:

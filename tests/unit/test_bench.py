@@ -263,9 +263,9 @@ def test_no_uncertain_ratio_is_shown_as_if_it_were_certain(capsys: pytest.Captur
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 9.0, 30.0])
     file = io.StringIO()
-    tick = lines(6, file, lambda: next(times))
+    show = lines(6, file, lambda: next(times))
     for step in range(6):
-        tick(f"step {step}")
+        show(step + 1, f"step {step}")
     assert file.getvalue().splitlines() == [
         "[1/6] step 0, after 0 s",
         "[4/6] step 3, after 5 s",

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gemmgen import compile as compiled
 from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import I8
@@ -160,6 +161,19 @@ def test_run_real_matrices(tmp_path: Path) -> None:
     assert "20 x 30 x 40, 3 of them" in text
     assert "validation passed" in text
     assert "built" in printed("run", "-k", "naive", "-i", "0")
+
+
+def test_a_time_is_that_of_all_kernels() -> None:
+    """Of split-K the kernel that multiplies takes most of it, and runs before the one that adds up."""
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    name, size = "sg16_block_16x1_split4", 384
+    sizes = [word for axis in "MNK" for word in (f"-{axis}", str(size))]
+    (told,) = json.loads(printed("run", "-k", name, *sizes, "-i", "5", "--json"))["kernels"]
+    a = np.ones((size, size), np.float32)
+    times = compiled(schedule=name).time(a, a, np.empty_like(a), iterations=5)
+    assert 0.2 < told["best_milliseconds"] / (min(times) * 1e3) < 5
 
 
 def test_saving_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.bench.records import HOST_WARM_UP, Accuracy, Size, launches
-from gemmgen.errors import DeviceError, UserError
+from gemmgen.errors import DeviceError, UserError, attempt
 from gemmgen.oracle import answer
 from gemmgen.runtime import require_cupy, require_pyopencl
 from gemmgen.spec import GemmSpec, parse_dtype
@@ -108,10 +108,7 @@ def require(peers: Iterable[str]) -> None:
     checks |= dict.fromkeys(("cublas", "cublas_tf32"), require_cupy)
     problems: list[str] = []
     for name in peers:
-        try:
-            checks.get(name, lambda: None)()
-        except DeviceError as error:
-            problems += error.problems
+        attempt(problems, checks.get(name, lambda: None))
     if problems:
         raise DeviceError(problems)
 

@@ -14,8 +14,8 @@ import typer
 
 from gemmgen.cli.declared import Text, complete_presets, flag, option
 from gemmgen.cli.output import complain, deliver, examples, path_problems, wide_console, write
-from gemmgen.cli.request import Request, attempt, strict_problems
-from gemmgen.errors import DeviceError, UserError
+from gemmgen.cli.request import Request, strict_problems
+from gemmgen.errors import DeviceError, UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.bench.records import Row

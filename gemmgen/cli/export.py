@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
 from gemmgen.cli.output import deliver, examples, path_problems, write
-from gemmgen.cli.request import attempt
-from gemmgen.errors import UserError
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.export.blas import Choice, Routine

@@ -12,8 +12,8 @@ import typer
 
 from gemmgen.cli.declared import WHERE, Device, DeviceType, Platform, Text, option
 from gemmgen.cli.output import examples, say, write
-from gemmgen.cli.request import attempt, number
-from gemmgen.errors import LoweringError, UserError
+from gemmgen.cli.request import number
+from gemmgen.errors import LoweringError, UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.fuzz.case import Case

@@ -14,8 +14,8 @@ import typer
 
 from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
 from gemmgen.cli.output import deliver, examples, path_problems, say
-from gemmgen.cli.request import Request, attempt, takes_request
-from gemmgen.errors import UserError
+from gemmgen.cli.request import Request, takes_request
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.inspect.jobs import Failure, Job

@@ -8,13 +8,13 @@ from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
 
 import typer
 
 from gemmgen.cli.declared import Complete, Text, complete_presets, complete_targets, completing, flag, option
 from gemmgen.cli.targets import no_target
-from gemmgen.errors import UserError
+from gemmgen.errors import UserError, attempt
 from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-T = TypeVar("T")
-P = ParamSpec("P")
 Number = TypeVar("Number", int, float)
 DTYPES = (
     "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
@@ -230,15 +228,6 @@ class Request:
         if name not in TARGETS:
             raise UserError(no_target(name))
         return TARGETS[name]
-
-
-def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """The call's result, or None with its problems added."""
-    try:
-        return call(*args, **kwargs)
-    except UserError as error:
-        problems += error.problems
-        return None
 
 
 def number(

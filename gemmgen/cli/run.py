@@ -22,8 +22,8 @@ from gemmgen.cli.declared import (
     option,
 )
 from gemmgen.cli.output import document, examples, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
-from gemmgen.errors import UserError
+from gemmgen.cli.request import Request, number, strict_problems, takes_request
+from gemmgen.errors import UserError, attempt
 from gemmgen.records import dataclass
 
 if TYPE_CHECKING:

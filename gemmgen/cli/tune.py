@@ -15,8 +15,8 @@ import typer
 
 from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import complain, document, examples, print_table, say
-from gemmgen.cli.request import DTYPES, attempt
-from gemmgen.errors import UserError
+from gemmgen.cli.request import DTYPES
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.spec import GemmSpec

@@ -10,8 +10,7 @@ import typer
 
 from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import complain, deliver, document, examples, path_problems, print_table, say
-from gemmgen.cli.request import attempt
-from gemmgen.errors import UserError, suggest
+from gemmgen.errors import UserError, attempt, suggest
 
 if TYPE_CHECKING:
     from gemmgen.cli.request import Request

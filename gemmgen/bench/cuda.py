@@ -217,9 +217,6 @@ class Graphed:
         replay()
         return self._timed(replay) / self._count
 
-    def cold(self) -> float:
-        return self._timed(self._captured()) / self._count
-
     def _captured(self) -> Launch:
         """The graph that is timed, made when it is first needed: who only wants the estimate need not wait for it."""
         import cupy

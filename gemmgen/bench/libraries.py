@@ -364,9 +364,6 @@ class PeerProcess:
     def block(self) -> float:
         return self._ask("block")[0]
 
-    def cold(self) -> float:
-        return self._ask("cold")[0]
-
     def close(self) -> None:
         if self._process.stdin is not None:
             with suppress(OSError):  # what it was still to be told, where it has ended early
@@ -412,8 +409,7 @@ def _serve(peer: str, m: str, n: str, k: str, batch: str, dtype: str, seed: str,
         if line.strip() == "check":
             _say(f"{checked.error!r} {checked.worst!r}")
             continue
-        if line.strip() == "block":
-            product.run(HOST_WARM_UP * count)
+        product.run(HOST_WARM_UP * count)
         seconds = product.run(count)
         time.sleep(REST)
         _say(repr(seconds))

@@ -51,7 +51,6 @@ Strict = Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers s
 Rounds = Annotated[
     int | None, option("--rounds", "N", "Of each contender, by itself 9; 6 or more give a ratio's interval.")
 ]
-Pause = Annotated[float, option("--pause", "SECONDS", "Also measure cold, after a pause.")]
 Device = Annotated[Text, option("-d --device", "D", "Number or part of a name.")]
 Seed = Annotated[int, option("--seed", "N", "Of the random numbers.")]
 Json = Annotated[Path | None, option("--json", "FILE", "Where every figure is written as JSON.")]
@@ -70,7 +69,6 @@ def bench(
     ld_multiple: LdMultiple = None,
     strict: Strict = False,
     rounds: Rounds = None,
-    pause: Pause = 0.0,
     device: Device = None,
     seed: Seed = 0,
     json: Json = None,
@@ -94,7 +92,7 @@ def bench(
 
     rounds = records.ROUNDS if rounds is None else rounds
     backend = backend or _backend_there(device)
-    problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
+    problems = _option_problems(backend, rounds, seed) + strict_problems(strict, backend)
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
@@ -106,7 +104,7 @@ def bench(
         raise UserError(problems)
     exact = ld_multiple is not None
     chosen = pick(backend, device=device)
-    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype and asked[0])
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, seed, chosen, dtype and asked[0])
     rows, failure = _measure(plan)
     about = _about(plan, failure)
     if json is not None and rows:
@@ -133,7 +131,7 @@ def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
     return problems
 
 
-def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
+def _option_problems(backend: str, rounds: int, seed: int) -> list[str]:
     from gemmgen.bench.records import FEWEST_ROUNDS, LIMIT_OF_ROUNDS
 
     problems = []
@@ -141,8 +139,6 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
     if not 1 <= rounds <= LIMIT_OF_ROUNDS:
         problems.append(f"--rounds {rounds}: give 1 to {LIMIT_OF_ROUNDS}; {FEWEST_ROUNDS} or more give an interval")
-    if not 0 <= pause <= 600:
-        problems.append(f"--pause {pause:g}: give seconds from 0 to 600")
     if seed < 0:
         problems.append(f"--seed {seed} < 0: give 0 or more")
     return problems
@@ -226,7 +222,7 @@ def _about(plan: Plan, failure: BaseException | None) -> dict[str, object]:
         "python": platform.python_version(),
         "seed": plan.seed,
     }
-    found |= {"rounds": plan.rounds, "pause_s": plan.pause, "device": str(plan.device)}
+    found |= {"rounds": plan.rounds, "device": str(plan.device)}
     from gemmgen.bench.libraries import about
 
     found |= about(plan.peers)
@@ -301,9 +297,8 @@ def _show(plan: Plan, rows: list[Row]) -> None:
 
     from gemmgen.bench.records import percent, three_digits
 
-    cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
-    titles = ("ratio", "95 %", *cold, "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
+    titles = ("ratio", "95 %", "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
     for title in (*titles, "error", "peer's"):
         # If the line is too short, the preset's name is shortened, never a figure.
         left, folds = title in ("95 %", "preset", "variant", "peer"), title == "preset"
@@ -313,7 +308,6 @@ def _show(plan: Plan, rows: list[Row]) -> None:
         table.add_row(
             _figure(row.ratio) + (" ?" if row.remedy else ""),
             "-" if row.interval is None else str(row.interval),
-            *([_figure(row.cold_ratio)] if cold else []),
             str(row.size),
             row.ours.name,
             row.ours.variant,

@@ -61,9 +61,6 @@ class Fake:
         self._log.append(self.name)
         return self._seconds * (1.5 if self._log.count(self.name) == 1 else 1.0)
 
-    def cold(self) -> float:
-        return self._seconds * 2
-
     def close(self) -> None:
         self._log.append(f"{self.name} closed")
 
@@ -159,15 +156,14 @@ def test_other_types_are_refused_with_the_reason() -> None:
 def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
     log: list[str] = []
     ticks: list[None] = []
-    fast, slow = measure([Fake("a", 1e-3, log), Fake("b", 2e-3, log)], 5, 0.001, tick=lambda: ticks.append(None))
+    fast, slow = measure([Fake("a", 1e-3, log), Fake("b", 2e-3, log)], 5, tick=lambda: ticks.append(None))
     assert log.count("a") == log.count("b") == len(ticks) == 5
     assert log != ["a", "b"] * 5
     assert all({*log[i : i + 2]} == {"a", "b"} for i in range(0, 10, 2))
-    assert (fast.seconds, slow.seconds, fast.cold) == (1e-3, 2e-3, 2e-3)
+    assert (fast.seconds, slow.seconds) == (1e-3, 2e-3)
     assert fast.spread == pytest.approx(0.5)
     row = Row(Size(100, 100, 100), fast, slow)
     assert row.ratio == pytest.approx(2.0)
-    assert row.cold_ratio == pytest.approx(2.0)
     assert fast.rate(row.size) == pytest.approx(2e6 / 1e-3 / 1e12)
 
 
@@ -387,7 +383,6 @@ def peer(request: pytest.FixtureRequest) -> Iterator[PeerProcess]:
 def test_a_library_in_a_process_of_its_own(peer: PeerProcess) -> None:
     assert peer.accuracy.passed
     assert 0 < peer.block() < 1
-    assert 0 < peer.cold() < 1
     # A terminal sends its Ctrl-C to a process group: to that of gemmgen, which ends its libraries itself.
     assert os.getpgid(peer._process.pid) == peer._process.pid
 

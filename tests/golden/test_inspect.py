@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -271,7 +271,7 @@ def test_everything_it_writes(needs: Callable[[str], None], tmp_path: Path) -> N
     page.feed(files["html"].read_text())
     assert not page.loads
     assert "mad (8|M0)" in page.text and "acc[i] = fma(a_value, b_frag[p], acc[i]);" in page.text
-    picture = ElementTree.fromstring(files["svg"].read_text())
+    picture = ET.fromstring(files["svg"].read_text())
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 2  # a ceiling on each of two devices
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
 

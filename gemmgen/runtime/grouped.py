@@ -43,8 +43,8 @@ def check_grouped(
 
     Args:
         given: a, b, c: for groups of rows [total rows, k], [groups, k, n], [total rows, n]; for groups of K
-            [m, total k], [total k, n], [groups, m, n]. And `offsets`, where each group ends: ascending, none past the total. That is
-            checked of NumPy's arrays; of a device's nobody on the host sees it.
+            [m, total k], [total k, n], [groups, m, n]. And `offsets`, where each group ends: ascending, none past the
+            total. That is checked of NumPy's arrays; of a device's nobody on the host sees it.
 
     Raises: SpecError with every problem.
     """

@@ -14,7 +14,7 @@ from gemmgen import driver
 from gemmgen.banks import LocalAccess, local_accesses
 from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect import amd, intel, nvidia
-from gemmgen.inspect.caches import traffic
+from gemmgen.inspect.bounds import traffic
 from gemmgen.inspect.code import Compiled
 from gemmgen.inspect.machine import Machine, target_of
 from gemmgen.inspect.report import Report, Subject, report

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.banks import LocalAccess
 from gemmgen.inspect import bounds
-from gemmgen.inspect.bounds import Bound, Occupancy
-from gemmgen.inspect.caches import Traffic, cache_needs
+from gemmgen.inspect.bounds import Bound, Occupancy, Traffic, cache_needs
 from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Loop, Loops, Space, find_loops
 from gemmgen.inspect.machine import Machine
 

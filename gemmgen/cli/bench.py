@@ -167,7 +167,6 @@ def _jobs(
 ) -> tuple[Job, ...]:
     """The kernels and sizes to measure. Raises: UserError with every problem."""
     from gemmgen.bench.session import candidates
-    from gemmgen.candidates import load
     from gemmgen.options import build_spec
     from gemmgen.runtime.selection import pick
 
@@ -184,7 +183,7 @@ def _jobs(
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
-    found = [attempt(problems, request.resolve, (), "opencl", load) for request in requests]
+    found = [attempt(problems, request.resolve) for request in requests]
     if problems:
         raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)

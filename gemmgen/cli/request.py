@@ -20,7 +20,6 @@ from gemmgen.records import dataclass
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.options import Document
-    from gemmgen.presets import Preset
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
@@ -121,18 +120,13 @@ class Request:
         said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.block_k, self.sub_group)
         return not self.sets and all(option is None for option in said)
 
-    def resolve(
-        self, more: Iterable[str] = (), backend: str = "opencl", load: Callable[[str], Preset] | None = None
-    ) -> tuple[GemmSpec, Schedule, Target]:
+    def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
-
-        Args:
-            load: finds a schedule by its name; the default finds presets only.
 
         Raises: UserError with every problem, those that the command has found (`more`) among them.
         """
         problems = list(more)
-        base = attempt(problems, self._document, load)
+        base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
         schedule = attempt(problems, self._schedule, base, spec)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
@@ -142,7 +136,7 @@ class Request:
             raise UserError(problems)
         return spec, schedule, target
 
-    def _document(self, find: Callable[[str], Preset] | None) -> Document | None:
+    def _document(self) -> Document | None:
         """The preset or the file to start from."""
         from gemmgen.options import Document, read_document, read_text
         from gemmgen.presets import load
@@ -150,7 +144,7 @@ class Request:
         if self.preset is not None and self.schedule_file is not None:
             raise UserError(f"--preset {self.preset} and --schedule {self.schedule_file} exclude one another: drop one")
         if self.preset is not None:
-            preset = (find or load)(self.preset)
+            preset = load(self.preset)
             return Document(preset.summary, preset.spec, preset.schedule)
         if self.schedule_file is not None:
             text = read_text(self.schedule_file, "--schedule", "a TOML file")

@@ -153,6 +153,8 @@ def run(
 
     The sizes are arguments of the kernel here, 1024 if not given; all other options are as of emit.
     """
+    from gemmgen.cli.engines import pick
+
     problems = path_problems(output, "C.npy") + strict_problems(strict, backend)
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
@@ -163,7 +165,7 @@ def run(
     if count == 0:
         problems.append("batch 0 has nothing to multiply: give 1 or more")
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
-    engine = attempt(problems, _pick, backend, platform, device, type_, strict)
+    engine = attempt(problems, pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
         plan = attempt(problems, _chosen, plan, engine) if request.is_open and not kernel else plan
         problems += [] if plan is None else _refusals(plan, engine)
@@ -184,12 +186,6 @@ def _silent(text: str) -> None:
 
 
 # --- before anything runs -------------------------------------------------------------------------
-
-
-def _pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool) -> Engine:
-    from gemmgen.cli.engines import pick
-
-    return pick(backend, platform, device, type_, strict)
 
 
 def _plan(

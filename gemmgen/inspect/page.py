@@ -24,10 +24,9 @@ from gemmgen.inspect.show import (
     bare,
     by_source_line,
     cells,
-    conditions,
+    notes,
     number,
     occupancy,
-    scratch,
     share,
     spills,
 )
@@ -105,7 +104,7 @@ def _target(section: Section, report: Report) -> dict[str, object]:
         "bound": UNKNOWN if bound.share is None else share(bound.share),
         "limit": "scratch memory" if bound.scratch else bound.limit or UNKNOWN,
         "figures": [(name, value) for name, value in figures if name.split()[0] not in _IN_SUMMARY],
-        "remarks": [*doubts, *spills(report), *scratch(report), *conditions(report), *report.notes],
+        "remarks": [*doubts, *spills(report), *notes(report)],
         "instructions": len(report.listing),
         "loop": _loop(section, report),
     }

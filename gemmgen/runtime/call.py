@@ -231,8 +231,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         self._expect_keywords("time", queue=queue is not None)
         gemm = self.source.operation == "gemm"
         arrays = {"a": a, "b": b, "c": c, **operands} if gemm else {"a": a, "b": b}
-        request = self._request(arrays, (alpha, beta)) if gemm else self._transposition(a, b)
-        return self._timed(request, [*arrays], (alpha, beta), queue, iterations)
+        kernel, request = self._reaching(arrays, (alpha, beta)) if gemm else (self, self._transposition(a, b))
+        return kernel._timed(request, [*arrays], (alpha, beta), queue, iterations)
 
     def again(
         self,

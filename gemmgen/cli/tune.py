@@ -278,7 +278,7 @@ def _search(
     with shown(seconds) as show:
 
         def tell(progress: Progress) -> None:
-            show(time.monotonic() - begin, _so_far(progress))
+            show(min(seconds, time.monotonic() - begin), _so_far(progress))
 
         searches = [Search(runner, place, each, store, opened, seed=seed, tell=tell) for each in products]
         for product, search, after in zip_longest(products, searches, searches[1:]):

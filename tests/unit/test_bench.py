@@ -305,7 +305,7 @@ def some_rows() -> list[Row]:
 @pytest.mark.parametrize(("best", "ours"), [(False, ["mine", "other"]), (True, [plot.BEST])])
 def test_lines_of_a_picture(best: bool, ours: list[str]) -> None:
     found = plot.lines(some_rows(), best)
-    assert [(line.name, line.ours, len(line.points)) for line in found] == [
+    assert [(name, is_ours, len(points)) for (name, is_ours), points in found.items()] == [
         *((name, True, 2) for name in ours),
         ("cublas", False, 2),
     ]

@@ -266,15 +266,12 @@ class Row:
 
 def _figures(who: str, timing: Timing | None, size: Size) -> dict[str, float | None]:
     """What a record says of a contender; nothing where there is none."""
-    found = timing and {
-        "tflops": timing.rate(size),
-        "us": timing.seconds * 1e6,
-        "spread": timing.spread,
-        "error": timing.accuracy.error,
-        "of_bound": timing.accuracy.worst,
-    }
     keys = ("tflops", "us", "spread", "error", "of_bound")
-    return {f"{who}_{key}": found[key] if found else None for key in keys}
+    if timing is None:
+        return {f"{who}_{key}": None for key in keys}
+    off = timing.accuracy.error, timing.accuracy.worst
+    found = timing.rate(size), timing.seconds * 1e6, timing.spread, *off
+    return {f"{who}_{key}": value for key, value in zip(keys, found, strict=True)}
 
 
 def to_json(rows: Iterable[Row], about: Mapping[str, object]) -> str:

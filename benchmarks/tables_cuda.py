@@ -112,7 +112,7 @@ def requests(table: Table, folder: Path) -> list[Request]:
 def kernels(table: Table, folder: Path) -> Iterator[tuple[GemmSpec, Schedule]]:
     """The same, and their twins for matrices that keep promises."""
     for request in requests(table, folder):
-        spec, schedule, *_ = request.resolve(load=candidates.load)
+        spec, schedule, *_ = request.resolve()
         yield spec, schedule
         if spec.ld_multiple == 1:
             for promised in variants.promises(spec, schedule):

@@ -149,6 +149,11 @@ class _Walk:
         yield LocalAccess(buffer.name, is_store, size, times, passes, self.banks)
 
 
+def inlined(node: Expr, lets: Mapping[str, Expr]) -> Expr:
+    """An expression with the values of its variables in their place, as far as they have any."""
+    return map_expr(node, lambda x: inlined(lets[x.name], lets) if isinstance(x, Var) and x.name in lets else x)
+
+
 def value_of(node: Expr, names: Mapping[str, int]) -> int | None:
     """An integer expression's value; None where it depends on what is not known."""
 

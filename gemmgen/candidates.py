@@ -9,7 +9,6 @@ from functools import cache
 
 from gemmgen import presets
 from gemmgen.ir.workspace import REACHED
-from gemmgen.presets import Preset
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.schedulers import ClusterSplitK, OneTile, Persistent, Scheduler, SplitK, StreamK
@@ -33,9 +32,8 @@ def names() -> tuple[str, ...]:
     return (*presets.names(), *presets.unlisted())
 
 
-def load(name: str) -> Preset:
-    """The schedule of that name, with what it is for. Raises: ScheduleError, which suggests the nearest presets."""
-    return presets.load_unlisted(name) if name in presets.unlisted() else presets.load(name)
+#: The schedule of a name, with what it is for.
+load = presets.load
 
 
 @cache

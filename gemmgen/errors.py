@@ -6,8 +6,11 @@ limit and a remedy. `LoweringError` is a bug of gemmgen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class GemmgenError(Exception):
@@ -24,6 +27,15 @@ class UserError(GemmgenError):
     def __init__(self, problems: Iterable[str] | str) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """The call's result, or None with its problems added, so that those of other calls are told as well."""
+    try:
+        return call(*args, **kwargs)
+    except UserError as error:
+        problems += error.problems
+        return None
 
 
 class SpecError(UserError, ValueError):

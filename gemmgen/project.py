@@ -336,13 +336,9 @@ def _simt(source: Source, kernel: Kernel, target: Target) -> Mapping[str, object
     declared = " ".join(declared.split())
     given = []
     for param in declared.split(", "):
-        kind, name = param.rpartition("*")[::2] if "*" in param else param.rpartition(" ")[::2]
-        name = name.strip()
-        if "*" in param:
-            place = f"x->{name}" if any(w.name == name for w in source.workspaces) else f"x->{name}.device"
-            given.append(f"({kind.strip()} *){place}")
-        else:
-            given.append({"alpha": "alpha", "beta": "beta", "stream": "0"}.get(name, _in_problem(name, "p->")))
+        kind, star, name = param.rpartition("*" if "*" in param else " ")
+        place = "0" if name == "stream" else _given(source, name.strip(), "device" if star == "*" else "")
+        given.append(f"({kind.strip()} *){place}" if star == "*" else place)
     call = f"const {api}Error_t error = {source.name}_launch({', '.join(given)});"
     printer = find_backend(api)(target, kernel, None, source.spec, source.name)
     return {
@@ -361,22 +357,29 @@ def _simt(source: Source, kernel: Kernel, target: Target) -> Mapping[str, object
 def _sycl(source: Source, kernel: Kernel, target: Target) -> Mapping[str, object]:
     """What a program in SYCL says of it, by the header's own declaration of its launcher."""
     (declared,) = re.findall(rf"^inline sycl::event\s+{source.name}\(([^)]*) = {{}}\)", source.text, re.MULTILINE)
-    between, given, kinds = {w.name for w in source.workspaces}, [], {}
+    given, kinds = [], {}
     for param in re.split(r",\s+", declared)[1:-1]:
         kind, _, name = param.replace("*", "* ").rpartition(" ")
-        kind = " ".join(kind.split())
-        kinds[name] = kind
-        if kind.endswith("*"):
-            place = f"x->{name}" if name in between else f"x->{name}.device"
-            given.append(f"static_cast<{kind}>({place})")
-        else:
-            given.append(name if name in ("alpha", "beta") else _in_problem(name, "p->"))
+        kinds[name] = kind = " ".join(kind.split())
+        place = _given(source, name, "device" if kind.endswith("*") else "")
+        given.append(f"static_cast<{kind}>({place})" if kind.endswith("*") else place)
     printer = find_backend("sycl")(target, kernel, None, source.spec, source.name)
     return {
         "scalars": [_scalar(var, SIMT_TYPES, "{", "}", kinds[var.name]) for var in _run_time_factors(kernel)],
         "workspaces": [_elements_of_workspace(w, kernel, printer) for w in source.workspaces],
         "launch": f"sycl::event done = ::{source.name}({', '.join(['queue', *given])});",
     }
+
+
+def _given(source: Source, name: str, member: str) -> str:
+    """What the program gives a launcher's parameter.
+
+    Args:
+        member: where its matrices have what the launcher takes; empty for a number.
+    """
+    if member:
+        return f"x->{name}" if any(w.name == name for w in source.workspaces) else f"x->{name}.{member}"
+    return name if name in ("alpha", "beta") else _in_problem(name, "p->")
 
 
 def _run_time_factors(kernel: Kernel) -> list[Var]:
@@ -418,13 +421,8 @@ def _elements_of_workspace(workspace: Workspace, kernel: Kernel, printer: CLike)
 
 def _launch_by_header(source: Source, kernel: Kernel) -> str:
     """The call of the header's function."""
-    between = {w.name for w in source.workspaces}
-    given = []
-    for param in kernel.launcher_params:
-        if isinstance(param, Buffer):
-            given.append(f"x->{param.name}" if param.name in between else f"x->{param.name}.buffer")
-        else:
-            given.append(param.name if param.name in ("alpha", "beta") else _in_problem(param.name, "p->"))
+    params = kernel.launcher_params
+    given = [_given(source, param.name, "buffer" if isinstance(param, Buffer) else "") for param in params]
     call = ", ".join(["&device->built", "device->queue", *given, "0", "NULL", "NULL"])
     return f"const cl_int error = {kernel.name}_launch({call});"
 

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from gemmgen.backends.clike import Words
 from gemmgen.backends.text import Notes
+from gemmgen.banks import inlined
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.dtypes import F32
@@ -34,7 +35,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import Barrier, DependentLaunch, Pipe, PipeOp, WarpSpecialization
-from gemmgen.ir.walk import walk, walk_expr
+from gemmgen.ir.walk import evaluate, walk, walk_expr
 from gemmgen.passes.swap import swap
 from gemmgen.records import cached_property
 from gemmgen.spec import GemmSpec
@@ -223,7 +224,8 @@ class _Reader:
 
     def _at(self, name: str, local_index: int) -> int:
         """What a variable is for a work-item of the first warp."""
-        return _value(self.lets[name], {"local_index": local_index}, self.lets)
+        lets = {x: value for x, value in self.lets.items() if x != "local_index"}
+        return evaluate(inlined(lets[name], lets), {"local_index": local_index})
 
     def _roles(self, roles: WarpSpecialization) -> list[str]:
         """Consumers and producers."""
@@ -513,19 +515,3 @@ def _padding(buffer: Buffer) -> int:
     if len(buffer.shape) < 2 or buffer.layout.swizzle:
         return 0
     return (as_int(buffer.layout.strides[-2]) or 0) - (as_int(buffer.shape[-1]) or 0)
-
-
-def _value(node: Expr, known: dict[str, int], lets: dict[str, Expr]) -> int:
-    """An integer expression whose variables are known, or are worked out of those that are."""
-    match node:
-        case Bin(op, a, b):
-            left, right = _value(a, known, lets), _value(b, known, lets)
-            return {"+": left + right, "-": left - right, "*": left * right}.get(op) or _divided(op, left, right)
-    if (constant := as_int(node)) is not None:
-        return constant
-    name = getattr(node, "name", "")
-    return known[name] if name in known else _value(lets[name], known, lets)
-
-
-def _divided(op: str, left: int, right: int) -> int:
-    return left // right if op == "/" else left % right if op == "%" else 0

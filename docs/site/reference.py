@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import typer.main
+from charts import convergence, staircase
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from gemmgen import driver, presets
 from gemmgen.backends import BACKENDS
 from gemmgen.cli import COMMANDS, application
 from gemmgen.drawing import Drawing, draw, draw_banks, draw_waves
-from gemmgen.drawing.charts import Ceiling, convergence, roofline, staircase
+from gemmgen.drawing.charts import Ceiling, roofline
 from gemmgen.explain import explain
 from gemmgen.inspect.bounds import intensity
 from gemmgen.inspect.instead import instead

@@ -33,9 +33,6 @@ PROBE = 3
 REFERENCE_ROWS = 4096
 #: float32 lanes of a multiprocessor (CUDA C++ Programming Guide, arithmetic throughput).
 FP32_LANES = {(7, 5): 64, (8, 0): 64, **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)), 128)}
-#: cudaDevAttrClockRate, in kHz.
-CLOCK_RATE = 13
-
 #: Types that CuPy lacks, and torch's tensors hold.
 OF_TORCH = frozenset(map(str, (BF16, *FLOAT8)))
 
@@ -217,9 +214,6 @@ class Graphed:
         replay()
         return self._timed(replay) / self._count
 
-    def cold(self) -> float:
-        return self._timed(self._captured()) / self._count
-
     def _captured(self) -> Launch:
         """The graph that is timed, made when it is first needed: who only wants the estimate need not wait for it."""
         import cupy
@@ -384,11 +378,5 @@ def about(device: object = None) -> dict[str, object]:
 
 def roof(info: CudaDeviceInfo) -> float | None:
     """TFLOP/s of float32 at the highest clock: each lane of each multiprocessor an FMA per cycle. None if unknown."""
-    import cupy
-
     lanes = FP32_LANES.get(info.capability)
-    try:
-        kilohertz = int(cupy.cuda.runtime.deviceGetAttribute(CLOCK_RATE, info.number))
-    except cupy.cuda.runtime.CUDARuntimeError:
-        return None
-    return lanes * 2 * info.multiprocessors * kilohertz * 1e-9 if lanes and kilohertz > 0 else None
+    return lanes * 2 * info.multiprocessors * info.clock * 1e-6 if lanes and info.clock else None

@@ -1,7 +1,7 @@
 """Libraries of the host, each measured by a process of its own: where it is found, what it runs, how it is called.
 
-`python -m gemmgen.bench.libraries PEER M N K BATCH DTYPE SEED [DEVICE]` is that process. A line in asks, a line of
-numbers out answers; what goes wrong is answered too, after the word `error`.
+`python -m gemmgen.bench.libraries PEER M N K BATCH DTYPE SEED [DEVICE]` is that process. It says how far its result is
+off, and then for each line in the seconds of a product; what goes wrong it says after the word `error`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.bench.records import HOST_WARM_UP, Accuracy, Size, launches
-from gemmgen.errors import DeviceError, UserError
+from gemmgen.errors import DeviceError, UserError, attempt
 from gemmgen.oracle import answer
 from gemmgen.runtime import require_cupy, require_pyopencl
 from gemmgen.spec import GemmSpec, parse_dtype
@@ -108,10 +108,7 @@ def require(peers: Iterable[str]) -> None:
     checks |= dict.fromkeys(("cublas", "cublas_tf32"), require_cupy)
     problems: list[str] = []
     for name in peers:
-        try:
-            checks.get(name, lambda: None)()
-        except DeviceError as error:
-            problems += error.problems
+        attempt(problems, checks.get(name, lambda: None))
     if problems:
         raise DeviceError(problems)
 
@@ -358,17 +355,18 @@ class PeerProcess:
         # In a process group of its own, so that the terminal sends its Ctrl-C to this process alone.
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, process_group=0)
         try:
-            error, worst = self._ask("check")
+            error, worst = self._told()
         except BaseException:
             self.close()
             raise
         self.accuracy = Accuracy(error, worst)
 
     def block(self) -> float:
-        return self._ask("block")[0]
-
-    def cold(self) -> float:
-        return self._ask("cold")[0]
+        assert self._process.stdin is not None
+        with suppress(OSError):  # of a process that has ended nothing is read, either
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        return self._told()[0]
 
     def close(self) -> None:
         if self._process.stdin is not None:
@@ -379,15 +377,10 @@ class PeerProcess:
         self._process.terminate()  # it may be amid a product whose time is no longer wanted
         self._process.wait()
 
-    def _ask(self, what: str) -> tuple[float, ...]:
-        assert self._process.stdin is not None
+    def _told(self) -> tuple[float, ...]:
+        """The numbers of its next line. Raises: DeviceError with what went wrong."""
         assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(f"{what}\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except OSError:
-            answer = ""
+        answer = self._process.stdout.readline()
         if answer.startswith("error "):
             raise DeviceError(f"{self.name}: {answer.removeprefix('error ').strip()}")
         if not answer:
@@ -410,13 +403,10 @@ def _serve(peer: str, m: str, n: str, k: str, batch: str, dtype: str, seed: str,
     product = product_of(peer, a, b, None if device is None else int(device))
     product.run(1)
     checked = accuracy(a, b, product.result())
+    _say(f"{checked.error!r} {checked.worst!r}")
     count = launches(product.run(1))
-    for line in sys.stdin:
-        if line.strip() == "check":
-            _say(f"{checked.error!r} {checked.worst!r}")
-            continue
-        if line.strip() == "block":
-            product.run(HOST_WARM_UP * count)
+    for _ in sys.stdin:
+        product.run(HOST_WARM_UP * count)
         seconds = product.run(count)
         time.sleep(REST)
         _say(repr(seconds))

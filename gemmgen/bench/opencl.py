@@ -60,9 +60,6 @@ class OpenclKernel:
         warm_up = self._count * (HOST_WARM_UP if self._kernel.device.type == "cpu" else 1)
         return float(np.mean(self._seconds(warm_up + self._count)[warm_up:]))
 
-    def cold(self) -> float:
-        return float(np.mean(self._seconds(self._count)))
-
     def _seconds(self, count: int) -> list[float]:
         """Of each of so many products."""
         if self._kernel.device.type != "cpu":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from gemmgen.bench.records import Row, Size, Timing
 from gemmgen.errors import UserError
-from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,17 +23,8 @@ LOG_FROM = 10
 BEST = "gemmgen, the best preset"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One contender over sizes.
-
-    Attributes:
-        points: size -> its timing.
-    """
-
-    name: str
-    ours: bool
-    points: dict[Size, Timing]
+#: The lines of a picture: a contender, and whether it is ours -> its timing at each size.
+Lines = dict[tuple[str, bool], dict[Size, Timing]]
 
 
 def check(path: Path | None) -> None:
@@ -50,20 +40,19 @@ def check(path: Path | None) -> None:
         raise UserError(problems)
 
 
-def lines(rows: Iterable[Row], best: bool) -> list[Line]:
+def lines(rows: Sequence[Row], best: bool) -> Lines:
     """Ours first, then the peers, each as they were first measured.
 
     Args:
         best: whether our rows are of one line, whatever preset was the fastest.
     """
-    ours: dict[str, Line] = {}
-    theirs: dict[str, Line] = {}
+    found: Lines = {}
     for row in rows:
-        name = BEST if best else row.ours.name
-        ours.setdefault(name, Line(name, True, {})).points[row.size] = row.ours
+        found.setdefault((BEST if best else row.ours.name, True), {})[row.size] = row.ours
+    for row in rows:
         if row.peer is not None:
-            theirs.setdefault(row.peer.name, Line(row.peer.name, False, {})).points[row.size] = row.peer
-    return [*ours.values(), *theirs.values()]
+            found.setdefault((row.peer.name, False), {})[row.size] = row.peer
+    return found
 
 
 def draw(rows: Sequence[Row], best: bool, roof: float | None, title: str, file: BinaryIO, kind: str) -> None:
@@ -94,8 +83,8 @@ def figure(rows: Sequence[Row], best: bool, roof: float | None, title: str) -> F
     places = {size: float(size.n if square else index) for index, size in enumerate(sizes)}
     picture = Figure(figsize=(8, 5), layout="constrained")
     axes = picture.add_subplot()
-    for line in lines(rows, best):
-        _draw_line(axes, line, places)
+    for (name, is_ours), points in lines(rows, best).items():
+        _draw_line(axes, name, is_ours, points, places)
     if roof is not None:
         axes.axhline(roof, color="black", linestyle=":", label=f"roof by the clock, {roof:.1f} TFLOP/s")
     if square and len(sizes) > 1:
@@ -119,12 +108,14 @@ def _spans_decades(rows: Iterable[Row]) -> bool:
     return max(rates) > LOG_FROM * min(rates)
 
 
-def _draw_line(axes: Axes, line: Line, places: dict[Size, float]) -> None:
+def _draw_line(
+    axes: Axes, name: str, is_ours: bool, points: Mapping[Size, Timing], places: Mapping[Size, float]
+) -> None:
     """The medians, and from the slowest to the fastest round a band."""
-    there = [(size, line.points[size]) for size in places if size in line.points]
+    there = [(size, points[size]) for size in places if size in points]
     x = [places[size] for size, _ in there]
-    width, marker, stroke = (2.0, "o", "-") if line.ours else (1.3, "s", "--")
+    width, marker, stroke = (2.0, "o", "-") if is_ours else (1.3, "s", "--")
     y = [timing.rate(size) for size, timing in there]
-    (drawn,) = axes.plot(x, y, label=line.name, linewidth=width, marker=marker, linestyle=stroke)
+    (drawn,) = axes.plot(x, y, label=name, linewidth=width, marker=marker, linestyle=stroke)
     slowest, fastest = ([size.flops / end(t.rounds) / 1e12 for size, t in there] for end in (max, min))
     axes.fill_between(x, slowest, fastest, color=drawn.get_color(), alpha=0.15, linewidth=0)

@@ -120,15 +120,13 @@ class Timing:
     """One contender on one size.
 
     Attributes:
-        rounds: seconds of one product, hot, one value per round.
-        cold: seconds of one product right after a pause; None where none was asked for.
+        rounds: seconds of one product, one value per round.
         variant: which of a kernel's variants ran; empty for a library.
     """
 
     name: str
     rounds: tuple[float, ...]
     accuracy: Accuracy
-    cold: float | None = None
     variant: str = ""
 
     @property
@@ -249,13 +247,6 @@ class Row:
         theirs = self.peer.rounds if self.peer else ()
         return tuple(peer / ours for ours, peer in zip(self.ours.rounds, theirs, strict=True))
 
-    @property
-    def cold_ratio(self) -> float | None:
-        """The peer's time over ours, right after a pause."""
-        if self.peer is None or self.peer.cold is None or self.ours.cold is None:
-            return None
-        return self.peer.cold / self.ours.cold
-
     def flat(self) -> dict[str, object]:
         """The row as a record without nesting."""
         interval = self.interval
@@ -268,7 +259,6 @@ class Row:
             "ratio": self.ratio,
             "ratio_low": interval.low if interval else None,
             "ratio_high": interval.high if interval else None,
-            "cold_ratio": self.cold_ratio,
             **_figures("ours", self.ours, self.size),
             **_figures("peer", self.peer, self.size),
         }
@@ -276,16 +266,12 @@ class Row:
 
 def _figures(who: str, timing: Timing | None, size: Size) -> dict[str, float | None]:
     """What a record says of a contender; nothing where there is none."""
-    found = timing and {
-        "tflops": timing.rate(size),
-        "us": timing.seconds * 1e6,
-        "spread": timing.spread,
-        "cold_us": None if timing.cold is None else timing.cold * 1e6,
-        "error": timing.accuracy.error,
-        "of_bound": timing.accuracy.worst,
-    }
-    keys = ("tflops", "us", "spread", "cold_us", "error", "of_bound")
-    return {f"{who}_{key}": found[key] if found else None for key in keys}
+    keys = ("tflops", "us", "spread", "error", "of_bound")
+    if timing is None:
+        return {f"{who}_{key}": None for key in keys}
+    off = timing.accuracy.error, timing.accuracy.worst
+    found = timing.rate(size), timing.seconds * 1e6, timing.spread, *off
+    return {f"{who}_{key}": value for key, value in zip(keys, found, strict=True)}
 
 
 def to_json(rows: Iterable[Row], about: Mapping[str, object]) -> str:

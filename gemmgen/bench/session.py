@@ -6,7 +6,6 @@ Contenders take turns in shuffled blocks, whose first half warms up; what counts
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -44,9 +43,6 @@ class Contender(Protocol):
     def block(self) -> float:
         """Seconds of one product in the second half of a block."""
 
-    def cold(self) -> float:
-        """Seconds of one product in half a block without warming up."""
-
     def close(self) -> None:
         """Give memory and processes back."""
 
@@ -67,7 +63,6 @@ class Plan:
         dtype: of the elements; None for that of `jobs`, or float32 where one is chosen.
         exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
         strict: whether kernels of CUDA whose registers spill are refused.
-        pause: seconds before a cold measurement; 0 for none.
         warn: told about what is left out.
         tick: told about what is being done.
     """
@@ -80,7 +75,6 @@ class Plan:
     exact: bool = False
     strict: bool = False
     rounds: int = ROUNDS
-    pause: float = 0.0
     seed: int = 0
     device: Device | None = None
     dtype: str | None = None
@@ -130,7 +124,7 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
     tick = lambda: plan.tick(f"{size}: rounds")  # noqa: E731
     stopped = None
     try:
-        timings = measure([*kernels, *peers], plan.rounds, plan.pause, plan.seed, tick)
+        timings = measure([*kernels, *peers], plan.rounds, plan.seed, tick)
     except Stopped as interrupt:
         timings, stopped = interrupt.timings, interrupt
     own, others = timings[: len(kernels)], timings[len(kernels) :]
@@ -258,7 +252,6 @@ class Stopped(KeyboardInterrupt):
 def measure(
     contenders: Sequence[Contender],
     rounds: int,
-    pause: float = 0.0,
     seed: int = 0,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Timing]:
@@ -266,21 +259,19 @@ def measure(
 
     Args:
         rounds: blocks of each contender.
-        pause: seconds to wait before each contender's cold block; 0 for none.
         tick: called after each round.
 
     Raises: Stopped on Ctrl-C, with the rounds so far.
     """
     shuffle = random.Random(seed)
     finished: list[list[float]] = []
-    cold: list[float | None] = [None] * len(contenders)
 
     def timings() -> list[Timing]:
         if not finished:
             return []
         return [
-            Timing(contender.name, tuple(rounds), contender.accuracy, cold[index], contender.variant)
-            for index, (contender, rounds) in enumerate(zip(contenders, zip(*finished, strict=True), strict=True))
+            Timing(contender.name, tuple(rounds), contender.accuracy, contender.variant)
+            for contender, rounds in zip(contenders, zip(*finished, strict=True), strict=True)
         ]
 
     try:
@@ -290,10 +281,6 @@ def measure(
             turn = {index: contenders[index].block() for index in order}
             finished.append([turn[index] for index in range(len(contenders))])
             tick()
-        if pause > 0:
-            for index, contender in enumerate(contenders):
-                time.sleep(pause)
-                cold[index] = contender.cold()
     except KeyboardInterrupt:
         raise Stopped(timings()) from None
     return timings()

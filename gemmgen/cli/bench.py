@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, complete_presets, flag, option
 from gemmgen.cli.output import complain, deliver, examples, path_problems, wide_console, write
-from gemmgen.cli.request import Request, attempt, strict_problems
-from gemmgen.cli.targets import complete_presets
-from gemmgen.errors import DeviceError, UserError
+from gemmgen.cli.request import Request, strict_problems
+from gemmgen.errors import DeviceError, UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.bench.records import Row
@@ -33,56 +33,29 @@ EXAMPLES = examples(
 )
 
 
-Backend = Annotated[
-    str | None,
-    typer.Option("--backend", metavar="NAME", help="cuda or opencl. By itself cuda where there is such a GPU."),
-]
-Presets = Annotated[
-    list[str] | None,
-    typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
-]
-Schedules = Annotated[
-    list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
-]
+Backend = Annotated[Text, option("--backend", "NAME", "cuda or opencl. By itself cuda where there is such a GPU.")]
+Presets = Annotated[list[str] | None, option("--preset", "NAME[,NAME]", "Can be repeated.", complete_presets)]
+Schedules = Annotated[list[Path] | None, option("--schedule", "FILE.toml", "A schedule in TOML. Can be repeated.")]
 Best = Annotated[
-    bool,
-    typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all reproducible ones."),
+    bool, flag("--best", "The fastest preset per size; of those named, if any, else of all reproducible ones.")
 ]
 Sizes = Annotated[
-    str,
-    typer.Option(
-        "--sizes", metavar="N|MxNxK|B:N,...", help="Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch)."
-    ),
+    str, option("--sizes", "N|MxNxK|B:N,...", "Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch).")
 ]
-Peers = Annotated[
-    str | None,
-    typer.Option(
-        "--vs",
-        metavar="NAME[,NAME]",
-        help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cublas on cuda, numpy on opencl.",
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option("--dtype", metavar="TYPE", help="float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."),
-]
-LdMultiple = Annotated[
-    str | None,
-    typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill, by ptxas' word.")]
+_PEERS = "Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cublas on cuda, numpy on opencl."
+Peers = Annotated[Text, option("--vs", "NAME[,NAME]", _PEERS)]
+_DTYPE = "float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."
+Dtype = Annotated[Text, option("--dtype", "TYPE", _DTYPE)]
+LdMultiple = Annotated[Text, option("--ld-multiple", "N", "Promise it of leading dimensions; else matrices choose.")]
+Strict = Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers spill, by ptxas' word.")]
 Rounds = Annotated[
-    int | None,
-    typer.Option("--rounds", metavar="N", help="Of each contender, by itself 9; 6 or more give a ratio's interval."),
+    int | None, option("--rounds", "N", "Of each contender, by itself 9; 6 or more give a ratio's interval.")
 ]
-Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
-Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.png|svg", help="Where a picture is drawn: rate over size.")
-]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")]
+Device = Annotated[Text, option("-d --device", "D", "Number or part of a name.")]
+Seed = Annotated[int, option("--seed", "N", "Of the random numbers.")]
+Json = Annotated[Path | None, option("--json", "FILE", "Where every figure is written as JSON.")]
+Plot = Annotated[Path | None, option("--plot", "FILE.png|svg", "Where a picture is drawn: rate over size.")]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Where the rows are written as CSV.")]
 
 
 def bench(
@@ -96,7 +69,6 @@ def bench(
     ld_multiple: LdMultiple = None,
     strict: Strict = False,
     rounds: Rounds = None,
-    pause: Pause = 0.0,
     device: Device = None,
     seed: Seed = 0,
     json: Json = None,
@@ -120,7 +92,7 @@ def bench(
 
     rounds = records.ROUNDS if rounds is None else rounds
     backend = backend or _backend_there(device)
-    problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
+    problems = _option_problems(backend, rounds, seed) + strict_problems(strict, backend)
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
@@ -132,7 +104,7 @@ def bench(
         raise UserError(problems)
     exact = ld_multiple is not None
     chosen = pick(backend, device=device)
-    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype and asked[0])
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, seed, chosen, dtype and asked[0])
     rows, failure = _measure(plan)
     about = _about(plan, failure)
     if json is not None and rows:
@@ -150,16 +122,16 @@ def bench(
 def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
     problems = [
         problem
-        for option, path in files.items()
-        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}", option)
+        for name, path in files.items()
+        for problem in path_problems(path, "bench.png" if name == "--plot" else f"bench.{name[2:]}", name)
     ]
-    for (option, path), (other, again) in combinations(files.items(), 2):
+    for (name, path), (other, again) in combinations(files.items(), 2):
         if path is not None and again is not None and path.resolve() == again.resolve():
-            problems.append(f"{option} and {other} both go to {path}: name two files")
+            problems.append(f"{name} and {other} both go to {path}: name two files")
     return problems
 
 
-def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
+def _option_problems(backend: str, rounds: int, seed: int) -> list[str]:
     from gemmgen.bench.records import FEWEST_ROUNDS, LIMIT_OF_ROUNDS
 
     problems = []
@@ -167,8 +139,6 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
     if not 1 <= rounds <= LIMIT_OF_ROUNDS:
         problems.append(f"--rounds {rounds}: give 1 to {LIMIT_OF_ROUNDS}; {FEWEST_ROUNDS} or more give an interval")
-    if not 0 <= pause <= 600:
-        problems.append(f"--pause {pause:g}: give seconds from 0 to 600")
     if seed < 0:
         problems.append(f"--seed {seed} < 0: give 0 or more")
     return problems
@@ -197,7 +167,6 @@ def _jobs(
 ) -> tuple[Job, ...]:
     """The kernels and sizes to measure. Raises: UserError with every problem."""
     from gemmgen.bench.session import candidates
-    from gemmgen.candidates import load
     from gemmgen.options import build_spec
     from gemmgen.runtime.selection import pick
 
@@ -214,7 +183,7 @@ def _jobs(
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
-    found = [attempt(problems, request.resolve, (), "opencl", load) for request in requests]
+    found = [attempt(problems, request.resolve) for request in requests]
     if problems:
         raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)
@@ -252,7 +221,7 @@ def _about(plan: Plan, failure: BaseException | None) -> dict[str, object]:
         "python": platform.python_version(),
         "seed": plan.seed,
     }
-    found |= {"rounds": plan.rounds, "pause_s": plan.pause, "device": str(plan.device)}
+    found |= {"rounds": plan.rounds, "device": str(plan.device)}
     from gemmgen.bench.libraries import about
 
     found |= about(plan.peers)
@@ -327,9 +296,8 @@ def _show(plan: Plan, rows: list[Row]) -> None:
 
     from gemmgen.bench.records import percent, three_digits
 
-    cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
-    titles = ("ratio", "95 %", *cold, "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
+    titles = ("ratio", "95 %", "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
     for title in (*titles, "error", "peer's"):
         # If the line is too short, the preset's name is shortened, never a figure.
         left, folds = title in ("95 %", "preset", "variant", "peer"), title == "preset"
@@ -339,7 +307,6 @@ def _show(plan: Plan, rows: list[Row]) -> None:
         table.add_row(
             _figure(row.ratio) + (" ?" if row.remedy else ""),
             "-" if row.interval is None else str(row.interval),
-            *([_figure(row.cold_ratio)] if cold else []),
             str(row.size),
             row.ours.name,
             row.ours.variant,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import document, examples, say
 from gemmgen.errors import UserError, suggest
 from gemmgen.records import dataclass
@@ -99,11 +98,8 @@ def caches() -> list[Cache]:
 
 
 def cache(
-    clear: Annotated[
-        str | None,
-        typer.Option("--clear", metavar="NAME[,NAME]", help="Delete these; all is all of gemmgen's own."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    clear: Annotated[Text, option("--clear", "NAME[,NAME]", "Delete these; all is all of gemmgen's own.")] = None,
+    as_json: Annotated[bool, flag("--json", "One JSON document.")] = False,
 ) -> None:
     """Show what gemmgen keeps on disk between processes, and delete it.
 

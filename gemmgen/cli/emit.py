@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gemmgen.backends import BACKENDS, NAMED
 from gemmgen.backends import backend as find_backend
+from gemmgen.cli.declared import Text, TunedDevice, complete_backends, completing, flag, option
 from gemmgen.cli.output import deliver, examples, folder_problems, path_problems, write_folder
-from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
-from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, completing, device_problems
-from gemmgen.errors import UserError
+from gemmgen.cli.request import Request, strict_problems, takes_request
+from gemmgen.cli.targets import backend_problems, device_problems
+from gemmgen.errors import UserError, attempt, suggest
+from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
@@ -42,58 +43,33 @@ def _forms() -> Iterator[str]:
     return (form for name in BACKENDS for form in find_backend(name).forms)
 
 
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")]
-Tuned = Annotated[
-    bool, typer.Option("--tuned", help="The schedule that gemmgen tune has found for the sizes on this device.")
-]
-StopAfter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PASS",
-        help="Print the IR there.",
-        autocompletion=completing(lambda: import_module("gemmgen.driver").PASS_NAMES),
-    ),
-]
-Project = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt.",
-    ),
-]
+complete_kernels, complete_forms = completing(lambda: KERNELS), completing(lambda: dict.fromkeys(_forms()))
+complete_passes = completing(lambda: import_module("gemmgen.driver").PASS_NAMES)
+_FORM = (
+    "Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for the run-time "
+    "compiler) or main (checks itself)."
+)
+_PYTHON = "A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."
+_PROJECT = "A new folder instead: kernel, launcher, a program that checks and measures, and a CMakeLists.txt."
 
 
 @takes_request
 def emit(
     request: Request,
     backend: Annotated[
-        str,
-        typer.Option(metavar="NAME", help=f"Language of the text: {NAMED}.", autocompletion=complete_backends),
+        str, option("--backend", "NAME", f"Language of the text: {NAMED}.", complete_backends)
     ] = "opencl",
-    kernel: Annotated[
-        str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=completing(lambda: KERNELS))
-    ] = "gemm",
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="Of opencl: kernel, or header (C, with a launcher). Of sycl: header (with a launcher), kernel (for "
-            "the run-time compiler) or main (checks itself).",
-            autocompletion=completing(lambda: dict.fromkeys(_forms())),
-        ),
-    ] = None,
-    python: Annotated[
-        bool,
-        typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
+    kernel: Annotated[str, option("--kernel", "KIND", "gemm or transpose.", complete_kernels)] = "gemm",
+    form: Annotated[Text, option("--form", "FORM", _FORM, complete_forms)] = None,
+    python: Annotated[bool, flag("--python", _PYTHON)] = False,
+    strict: Annotated[bool, flag("--strict", "Refuse a CUDA kernel whose registers spill, by ptxas' word.")] = False,
+    tuned: Annotated[
+        bool, flag("--tuned", "The schedule that gemmgen tune has found for the sizes on this device.")
     ] = False,
-    strict: Strict = False,
-    tuned: Tuned = False,
     device: TunedDevice = None,
-    stop_after: StopAfter = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
-    ] = None,
-    project: Project = None,
+    stop_after: Annotated[Text, option("--stop-after", "PASS", "Print the IR there.", complete_passes)] = None,
+    output: Annotated[Path | None, option("-o --output", "FILE", "Where to; else standard output.")] = None,
+    project: Annotated[Path | None, option("--project", "DIR", _PROJECT)] = None,
 ) -> None:
     """Print a kernel.
 
@@ -104,128 +80,115 @@ def emit(
         from gemmgen.cli.tuned import from_records
 
         request = from_records(request, backend, device)
-    problems = [
-        *path_problems(output),
-        *device_problems(device, tuned),
-        *_choices(backend, kernel, python, strict, stop_after),
-    ]
-    problems += _form_problems(backend, form, stop_after, python)
+    wish = Wish(backend, kernel, form, python, strict, stop_after, output, project)
+    problems = [*device_problems(device, tuned), *wish.problems()]
     if project is not None:
-        others = (("-o", output), ("--form", form), ("--python", python), ("--stop-after", stop_after))
-        problems += _project_problems(project, kernel, [option for option, given in others if given])
-        _project(request, problems, backend, strict, project)
-        return
-    make = _transpose if kernel == "transpose" else _product
-    deliver(make(request, problems, backend, python, strict, stop_after, form), output)
+        _project(request, wish, problems, project)
+    else:
+        deliver((_transpose if kernel == "transpose" else _product)(request, wish, problems), output)
 
 
-def _project_problems(project: Path, kernel: str, others: list[str]) -> list[str]:
-    """What is wrong with a folder, or with an option that is given beside it."""
-    problems = [f"--project and {option} exclude one another: drop one" for option in others]
-    if kernel == "transpose":
-        problems.append("--project makes programs that multiply: leave out --kernel transpose")
-    return [*problems, *folder_problems(project)]
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be made of a kernel: the options that only `emit` has."""
+
+    backend: str
+    kernel: str
+    form: str | None
+    python: bool
+    strict: bool
+    stop_after: str | None
+    output: Path | None
+    project: Path | None
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with them, each by itself and beside the others."""
+        from gemmgen.driver import PASS_NAMES
+
+        yield from path_problems(self.output)
+        yield from backend_problems(self.backend)
+        for what, value, known in (("kernel", self.kernel, KERNELS), ("pass", self.stop_after, PASS_NAMES)):
+            if value is not None and value not in known:
+                yield f"{what} {value!r} does not exist: {suggest(value, known)}"
+        if self.form is not None and self.backend in BACKENDS:
+            yield from _form_problems(self.backend, self.form)
+        given = {x.name: getattr(self, x.name) for x in fields(self)}
+        for one, others in _EXCLUDING.items():
+            for other in others if given[one] else ():
+                if given[other]:
+                    yield f"{_option(one)} and {_option(other)} exclude one another: drop one"
+        yield from strict_problems(self.strict, self.backend)
+        if self.project is not None:
+            if self.kernel == "transpose":
+                yield "--project makes programs that multiply: leave out --kernel transpose"
+            yield from folder_problems(self.project)
+
+    def text(self, source: Source, target: Target) -> str:
+        """What is delivered of a source. Raises: ScheduleError; with --strict DeviceError if ptxas is missing."""
+        if self.strict:
+            from gemmgen.runtime.ptxas import refuse_spills
+
+            refuse_spills(source, target.name)
+        if self.python:
+            from gemmgen.module import render_module
+
+            return render_module(source)
+        return source.text
 
 
-def _product(
-    request: Request,
-    problems: list[str],
-    backend: str,
-    python: bool,
-    strict: bool,
-    stop_after: str | None,
-    form: str | None,
-) -> str:
+#: Options of `Wish` that go with none of some others.
+_EXCLUDING = {
+    "project": ("output", "form", "python", "stop_after"),
+    "python": ("stop_after",),
+    "strict": ("stop_after",),
+    "form": ("stop_after", "python"),
+}
+
+
+def _form_problems(backend: str, form: str) -> list[str]:
+    """Problems with --form."""
+    if form in (forms := find_backend(backend).forms):
+        return []
+    remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
+    return [f"form {form!r} does not exist: {remedy}"]
+
+
+def _product(request: Request, wish: Wish, problems: list[str]) -> str:
     """The text for a product."""
-    spec, schedule, target = request.resolve(problems, backend)
+    spec, schedule, target = request.resolve(problems, wish.backend)
 
     from gemmgen import driver
 
-    if stop_after is not None:
+    if wish.stop_after is not None:
         from gemmgen.ir.show import show
 
-        if refused := driver.refusals_of(spec, schedule, backend, target):
+        if refused := driver.refusals_of(spec, schedule, wish.backend, target):
             raise UserError(refused)
-        kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
+        kernels = driver.lower_program(spec, schedule, target, wish.stop_after).kernels
         return "\n".join(show(kernel) for kernel in kernels)
-    return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
+    return wish.text(driver.emit(spec, schedule, wish.backend, target, wish.form), target)
 
 
-def _project(request: Request, problems: list[str], backend: str, strict: bool, folder: Path) -> None:
+def _project(request: Request, wish: Wish, problems: list[str], folder: Path) -> None:
     """The folder of a project. Raises: ScheduleError, UserError."""
-    spec, schedule, target = request.resolve(problems, backend)
+    spec, schedule, target = request.resolve(problems, wish.backend)
 
     from gemmgen import driver
     from gemmgen.project import project_files
 
-    files = project_files(spec, schedule, backend, target)
-    if strict:
-        from gemmgen.runtime.ptxas import refuse_spills
-
-        refuse_spills(driver.emit(spec, schedule, backend, target), target.name)
+    files = project_files(spec, schedule, wish.backend, target)
+    if wish.strict:
+        wish.text(driver.emit(spec, schedule, wish.backend, target), target)
     write_folder(folder, files)
 
 
-def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
-    """The text to deliver for a source. Raises: ScheduleError, and with --strict DeviceError if ptxas is missing."""
-    if strict:
-        from gemmgen.runtime.ptxas import refuse_spills
-
-        refuse_spills(source, target.name)
-    if python:
-        from gemmgen.module import render_module
-
-        return render_module(source)
-    return source.text
-
-
-def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
-    """Problems with the options that only `emit` has."""
-    from gemmgen.driver import PASS_NAMES
-    from gemmgen.errors import suggest
-
-    given = (("kernel", kernel, KERNELS), ("pass", stop_after, PASS_NAMES))
-    problems = backend_problems(backend)
-    problems += [
-        f"{what} {value!r} does not exist: {suggest(value, known)}"
-        for what, value, known in given
-        if value is not None and value not in known
-    ]
-    for option, wanted in (("--python", python), ("--strict", strict)):
-        if wanted and stop_after is not None:
-            problems.append(f"{option} and --stop-after exclude one another: drop one")
-    return problems + strict_problems(strict, backend)
-
-
-def _form_problems(backend: str, form: str | None, stop_after: str | None, python: bool) -> list[str]:
-    """Problems with --form."""
-    from gemmgen.errors import suggest
-
-    if form is None:
-        return []
-    others = (("--stop-after", stop_after is not None), ("--python", python))
-    problems = [f"--form and {option} exclude one another: drop one" for option, given in others if given]
-    if backend in BACKENDS and form not in (forms := find_backend(backend).forms):
-        remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
-        problems.append(f"form {form!r} does not exist: {remedy}")
-    return problems
-
-
 def _option(field: str) -> str:
-    """The option that sets a field of the request."""
-    special = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule"}
+    """The option that sets a field of the request, or of the wish."""
+    special = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule", "output": "-o"}
     return special.get(field, f"--{field.replace('_', '-')}")
 
 
-def _transpose(
-    request: Request,
-    problems: list[str],
-    backend: str,
-    python: bool,
-    strict: bool,
-    stop_after: str | None,
-    form: str | None,
-) -> str:
+def _transpose(request: Request, wish: Wish, problems: list[str]) -> str:
     """The text for `--kernel transpose`, which takes a block (`--sub-group`) instead of a schedule."""
     from gemmgen import driver
     from gemmgen.names import name_problem
@@ -240,14 +203,14 @@ def _transpose(
     if not (block.isascii() and block.isdecimal()):
         problems.append(f"sub_group {block!r} is no number of lanes: give one such as 16")
     spec = attempt(problems, build_spec, dtype=request.dtype)
-    target = attempt(problems, request.chosen_target, backend)
+    target = attempt(problems, request.chosen_target, wish.backend)
     if problems or spec is None or target is None:
         raise UserError(problems)
-    if stop_after is not None:
+    if wish.stop_after is not None:
         from gemmgen.ir.show import show
         from gemmgen.kernels import transpose_kernel
 
         kernel = transpose_kernel(spec, int(block), target, request.name)
-        return show(driver.run_passes(kernel, target, stop_after))
-    source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
-    return _text(source, target, python, strict)
+        return show(driver.run_passes(kernel, target, wish.stop_after))
+    source = driver.emit_transpose(spec, int(block), wish.backend, target, request.name, wish.form)
+    return wish.text(source, target)

@@ -47,11 +47,23 @@ class Engine:
         return f"{self.device} (SYCL)" if self.backend == "sycl" else str(self.device)
 
     def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
-        """A kernel. `exact` is set with `--ld-multiple`; then no other variant may run."""
+        """A kernel, timed by the profiles of its events. `exact` is set with `--ld-multiple`; then no other variant may
+        run.
+        """
         if self.backend == "cuda":
             return _of_cuda(self.device, spec, schedule, exact, self.strict)
-        make = {"opencl": _of_opencl, "sycl": _of_sycl}[self.backend]
-        return make(self.device, spec, schedule)
+        import gemmgen
+
+        kernel = gemmgen.compile(spec, schedule, self.backend, self.device)
+
+        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+            out = poisoned(data, spec) if c is None else c
+            (seconds,) = kernel.time(
+                data.a, data.b, out, alpha=None, beta=None, queue=None, iterations=1, **data.operands
+            )
+            return out, round(seconds * 1e9)
+
+        return once
 
 
 def pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool = False) -> Engine:
@@ -59,36 +71,6 @@ def pick(backend: str, platform: str | None, device: str | None, type_: str | No
     from gemmgen.runtime import selection
 
     return Engine(backend, selection.pick(backend, platform, device, type_), strict)
-
-
-def _of_opencl(device: Device, spec: GemmSpec, schedule: Schedule) -> Once:
-    """Timed by the profile of the kernel's event."""
-    import gemmgen
-    from gemmgen.runtime.opencl_devices import DeviceInfo
-
-    assert isinstance(device, DeviceInfo)
-    kernel = gemmgen.compile(spec, schedule, backend="opencl", device=device.handle)
-
-    def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
-        result, event = kernel(data.a, data.b, c, return_event=True, **data.operands)
-        event.wait()
-        return result, int(event.profile.end - event.profile.start)
-
-    return once
-
-
-def _of_sycl(device: Device, spec: GemmSpec, schedule: Schedule) -> Once:
-    """Timed by the profile of the kernel's event."""
-    import gemmgen
-
-    kernel = gemmgen.compile(spec, schedule, backend="sycl", device=device)
-
-    def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
-        out = poisoned(data, spec) if c is None else c
-        (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, queue=None, iterations=1, **data.operands)
-        return out, round(seconds * 1e9)
-
-    return once
 
 
 def _of_cuda(device: Device, spec: GemmSpec, schedule: Schedule, exact: bool, strict: bool) -> Once:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.backends import NAMED
+from gemmgen.cli.declared import Text, TunedDevice, complete_backends, flag, option
 from gemmgen.cli.output import deliver, examples, say
 from gemmgen.cli.request import Request, takes_request
-from gemmgen.cli.targets import TunedDevice, backend_problems, complete_backends, device_problems, speaking
+from gemmgen.cli.targets import backend_problems, device_problems, speaking
 from gemmgen.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -31,39 +32,23 @@ EXAMPLES = examples(
 )
 
 
+_BACKEND = f"{NAMED}. By itself opencl; of a preset or a file the first that can express it."
+_SVG = "A picture instead: SVG, which any browser shows."
+_VIEW = "What --svg draws: schedule, banks (bank conflicts), waves (the order of the blocks of C)."
+_RESIDENT = "For --view waves: groups that a multiprocessor runs at once. By itself 1."
+
+
 @takes_request
 def explain(
     request: Request,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"{NAMED}. By itself opencl; of a preset or a file the first that can express it.",
-            autocompletion=complete_backends,
-        ),
-    ] = None,
+    backend: Annotated[Text, option("--backend", "NAME", _BACKEND, complete_backends)] = None,
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="The schedule that gemm takes for the sizes on this device, and why.")
+        bool, flag("--tuned", "The schedule that gemm takes for the sizes on this device, and why.")
     ] = False,
     device: TunedDevice = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option("--svg", metavar="FILE", dir_okay=False, help="A picture instead: SVG, which any browser shows."),
-    ] = None,
-    view: Annotated[
-        str | None,
-        typer.Option(
-            "--view",
-            metavar="NAME",
-            help="What --svg draws: schedule, banks (bank conflicts), waves (the order of the blocks of C).",
-        ),
-    ] = None,
-    resident: Annotated[
-        int | None,
-        typer.Option(
-            "--resident", metavar="N", help="For --view waves: groups that a multiprocessor runs at once. By itself 1."
-        ),
-    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", dir_okay=False, help=_SVG)] = None,
+    view: Annotated[Text, option("--view", "NAME", _VIEW)] = None,
+    resident: Annotated[int | None, option("--resident", "N", _RESIDENT)] = None,
 ) -> None:
     """Draw a schedule: tiles, how A and B reach registers, how many there are, local memory, flops per byte.
 

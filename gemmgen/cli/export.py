@@ -8,12 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
+from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
 from gemmgen.cli.output import deliver, examples, path_problems, write
-from gemmgen.cli.request import attempt
-from gemmgen.cli.targets import complete_presets, completing
-from gemmgen.errors import UserError
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.export.blas import Choice, Routine
@@ -27,33 +24,19 @@ EXAMPLES = examples(
 )
 
 
+complete_types = completing(lambda: (str(x.dtype) for x in import_module("gemmgen.export.blas").ROUTINES))
+_DTYPE = "Element types, all if nothing is said: float32, float64, complex64, complex128."
+_PRESET = "Presets of the kernels, the best first, in place of those that are known to serve."
+
+
 def export(
-    blas: Annotated[
-        bool, typer.Option("--blas", help="cblas_sgemm, sgemm_ and their like, for programs that call a BLAS.")
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The library; a folder/ takes the source alone."),
-    ] = None,
+    blas: Annotated[bool, flag("--blas", "cblas_sgemm, sgemm_ and their like, for programs that call a BLAS.")] = False,
+    output: Annotated[Text, option("-o --output", "FILE", "The library; a folder/ takes the source alone.")] = None,
     source: Annotated[
-        bool, typer.Option("--source", help="The source alone, which needs no compiler; without -o it is printed.")
+        bool, flag("--source", "The source alone, which needs no compiler; without -o it is printed.")
     ] = False,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE[,...]",
-            help="Element types, all if nothing is said: float32, float64, complex64, complex128.",
-            autocompletion=completing(lambda: (str(x.dtype) for x in import_module("gemmgen.export.blas").ROUTINES)),
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,...]",
-            help="Presets of the kernels, the best first, in place of those that are known to serve.",
-            autocompletion=complete_presets,
-        ),
-    ] = None,
+    dtype: Annotated[Text, option("--dtype", "TYPE[,...]", _DTYPE, complete_types)] = None,
+    preset: Annotated[Text, option("--preset", "NAME[,...]", _PRESET, complete_presets)] = None,
 ) -> None:
     """Build a shared library with the interface of the BLAS, whose products run on an OpenCL device.
 

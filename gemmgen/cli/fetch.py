@@ -7,22 +7,16 @@ from typing import Annotated
 
 import typer
 
+from gemmgen.cli.declared import completing
 from gemmgen.cli.output import examples, say
-from gemmgen.cli.targets import completing
 from gemmgen.errors import UserError, suggest
 
+complete_tools = completing(lambda: import_module("gemmgen.tools").FETCHED)
 EXAMPLES = examples("gemmgen fetch ocloc")
 
 
 def fetch(
-    tool: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOOL",
-            help="ocloc.",
-            autocompletion=completing(lambda: import_module("gemmgen.tools").FETCHED),
-        ),
-    ],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ocloc.", autocompletion=complete_tools)],
 ) -> None:
     """Bring a compiler into the user's data folder: ocloc, Intel's for GPUs from Xe-LP on, of today.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import WHERE, Device, DeviceType, Platform, Text, option
 from gemmgen.cli.output import examples, say, write
-from gemmgen.cli.request import attempt, number
-from gemmgen.cli.targets import Device, DeviceType, Platform, where
-from gemmgen.errors import LoweringError, UserError
+from gemmgen.cli.request import number
+from gemmgen.errors import LoweringError, UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.fuzz.case import Case
@@ -30,18 +30,13 @@ _LONGEST = 7 * 24 * 60
 
 
 def fuzz(
-    minutes: Annotated[str, typer.Option("--minutes", metavar="N", help="How long to look.")] = "1",
-    examples: Annotated[
-        str | None, typer.Option("--examples", metavar="N", help="Cases to try, at most; else as time allows.")
-    ] = None,
-    seed: Annotated[str, typer.Option("--seed", metavar="N", help="Of the cases: the same ones each time.")] = "0",
-    save: Annotated[Path, typer.Option("--save", metavar="DIR", help="Where cases that fail are saved.")] = Path(),
-    replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="FILE.toml", help="Run one that was saved, and nothing else.")
-    ] = None,
+    minutes: Annotated[str, option("--minutes", "N", "How long to look.")] = "1",
+    examples: Annotated[Text, option("--examples", "N", "Cases to try, at most; else as time allows.")] = None,
+    seed: Annotated[str, option("--seed", "N", "Of the cases: the same ones each time.")] = "0",
+    save: Annotated[Path, option("--save", "DIR", "Where cases that fail are saved.")] = Path(),
+    replay: Annotated[Path | None, option("--replay", "FILE.toml", "Run one that was saved, and nothing else.")] = None,
     backend: Annotated[
-        str | None,
-        where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
+        Text, option("--backend", "NAME", "interp (nothing else runs them), opencl, sycl or cuda.", panel=WHERE)
     ] = None,
     platform: Platform = None,
     type_: DeviceType = None,
@@ -128,23 +123,15 @@ def _replay(case: Case, place: Place) -> bool:
 
 
 def _look(search: Search) -> list[Found]:
-    """Search for failing cases, with a progress line."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Search for failing cases, with their progress."""
     from gemmgen.kernel_names import kernel_name
+    from gemmgen.progress import shown
 
     say(f"{', '.join(place.label for place in search.places)}\n")
-    columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=search.seconds, tried=0)
-
-        def report(case: Case) -> None:
-            name = kernel_name(case.schedule, case.spec)
-            progress.update(task, completed=search.elapsed, tried=search.tried, description=name)
-
-        search.report = report
+    with shown(search.seconds) as show:
+        search.report = lambda case: show(
+            search.elapsed, f"{search.tried} cases: {kernel_name(case.schedule, case.spec)}"
+        )
         failures = search.failures()
     say(f"{search.tried} case{'s' * (search.tried != 1)}, {len(failures)} of them fail\n")
     return failures

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import deliver, examples, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, takes_request
-from gemmgen.cli.targets import complete_presets, completing
-from gemmgen.errors import UserError
+from gemmgen.cli.declared import Text, complete_presets, completing, flag, option
+from gemmgen.cli.output import deliver, examples, path_problems, say
+from gemmgen.cli.request import Request, takes_request
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.inspect.jobs import Failure, Job
@@ -27,49 +27,34 @@ EXAMPLES = examples(
     "gemmgen inspect --preset 'smem_*' --target 'sm_*' --json smem.json",
     "gemmgen inspect --tile 8x4 --target all --html report.html",
     "gemmgen inspect kernel.cl --kernel gemm --target gfx906,skl --asm",
-    "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.png",
+    "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.svg",
 )
-_PICTURES = ("png", "svg", "pdf")
 
 
-def _files(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel="Output")
+_OUTPUT = "Output"
+_TARGET = "Devices by their compilers' names: skl, sm_90a, gfx906, ...; * matches; all."
+complete_machines = completing(lambda: ("all", *import_module("gemmgen.inspect.machine").machines()))
+_FILE = "A file of your own: .cl, .cu, .hpp or .spv."
 
 
 @takes_request
 def inspect(
     request: Request,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu, .hpp or .spv.", show_default=False),
-    ] = None,
-    kernel: Annotated[str | None, typer.Option("--kernel", metavar="NAME", help="The kernel in FILE.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help=_FILE, show_default=False)] = None,
+    kernel: Annotated[Text, option("--kernel", "NAME", "The kernel in FILE.")] = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME[,NAME]",
-            help="Presets; * matches. Can be repeated.",
-            autocompletion=complete_presets,
-        ),
+        option("--preset", "NAME[,NAME]", "Presets; * matches. Can be repeated.", complete_presets),
     ] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--target",
-            metavar="NAME[,NAME]",
-            help="Devices by their compilers' names: skl, sm_90a, gfx906, ...; * matches; all.",
-            autocompletion=completing(lambda: ("all", *import_module("gemmgen.inspect.machine").machines())),
-        ),
-    ] = "all",
-    asm: Annotated[bool, typer.Option("--asm", help="Also print the hot loops.", rich_help_panel="Output")] = False,
+    target: Annotated[str, option("--target", "NAME[,NAME]", _TARGET, complete_machines)] = "all",
+    asm: Annotated[bool, flag("--asm", "Also print the hot loops.", _OUTPUT)] = False,
     json_file: Annotated[
-        Path | None, _files("--json", metavar="FILE", text="Every figure; - is standard output.")
+        Path | None, option("--json", "FILE", "Every figure; - is standard output.", panel=_OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None, _files("--html", metavar="FILE", text="A page with the loops beside the source.")
+        Path | None, option("--html", "FILE", "A page with the loops beside the source.", panel=_OUTPUT)
     ] = None,
-    plot: Annotated[Path | None, _files("--plot", metavar="FILE", text="A roofline: .png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, option("--plot", "FILE.svg", "A roofline a device, as SVG.", panel=_OUTPUT)] = None,
 ) -> None:
     """Compile a kernel by each vendor's own compiler, and say what became of it.
 
@@ -95,14 +80,14 @@ def _problems(
     request: Request, file: Path | None, kernel: str | None, preset: list[str] | None, outputs: dict[str, Path | None]
 ) -> list[str]:
     problems: list[str] = []
-    for option, path in outputs.items():
+    for name, path in outputs.items():
         if path is not None and str(path) != "-":
-            problems += path_problems(path, "report" + path.suffix, option)
+            problems += path_problems(path, "report" + path.suffix, name)
     plot = outputs["--plot"]
     if str(outputs["--html"]) == "-":
         problems.append("--html -: a page goes to a file: name one, such as report.html")
-    if plot is not None and plot.suffix.lstrip(".") not in _PICTURES:
-        problems.append(f"--plot {plot}: its name must end in .{', .'.join(_PICTURES)}, such as roofline.png")
+    if plot is not None and plot.suffix != ".svg":
+        problems.append(f"--plot {plot}: its name must end in .svg, such as roofline.svg")
     if kernel is not None and file is None:
         problems.append(f"--kernel {kernel} names a kernel in a file: name the file as well")
     if file is not None and (preset or request != Request()):
@@ -181,7 +166,7 @@ def _deliver(
     if html is not None:
         deliver(page.page(sections), html)
     if plot is not None:
-        write(plot, lambda file: page.roofline(sections, file, plot.suffix.lstrip(".")))
+        deliver(page.roofline(sections).svg, plot)
 
 
 def _print(section: Section, asm: bool) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from gemmgen.backends import NAMED
+from gemmgen.cli.declared import Text, complete_backends, complete_targets, flag, option
 from gemmgen.cli.output import document, examples, say
-from gemmgen.cli.request import Request, attempt
-from gemmgen.cli.targets import backend_problems, complete_backends, complete_targets, speaking
-from gemmgen.errors import DeviceError
+from gemmgen.cli.request import Request
+from gemmgen.cli.targets import backend_problems, speaking
+from gemmgen.errors import DeviceError, attempt
 from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gemmgen.runtime.sycl_devices import SyclDeviceInfo
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
+
+    Info: TypeAlias = DeviceInfo | CudaDeviceInfo | SyclDeviceInfo
 
 PRESETS_EXAMPLES = examples(
     "gemmgen presets",
@@ -42,23 +44,14 @@ DEVICES_EXAMPLES = examples(
 
 
 def presets(
-    names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
-    backend: Annotated[
-        str | None,
-        typer.Option("--backend", metavar="NAME", help=f"Those of {NAMED}.", autocompletion=complete_backends),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Those that multiply this type.")] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", metavar="TARGET", help="Those that a target can have.", autocompletion=complete_targets
-        ),
-    ] = None,
+    names: Annotated[bool, flag("--names", "Only the names, one a line.")] = False,
+    backend: Annotated[Text, option("--backend", "NAME", f"Those of {NAMED}.", complete_backends)] = None,
+    dtype: Annotated[Text, option("--dtype", "TYPE", "Those that multiply this type.")] = None,
+    target: Annotated[Text, option("--target", "TARGET", "Those that a target can have.", complete_targets)] = None,
     device: Annotated[
-        str | None,
-        typer.Option("-d", "--device", metavar="D", help="Those that a device runs: a number or part of its name."),
+        Text, option("-d --device", "D", "Those that a device runs: a number or part of its name.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document.")] = False,
 ) -> None:
     """List the presets: ready-made schedules, with a line about each."""
     from gemmgen import presets as library
@@ -172,6 +165,10 @@ def fields_of_schedules() -> None:
 # --- devices --------------------------------------------------------------------------------------
 
 
+#: What lists a backend's devices.
+_LISTS = {"opencl": "devices", "cuda": "cuda_devices", "sycl": "sycl_devices"}
+
+
 @dataclass(frozen=True, slots=True)
 class _Device:
     """A device of a backend, as text and as JSON."""
@@ -181,41 +178,22 @@ class _Device:
 
 
 def devices(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document, with the presets that each runs.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document, with the presets that each runs.")] = False,
 ) -> None:
     """List the devices of OpenCL and SYCL and the GPUs of CUDA, what they offer and which presets they run."""
-    found: list[_Device] = []
-    problems: list[str] = []
     from gemmgen.runtime import cuda_driver
 
-    found += attempt(problems, _opencl_devices) or []
-    if cuda_driver.is_there():
-        found += attempt(problems, _cuda_devices) or []
-    if _has_sycl():
-        found += attempt(problems, _sycl_devices) or []
+    there = {"opencl": True, "cuda": cuda_driver.is_there(), "sycl": _has_sycl()}
+    problems: list[str] = []
+    found = [
+        each
+        for backend, is_there in there.items()
+        if is_there
+        for each in attempt(problems, _devices_of, backend) or ()
+    ]
     if not found:
         raise DeviceError(problems)
     say(document("devices", [each.record for each in found]) if as_json else "\n".join(each.text for each in found))
-
-
-def _opencl_devices() -> list[_Device]:
-    from gemmgen.runtime import opencl_devices as runtime
-
-    return [
-        _device("opencl", info, runtime.target_of(info.handle), _about_opencl(info), f"({info.type})")
-        for info in runtime.devices()
-    ]
-
-
-def _cuda_devices() -> list[_Device]:
-    from gemmgen.runtime import cuda_devices as runtime
-
-    return [
-        _device("cuda", info, runtime.target_of(info), _about_cuda(info), "(gpu, --backend cuda)")
-        for info in runtime.cuda_devices()
-    ]
 
 
 def _has_sycl() -> bool:
@@ -227,65 +205,22 @@ def _has_sycl() -> bool:
         return False
 
 
-def _sycl_devices() -> list[_Device]:
-    from gemmgen.runtime import sycl_devices as runtime
-
-    return [
-        _device("sycl", info, runtime.target_of(info), _about_sycl(info), f"({info.type}, --backend sycl)")
-        for info in runtime.sycl_devices()
-    ]
+def _devices_of(backend: str) -> list[_Device]:
+    """Raises: DeviceError if there are none."""
+    found: Callable[[], Sequence[Info]] = vars(import_module(f"gemmgen.runtime.{backend}_devices"))[_LISTS[backend]]
+    return [_device(backend, info) for info in found()]
 
 
-def _device(
-    backend: str,
-    info: DeviceInfo | CudaDeviceInfo | SyclDeviceInfo,
-    target: Target,
-    about: Mapping[str, str],
-    kind: str,
-) -> _Device:
+def _device(backend: str, info: Info) -> _Device:
     """What the runtime says of a device, and the presets that it runs."""
     lacks = getattr(info, "lacks", None)
-    lines = {**about, "presets": _runs(target) if lacks is None else f"none, as {lacks}"}
+    lines = {**info.about, "presets": _runs(info.target) if lacks is None else f"none, as {lacks}"}
     body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
-    said = {field.name: getattr(info, field.name) for field in fields(info) if field.name not in ("handle", "backend")}
+    said = {x.name: getattr(info, x.name) for x in fields(info) if x.name not in ("handle", "backend")}
     plain = {key: sorted(value) if isinstance(value, frozenset) else value for key, value in said.items()}
-    record = {"backend": backend, **plain, "lacks": lacks, "presets": [] if lacks else _running(target)}
-    return _Device(f"{info.number}  {info.name} {kind}\n{body}", record)
-
-
-def _about_opencl(info: DeviceInfo) -> dict[str, str]:
-    lanes = ", ".join(map(str, info.sub_group_sizes)) or "none"
-    return {
-        "platform": f"{info.platform} ({info.platform_version}), OpenCL C {info.c_version}",
-        "sub-groups": f"{lanes}" + (f" ({_features(info)})" if info.sub_group_sizes else ""),
-        "local memory": f"{info.local_bytes // 1024} KiB",
-        "group": f"up to {info.max_group} work-items",
-        "images": "yes" if info.images else "no",
-    }
-
-
-def _about_cuda(info: CudaDeviceInfo) -> dict[str, str]:
-    major, minor = info.capability
-    return {
-        "platform": f"CUDA, compute capability {major}.{minor}",
-        "multiproc.": str(info.multiprocessors),
-        "shared memory": f"{info.shared_bytes // 1024} KiB",
-        "memory": f"{info.memory_bytes >> 30} GiB",
-        "block": f"up to {info.max_threads} threads",
-    }
-
-
-def _about_sycl(info: SyclDeviceInfo) -> dict[str, str]:
-    return {
-        "platform": f"SYCL, {info.platform} ({info.driver})",
-        "sub-groups": ", ".join(map(str, info.sub_group_sizes)) or "none",
-        "local memory": f"{info.local_bytes // 1024} KiB",
-        "group": f"up to {info.max_group} work-items",
-    }
-
-
-def _features(info: DeviceInfo) -> str:
-    return ", ".join(sorted(feature.replace("_", " ") for feature in info.features))
+    record = {"backend": backend, **plain, "lacks": lacks, "presets": [] if lacks else _running(info.target)}
+    kind = said.get("type", "gpu") + ("" if backend == "opencl" else f", --backend {backend}")
+    return _Device(f"{info.number}  {info.name} ({kind})\n{body}", record)
 
 
 def _running(target: Target) -> list[str]:

@@ -10,9 +10,8 @@ from typing import BinaryIO, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmgen.cli.request import attempt
 from gemmgen.epilogue import OPERANDS
-from gemmgen.errors import UserError
+from gemmgen.errors import UserError, attempt
 from gemmgen.ir.dtypes import I8, MATRIX_DTYPES, STORED, DType
 from gemmgen.ir.numeric import in_pairs, numpy_dtype
 from gemmgen.options import build_spec

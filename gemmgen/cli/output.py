@@ -36,6 +36,11 @@ def path_problems(path: Path | None, like: str = "kernel.cl", option: str = "-o"
         return []
     if path.is_dir():
         return [f"{option} {path} is a folder: name a file in it, such as {path / like}"]
+    return _parent_problems(path, option)
+
+
+def _parent_problems(path: Path, option: str) -> list[str]:
+    """What keeps the folder around a path from taking something new."""
     parent = Path(os.path.realpath(path)).parent
     if not parent.is_dir():
         return [f"{option} {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
@@ -46,17 +51,12 @@ def path_problems(path: Path | None, like: str = "kernel.cl", option: str = "-o"
 
 def folder_problems(path: Path) -> list[str]:
     """What keeps a new folder, given by --project, from being made; an empty one is as good as none."""
-    parent = Path(os.path.realpath(path)).parent
     if path.is_dir():
         if any(path.iterdir()):
             return [f"--project {path} is a folder that is not empty: name a new one"]
     elif path.exists() or path.is_symlink():
         return [f"--project {path} is no folder: name a new one"]
-    if not parent.is_dir():
-        return [f"--project {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
-    if not os.access(parent, os.W_OK):
-        return [f"--project {path}: the folder {parent} can't be written to: choose another"]
-    return []
+    return _parent_problems(path, "--project")
 
 
 def write_folder(path: Path, contents: Mapping[str, str]) -> None:

@@ -8,23 +8,21 @@ from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
 
 import typer
 
-from gemmgen.cli.targets import complete_presets, complete_targets, completing, no_target
-from gemmgen.errors import UserError
+from gemmgen.cli.declared import Complete, Text, complete_presets, complete_targets, completing, flag, option
+from gemmgen.cli.targets import no_target
+from gemmgen.errors import UserError, attempt
 from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.options import Document
-    from gemmgen.presets import Preset
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-T = TypeVar("T")
-P = ParamSpec("P")
 Number = TypeVar("Number", int, float)
 DTYPES = (
     "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
@@ -52,142 +50,69 @@ complete_epilogues = completing(lambda: import_module("gemmgen.epilogue").NAMED)
 
 # --- the options ----------------------------------------------------------------------------------
 
+_SET = (
+    "Any field: stages=2, a.memory=local, b.width=4 ... Flags are options, too: --persistent, --no-b.prepacked. "
+    "Can be repeated."
+)
+_TARGET = (
+    "What the device offers: intel (if nothing is said), xe_hpc (wide registers), khr (standard sub-groups), portable "
+    "(none), cpu (vectors), or the architecture of a GPU, such as sm_90a."
+)
+_LD_MULTIPLE = "What leading dimensions are promised to be multiples of: all, or A's, B's and C's."
+_EPILOGUE = "Applied before C is stored: bias, gelu, 'clamp(0, 6)', 'expr: acc * 2' ... Can be repeated."
 
-def how(*names: str, metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> object:
+
+def how(names: str, metavar: str, text: str, complete: Complete | None = None) -> object:
     """An option of the schedule."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=HOW, autocompletion=complete)
+    return option(names, metavar, text, complete, HOW)
 
 
-def what(*names: str, metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> object:
+def what(names: str, metavar: str, text: str, complete: Complete | None = None) -> object:
     """An option of the spec."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHAT, autocompletion=complete)
+    return option(names, metavar, text, complete, WHAT)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The options as text, as the user wrote them, so that all problems can be reported at once."""
 
-    preset: Annotated[
-        str | None,
-        how("--preset", metavar="NAME", text="Start from a preset (gemmgen presets).", complete=complete_presets),
-    ] = None
-    schedule_file: Annotated[
-        Path | None, how("--schedule", metavar="FILE.toml", text="Start from a schedule in TOML.")
-    ] = None
-    method: Annotated[
-        str | None,
-        how(
-            "--method",
-            metavar="METHOD",
-            text=METHODS_TEXT,
-            complete=complete_methods,
-        ),
-    ] = None
-    tile: Annotated[
-        str | None, how("--tile", metavar="RxC", text="Rows and columns of C that a work-item computes.")
-    ] = None
-    group: Annotated[str | None, how("--group", metavar="hxw", text="Work-items of a group, rows x columns.")] = None
-    block_k: Annotated[str | None, how("--block-k", metavar="N", text="Depth of one iteration of the main loop.")] = (
-        None
-    )
-    sub_group: Annotated[str | None, how("--sub-group", metavar="N", text="Lanes of a sub-group.")] = None
-    sets: Annotated[
-        list[str] | None,
-        how(
-            "--set",
-            metavar="KEY=VALUE",
-            text="Any field: stages=2, a.memory=local, b.width=4 ... Flags are options, too: --persistent, "
-            "--no-b.prepacked. Can be repeated.",
-            complete=complete_fields,
-        ),
-    ] = None
-    name: Annotated[str | None, how("--name", metavar="NAME", text="The kernel's name.")] = None
-    target: Annotated[
-        str | None,
-        how(
-            "--target",
-            metavar="TARGET",
-            text="What the device offers: intel (if nothing is said), xe_hpc (wide registers), "
-            "khr (standard sub-groups), portable (none), cpu (vectors), or the architecture of a GPU, such as sm_90a.",
-            complete=complete_targets,
-        ),
-    ] = None
-    m: Annotated[str | None, what("-M", "--size1", metavar="N", text="Rows of A and C.")] = None
-    n: Annotated[str | None, what("-N", "--size3", metavar="N", text="Columns of B and C.")] = None
-    k: Annotated[str | None, what("-K", "--size2", metavar="N", text="Columns of A, rows of B.")] = None
-    multiple_of: Annotated[
-        str | None, what("--multiple-of", metavar="M,N,K", text="What sizes are promised to be multiples of.")
-    ] = None
-    ld_multiple: Annotated[
-        str | None,
-        what(
-            "--ld-multiple",
-            metavar="N[,N,N]",
-            text="What leading dimensions are promised to be multiples of: all, or A's, B's and C's.",
-        ),
-    ] = None
-    dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text=DTYPES)] = None
-    c_dtype: Annotated[
-        str | None, what("--c-dtype", metavar="TYPE", text="C's: float32 from 16 bits; else A's and B's, or int32.")
-    ] = None
-    a_dtype: Annotated[
-        str | None,
-        what("--a-dtype", metavar="TYPE", text="What A is stored in, converted as it is loaded."),
-    ] = None
-    b_dtype: Annotated[str | None, what("--b-dtype", metavar="TYPE", text="The same of B.")] = None
-    layout: Annotated[
-        str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
-    ] = None
-    conj: Annotated[
-        str | None,
-        what("--conj", metavar="a|b|ab", text="Conjugate A, B or both; means nothing to real elements."),
-    ] = None
-    alpha: Annotated[
-        str | None, what("--alpha", metavar="X", text="Fold alpha (1+2j, say); else it is a run-time argument.")
-    ] = None
-    beta: Annotated[
-        str | None, what("--beta", metavar="X", text="Fold beta; 0 never reads C. Else a run-time argument.")
-    ] = None
-
-    batched: Annotated[
-        bool,
-        typer.Option("--batched", help="Many products, their matrices a stride apart.", rich_help_panel=WHAT),
-    ] = False
-
+    preset: Annotated[Text, how("--preset", "NAME", "Start from a preset (gemmgen presets).", complete_presets)] = None
+    schedule_file: Annotated[Path | None, how("--schedule", "FILE.toml", "Start from a schedule in TOML.")] = None
+    method: Annotated[Text, how("--method", "METHOD", METHODS_TEXT, complete_methods)] = None
+    tile: Annotated[Text, how("--tile", "RxC", "Rows and columns of C that a work-item computes.")] = None
+    group: Annotated[Text, how("--group", "hxw", "Work-items of a group, rows x columns.")] = None
+    block_k: Annotated[Text, how("--block-k", "N", "Depth of one iteration of the main loop.")] = None
+    sub_group: Annotated[Text, how("--sub-group", "N", "Lanes of a sub-group.")] = None
+    sets: Annotated[list[str] | None, how("--set", "KEY=VALUE", _SET, complete_fields)] = None
+    name: Annotated[Text, how("--name", "NAME", "The kernel's name.")] = None
+    target: Annotated[Text, how("--target", "TARGET", _TARGET, complete_targets)] = None
+    m: Annotated[Text, what("-M --size1", "N", "Rows of A and C.")] = None
+    n: Annotated[Text, what("-N --size3", "N", "Columns of B and C.")] = None
+    k: Annotated[Text, what("-K --size2", "N", "Columns of A, rows of B.")] = None
+    multiple_of: Annotated[Text, what("--multiple-of", "M,N,K", "What sizes are promised to be multiples of.")] = None
+    ld_multiple: Annotated[Text, what("--ld-multiple", "N[,N,N]", _LD_MULTIPLE)] = None
+    dtype: Annotated[Text, what("--dtype", "TYPE", DTYPES)] = None
+    c_dtype: Annotated[Text, what("--c-dtype", "TYPE", "C's: float32 from 16 bits; else A's and B's, or int32.")] = None
+    a_dtype: Annotated[Text, what("--a-dtype", "TYPE", "What A is stored in, converted as it is loaded.")] = None
+    b_dtype: Annotated[Text, what("--b-dtype", "TYPE", "The same of B.")] = None
+    layout: Annotated[Text, what("--layout", "A[,B[,C]]", "row or col, for all or for each: row,col.")] = None
+    conj: Annotated[Text, what("--conj", "a|b|ab", "Conjugate A, B or both; means nothing to real elements.")] = None
+    alpha: Annotated[Text, what("--alpha", "X", "Fold alpha (1+2j, say); else it is a run-time argument.")] = None
+    beta: Annotated[Text, what("--beta", "X", "Fold beta; 0 never reads C. Else a run-time argument.")] = None
+    batched: Annotated[bool, flag("--batched", "Many products, their matrices a stride apart.", WHAT)] = False
     listed: Annotated[
-        bool,
-        typer.Option(
-            "--listed", help="Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", rich_help_panel=WHAT
-        ),
+        bool, flag("--listed", "Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", WHAT)
     ] = False
     grouped: Annotated[
-        str | None,
-        what("--grouped", metavar="rows|k", text="Groups by offsets on the device: they share out rows, or K."),
+        Text, what("--grouped", "rows|k", "Groups by offsets on the device: they share out rows, or K.")
     ] = None
-    epilogue: Annotated[
-        list[str] | None,
-        what(
-            "--epilogue",
-            metavar="FUNCTION",
-            text="Applied before C is stored: bias, gelu, 'clamp(0, 6)', 'expr: acc * 2' ... Can be repeated.",
-            complete=complete_epilogues,
-        ),
-    ] = None
+    epilogue: Annotated[list[str] | None, what("--epilogue", "FUNCTION", _EPILOGUE, complete_epilogues)] = None
     prologue_a: Annotated[
-        str | None,
-        what("--prologue-a", metavar="FORMULA", text="What A's elements are made into: 'a * a_scale_k', say."),
+        Text, what("--prologue-a", "FORMULA", "What A's elements are made into: 'a * a_scale_k', say.")
     ] = None
-    prologue_b: Annotated[
-        str | None, what("--prologue-b", metavar="FORMULA", text="The same of B: '(b - b_shift) * b_scale'.")
-    ] = None
-    emulate: Annotated[
-        bool,
-        typer.Option("--emulate", help="16-bit floats in integers, where SYCL lacks them.", rich_help_panel=WHAT),
-    ] = False
-    wide: Annotated[
-        bool,
-        typer.Option("--wide", help="Matrices of 2^31 elements and more.", rich_help_panel=WHAT),
-    ] = False
+    prologue_b: Annotated[Text, what("--prologue-b", "FORMULA", "The same of B: '(b - b_shift) * b_scale'.")] = None
+    emulate: Annotated[bool, flag("--emulate", "16-bit floats in integers, where SYCL lacks them.", WHAT)] = False
+    wide: Annotated[bool, flag("--wide", "Matrices of 2^31 elements and more.", WHAT)] = False
 
     @property
     def is_open(self) -> bool:
@@ -195,18 +120,13 @@ class Request:
         said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.block_k, self.sub_group)
         return not self.sets and all(option is None for option in said)
 
-    def resolve(
-        self, more: Iterable[str] = (), backend: str = "opencl", load: Callable[[str], Preset] | None = None
-    ) -> tuple[GemmSpec, Schedule, Target]:
+    def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
-
-        Args:
-            load: finds a schedule by its name; the default finds presets only.
 
         Raises: UserError with every problem, those that the command has found (`more`) among them.
         """
         problems = list(more)
-        base = attempt(problems, self._document, load)
+        base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
         schedule = attempt(problems, self._schedule, base, spec)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
@@ -216,7 +136,7 @@ class Request:
             raise UserError(problems)
         return spec, schedule, target
 
-    def _document(self, find: Callable[[str], Preset] | None) -> Document | None:
+    def _document(self) -> Document | None:
         """The preset or the file to start from."""
         from gemmgen.options import Document, read_document, read_text
         from gemmgen.presets import load
@@ -224,7 +144,7 @@ class Request:
         if self.preset is not None and self.schedule_file is not None:
             raise UserError(f"--preset {self.preset} and --schedule {self.schedule_file} exclude one another: drop one")
         if self.preset is not None:
-            preset = (find or load)(self.preset)
+            preset = load(self.preset)
             return Document(preset.summary, preset.spec, preset.schedule)
         if self.schedule_file is not None:
             text = read_text(self.schedule_file, "--schedule", "a TOML file")
@@ -304,15 +224,6 @@ class Request:
         return TARGETS[name]
 
 
-def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """The call's result, or None with its problems added."""
-    try:
-        return call(*args, **kwargs)
-    except UserError as error:
-        problems += error.problems
-        return None
-
-
 def number(
     name: str, text: str, problems: list[str], most: int = 999_999_999, kind: Callable[[str], Number] = int
 ) -> Number:
@@ -371,5 +282,5 @@ def _python_name(key: str) -> str:
 
 def _flag(key: str) -> object:
     """The option for `--set key=true`. It is hidden, since there are too many for the help, which mentions them."""
-    option = key.replace("_", "-")
-    return Annotated[bool | None, typer.Option(f"--{option}/--no-{option}", hidden=True)]
+    words = key.replace("_", "-")
+    return Annotated[bool | None, typer.Option(f"--{words}/--no-{words}", hidden=True)]

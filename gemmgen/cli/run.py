@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import (
+    WHERE,
+    Device,
+    DeviceType,
+    Platform,
+    Text,
+    complete_presets,
+    completing,
+    flag,
+    option,
+)
 from gemmgen.cli.output import document, examples, path_problems, say, write
-from gemmgen.cli.request import Request, attempt, number, strict_problems, takes_request
-from gemmgen.cli.targets import Device, DeviceType, Platform, complete_presets, completing, where
-from gemmgen.errors import UserError
+from gemmgen.cli.request import Request, number, strict_problems, takes_request
+from gemmgen.errors import UserError, attempt
 from gemmgen.records import dataclass
 
 if TYPE_CHECKING:
@@ -115,48 +125,36 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _data(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
-
-
-Kernels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-k",
-        "--kernel",
-        metavar="PRESET",
-        help="Or all. Can be repeated.",
-        autocompletion=completing(lambda: ("all", *complete_presets(""))),
-    ),
-]
+complete_kernels = completing(lambda: ("all", *complete_presets("")))
+_VALIDATE = "Check against float64; exit code 1 if it fails."
 
 
 @takes_request
 def run(
     request: Request,
-    backend: Annotated[str, where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
+    backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.", panel=WHERE)] = "opencl",
     platform: Platform = None,
     type_: DeviceType = None,
     device: Device = None,
-    kernel: Kernels = None,
-    iterations: Annotated[
-        str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
-    ] = "5",
-    validate: Annotated[
-        bool, typer.Option("-v", "--validate", "--validation", help="Check against float64; exit code 1 if it fails.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill.")] = False,
-    a: Annotated[Path | None, _data("--a", metavar="A.npy", text="A, instead of random numbers.")] = None,
-    b: Annotated[Path | None, _data("--b", metavar="B.npy", text="B, instead of random numbers.")] = None,
-    output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
-    seed: Annotated[str, _data("--seed", metavar="N", text="Of the random numbers.")] = "0",
-    batch: Annotated[str | None, _data("--batch", metavar="N", text="So many products in one go.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document in place of the text.")] = False,
+    kernel: Annotated[
+        list[str] | None, option("-k --kernel", "PRESET", "Or all. Can be repeated.", complete_kernels)
+    ] = None,
+    iterations: Annotated[str, option("-i --iterations", "N", "0 builds everything and runs nothing.")] = "5",
+    validate: Annotated[bool, flag("-v --validate --validation", _VALIDATE)] = False,
+    strict: Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers spill.")] = False,
+    a: Annotated[Path | None, option("--a", "A.npy", "A, instead of random numbers.", panel=DATA)] = None,
+    b: Annotated[Path | None, option("--b", "B.npy", "B, instead of random numbers.", panel=DATA)] = None,
+    output: Annotated[Path | None, option("-o --output", "C.npy", "Where C is written.", panel=DATA)] = None,
+    seed: Annotated[str, option("--seed", "N", "Of the random numbers.", panel=DATA)] = "0",
+    batch: Annotated[Text, option("--batch", "N", "So many products in one go.", panel=DATA)] = None,
+    as_json: Annotated[bool, flag("--json", "One JSON document in place of the text.")] = False,
 ) -> None:
     """Run kernels: device time of each iteration, GFLOP/s and, with -v, the error against its bound.
 
     The sizes are arguments of the kernel here, 1024 if not given; all other options are as of emit.
     """
+    from gemmgen.cli.engines import pick
+
     problems = path_problems(output, "C.npy") + strict_problems(strict, backend)
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
@@ -167,7 +165,7 @@ def run(
     if count == 0:
         problems.append("batch 0 has nothing to multiply: give 1 or more")
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
-    engine = attempt(problems, _pick, backend, platform, device, type_, strict)
+    engine = attempt(problems, pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
         plan = attempt(problems, _chosen, plan, engine) if request.is_open and not kernel else plan
         problems += [] if plan is None else _refusals(plan, engine)
@@ -188,12 +186,6 @@ def _silent(text: str) -> None:
 
 
 # --- before anything runs -------------------------------------------------------------------------
-
-
-def _pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool) -> Engine:
-    from gemmgen.cli.engines import pick
-
-    return pick(backend, platform, device, type_, strict)
 
 
 def _plan(

@@ -1,43 +1,6 @@
-"""Backends, targets and devices in options: declarations, checks, completion and suggestions."""
+"""Backends, targets and devices in options: checks and suggestions."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from importlib import import_module
-from typing import Annotated
-
-import typer
-
-
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Completion by the shell of names, or of the last of a list of them."""
-
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
-
-    return complete
-
-
-complete_backends = completing(lambda: import_module("gemmgen.backends").BACKENDS)
-complete_presets = completing(lambda: import_module("gemmgen.presets").names())
-complete_targets = completing(lambda: import_module("gemmgen.ir.target").TARGETS)
-
-
-def where(*names: str, metavar: str, text: str) -> object:
-    """An option that says where something runs."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel="Where")
-
-
-#: The options that select a device, beside its backend.
-Platform = Annotated[str | None, where("-p", "--platform", metavar="P", text="Number or part of its name.")]
-DeviceType = Annotated[str | None, where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")]
-Device = Annotated[str | None, where("-d", "--device", metavar="D", text="Number or part of its name.")]
-#: The device whose records --tuned takes.
-TunedDevice = Annotated[
-    str | None,
-    typer.Option("-d", "--device", metavar="D", help="With --tuned: number of a device, or part of its name."),
-]
 
 
 def device_problems(device: str | None, tuned: bool) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import complain, document, examples, print_table, say
-from gemmgen.cli.request import DTYPES, attempt
-from gemmgen.errors import UserError
+from gemmgen.cli.request import DTYPES
+from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
     from gemmgen.spec import GemmSpec
@@ -30,60 +31,44 @@ EXAMPLES = examples(
     "gemmgen tune --trace model.py --minutes 10",
     "gemmgen tune --shapes 4096 --local 2 --minutes 10",
 )
-#: Exit code after Ctrl-C, and seconds between two lines where standard error is no terminal.
-INTERRUPTED, PERIOD = 130, 5.0
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
 #: A line of --model: a shape, how often it is computed, a type, a layout.
 _WEIGHTED = re.compile(
     r"(\S+)(?:\s+([0-9]{1,9}(?:\.[0-9]{1,9})?))?(?:\s+([a-z][a-z0-9_]{0,30}))?(?:\s+((?:row|col)(?:,(?:row|col)){1,2}))?"
 )
 
 
-def _option(name: str, metavar: str, text: str) -> object:
-    return typer.Option(name, metavar=metavar, help=text)
-
-
-Shapes = Annotated[str | None, _option("--shapes", "MxNxK[,...]", "Sizes, as of bench: 4096, 128x4096x512.")]
-Model = Annotated[Path | None, _option("--model", "FILE", "A file with a size a line, and how often it is computed.")]
-Trace = Annotated[Path | None, _option("--trace", "SCRIPT", "The sizes that gemm is asked for by a Python script.")]
-Dtype = Annotated[str | None, _option("--dtype", "TYPE", DTYPES)]
-Layout = Annotated[str | None, _option("--layout", "A[,B[,C]]", "row or col, for all or for each.")]
-Functions = Annotated[
-    list[str] | None, _option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
-]
-Minutes = Annotated[float, _option("--minutes", "N", "For all sizes together, by their weights.")]
-Backend = Annotated[str, _option("--backend", "NAME", "opencl, cuda or sycl.")]
-Device = Annotated[str | None, _option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")]
-Storage = Annotated[
-    str | None, _option("--storage", "URL", "Where Optuna keeps its studies; by itself a journal beside the records.")
-]
-Scheduler = Annotated[str | None, _option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")]
-Local = Annotated[int | None, _option("--local", "N", "N workers of Dask on this machine.")]
 #: That the sampler, NumPy's, takes.
 MOST_SEEDS = 2**32
-Seed = Annotated[int, _option("--seed", "N", "Of the sampler.")]
-Calibrate = Annotated[
-    bool,
-    typer.Option("--calibrate", help="Measure the device's constants for the cost model first, in about a minute."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document in place of the table.")]
+_STORAGE = "Where Optuna keeps its studies; by itself a journal beside the records."
+_MODEL, _TRACE = (
+    "A file with a size a line, and how often it is computed.",
+    "The sizes that gemm is asked for by a Python script.",
+)
+_CALIBRATE = "Measure the device's constants for the cost model first, in about a minute."
 
 
 def tune(
-    shapes: Shapes = None,
-    model: Model = None,
-    trace: Trace = None,
-    dtype: Dtype = None,
-    layout: Layout = None,
-    epilogue: Functions = None,
-    minutes: Minutes = 10.0,
-    backend: Backend = "opencl",
-    device: Device = None,
-    storage: Storage = None,
-    scheduler: Scheduler = None,
-    local: Local = None,
-    seed: Seed = 0,
-    calibrate: Calibrate = False,
-    as_json: Json = False,
+    shapes: Annotated[Text, option("--shapes", "MxNxK[,...]", "Sizes, as of bench: 4096, 128x4096x512.")] = None,
+    model: Annotated[Path | None, option("--model", "FILE", _MODEL)] = None,
+    trace: Annotated[Path | None, option("--trace", "SCRIPT", _TRACE)] = None,
+    dtype: Annotated[Text, option("--dtype", "TYPE", DTYPES)] = None,
+    layout: Annotated[Text, option("--layout", "A[,B[,C]]", "row or col, for all or for each.")] = None,
+    epilogue: Annotated[
+        list[str] | None, option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
+    ] = None,
+    minutes: Annotated[float, option("--minutes", "N", "For all sizes together, by their weights.")] = 10.0,
+    backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.")] = "opencl",
+    device: Annotated[Text, option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")] = None,
+    storage: Annotated[Text, option("--storage", "URL", _STORAGE)] = None,
+    scheduler: Annotated[
+        Text, option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")
+    ] = None,
+    local: Annotated[int | None, option("--local", "N", "N workers of Dask on this machine.")] = None,
+    seed: Annotated[int, option("--seed", "N", "Of the sampler.")] = 0,
+    calibrate: Annotated[bool, flag("--calibrate", _CALIBRATE)] = False,
+    as_json: Annotated[bool, flag("--json", "One JSON document in place of the table.")] = False,
 ) -> None:
     """Measure schedules for sizes on a device, and keep them: gemm and the commands then take the fastest.
 
@@ -283,12 +268,18 @@ def _search(
     seed: int,
 ) -> tuple[list[Progress], bool]:
     """How far each product came, and whether Ctrl-C ended the search."""
+    from gemmgen.progress import shown
     from gemmgen.tuning.study import Search, open_storage
 
     opened = open_storage(storage, store, place.key)
     total = sum(product.weight for product in products)
     found: list[Progress] = []
-    with _told(seconds) as tell:
+    begin = time.monotonic()
+    with shown(seconds) as show:
+
+        def tell(progress: Progress) -> None:
+            show(min(seconds, time.monotonic() - begin), _so_far(progress))
+
         searches = [Search(runner, place, each, store, opened, seed=seed, tell=tell) for each in products]
         for product, search, after in zip_longest(products, searches, searches[1:]):
             found.append(search.progress)
@@ -325,29 +316,6 @@ def _ahead(runner: Runner, search: Search | None) -> None:
 
     if search is not None and isinstance(runner, LocalRunner):
         runner.ahead(search.first(runner.width))
-
-
-@contextmanager
-def _told(seconds: float) -> Iterator[Callable[[Progress], None]]:
-    """Context with a function that shows how far a search is: a bar on a terminal, else a line now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console, begin, due = Console(stderr=True), time.monotonic(), 0.0
-    if not console.is_terminal:
-
-        def tell(progress: Progress) -> None:
-            nonlocal due
-            if time.monotonic() >= due:
-                due = time.monotonic() + PERIOD
-                console.print(f"{time.monotonic() - begin:.0f} s: {_so_far(progress)}", highlight=False, soft_wrap=True)
-
-        yield tell
-        return
-    with Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task("", total=seconds)
-        yield lambda progress: bar.update(task, completed=time.monotonic() - begin, description=_so_far(progress))
 
 
 def _so_far(progress: Progress) -> str:

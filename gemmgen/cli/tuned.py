@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemmgen.cli.declared import Text, flag, option
 from gemmgen.cli.output import complain, deliver, document, examples, path_problems, print_table, say
-from gemmgen.cli.request import attempt
-from gemmgen.errors import UserError, suggest
+from gemmgen.errors import UserError, attempt, suggest
 
 if TYPE_CHECKING:
     from gemmgen.cli.request import Request
@@ -35,14 +35,10 @@ _MOST_BYTES = 256 << 20
 def tuned(
     action: Annotated[str, typer.Argument(metavar="ACTION", help=f"{', '.join(ACTIONS)}.")],
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Of merge and import.")] = None,
-    backend: Annotated[str, typer.Option("--backend", metavar="NAME", help="opencl, cuda or sycl.")] = "opencl",
-    device: Annotated[
-        str | None, typer.Option("--device", metavar="DEVICE", help="Its number or part of its name.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Of merge and export; else standard output.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document, of list and show.")] = False,
+    backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.")] = "opencl",
+    device: Annotated[Text, option("--device", "DEVICE", "Its number or part of its name.")] = None,
+    output: Annotated[Path | None, option("-o --output", "FILE", "Of merge and export; else standard output.")] = None,
+    as_json: Annotated[bool, flag("--json", "One JSON document, of list and show.")] = False,
 ) -> None:
     """What was measured by gemmgen tune.
 

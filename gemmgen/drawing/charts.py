@@ -1,15 +1,15 @@
-"""Charts: a roofline with the ceiling of each schedule, a ladder of steps, and how searches converge."""
+"""Charts: axes, and a roofline with the ceiling of each schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
 
-from gemmgen.drawing.svg import MARGIN, Drawing, framed, hue, path, rect, text
+from gemmgen.drawing.svg import MARGIN, Drawing, framed, hue, path, text
 from gemmgen.records import dataclass
 
-#: Room at the left for the axis' numbers, above for the title, below for the axis' title, at the right for labels.
-_LEFT, _TOP, _BOTTOM, _RIGHT = 78, 48, 52, 20
+#: Room at the left for the axis' numbers, above for the title, below for the axis' title.
+LEFT, TOP, BOTTOM = 78, 48, 52
 #: The least distance of two labels at the right.
 _APART = 17
 
@@ -44,7 +44,7 @@ class Frame:
         return [step * x for x in range(first, floor(self.most / step + 1e-9) + 1)]
 
 
-def _axes(across: Frame, up: Frame, x_title: str, y_title: str) -> Iterator[str]:
+def axes(across: Frame, up: Frame, x_title: str, y_title: str) -> Iterator[str]:
     """Grid lines with their numbers, and the axes' titles."""
     for value in across.ticks():
         x = across.place(value)
@@ -58,7 +58,7 @@ def _axes(across: Frame, up: Frame, x_title: str, y_title: str) -> Iterator[str]
     yield text(MARGIN, up.end - 8, y_title, "soft", size=12)
 
 
-def _spread(places: Sequence[float], least: float, most: float) -> list[float]:
+def spread(places: Sequence[float], least: float, most: float) -> list[float]:
     """Places of labels, moved apart; each stays as near as it can."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     out = [0.0] * len(places)
@@ -99,70 +99,19 @@ def roofline(device: str, peak: float, bandwidth: float, ceilings: Sequence[Ceil
     """
     corner, height = peak / bandwidth, 360
     most = max([8 * corner, *(2 * each.intensity for each in ceilings)])
-    across = Frame(0.25, most, _LEFT, width * 0.62, log=True)
+    across = Frame(0.25, most, LEFT, width * 0.62, log=True)
     low = min([0.25 * bandwidth, *(each.share * peak * 0.7 for each in ceilings)])
-    up = Frame(low, peak * 1.25, height - _BOTTOM, _TOP + 20, log=True)
-    parts = list(_axes(across, up, "flops per byte of memory, each element moved once", "GFLOP/s"))
+    up = Frame(low, peak * 1.25, height - BOTTOM, TOP + 20, log=True)
+    parts = list(axes(across, up, "flops per byte of memory, each element moved once", "GFLOP/s"))
     roof = f"M{across.start:.4g} {up.place(0.25 * bandwidth):.4g}L{across.place(corner):.4g} {up.place(peak):.4g}"
     parts.append(path(f"{roof}H{across.end:.4g}", "line", ' style="stroke:var(--ink)"'))
     parts.append(text(across.place(corner) + 6, up.place(peak) - 7, f"{peak:,.0f} GFLOP/s", size=12))
     parts.append(text(across.place(0.5) + 12, up.place(0.5 * bandwidth) + 4, f"{bandwidth:,.0f} GB/s", size=12))
     heights = [up.place(each.share * peak) for each in ceilings]
-    labels = _spread([y + 4 for y in heights], up.end, up.start)
+    labels = spread([y + 4 for y in heights], up.end, up.start)
     for number, (each, y, label) in enumerate(zip(ceilings, heights, labels, strict=True)):
         way = f"M{across.place(each.share * corner):.4g} {y:.4g}H{across.end:.4g}"
         parts.append(path(f"{way}L{across.end + 18:.4g} {label - 4:.4g}", "line", hue(number + 1)))
         parts.append(f'<circle cx="{across.place(each.intensity):.4g}" cy="{y:.4g}" r="5"{hue(number + 1)}/>')
         parts.append(text(across.end + 24, label, f"{each.name}: at most {each.share:.0%}, {each.limit}", size=12))
     return framed(f"{device}: roofline, and the ceiling of each schedule", parts, height, width)
-
-
-# --- steps and searches ---------------------------------------------------------------------------
-
-
-def staircase(steps: Sequence[tuple[str, float]], top: str, width: int = 900) -> Drawing:
-    """Steps as stairs: what each reaches of a library's rate.
-
-    Args:
-        top: what is reached at 1.
-    """
-    height = 400
-    across = Frame(0, len(steps), _LEFT, width - _RIGHT)
-    up = Frame(0, max(1.05, *(share for _, share in steps)), height - 120, _TOP + 6)
-    side, floor_ = across.place(1) - across.place(0), up.place(0)
-    parts = [path(f"M{_LEFT} {up.place(1):.4g}H{across.end}", "grid", ' stroke-dasharray="5 5"')]
-    parts.append(text(MARGIN, up.place(1) + 4, top, "soft", size=12))
-    way = f"M{_LEFT} {floor_:.4g}"
-    for number, (name, share) in enumerate(steps):
-        x, y = across.place(number), up.place(share)
-        way += f"V{y:.4g}H{x + side:.4g}"
-        parts.append(rect(x, y, side, floor_ - y, "b", ' style="stroke:none"'))
-        parts.append(text(x + side / 2, y - 7, f"{share:.2f}", size=12, weight=600, at="middle"))
-        rotated = f' transform="translate({x + side / 2 + 4:.4g} {floor_ + 18:.4g}) rotate(-32)"'
-        parts.append(f'<text text-anchor="end" style="font-size:12px"{rotated}>{name}</text>')
-    parts.append(path(way, "line", ' style="stroke:var(--b)"'))
-    return framed("The ladder: the rate of each step", parts, height, width)
-
-
-def convergence(title: str, curves: Mapping[str, Sequence[float]], y_title: str, width: int = 900) -> Drawing:
-    """How searches come to their best: after each trial, the best so far.
-
-    Args:
-        curves: name -> the best after 1, 2, 3 ... trials.
-    """
-    height = 340
-    longest = max(len(curve) for curve in curves.values())
-    most = max(max(curve) for curve in curves.values())
-    least = min(min(curve) for curve in curves.values())
-    across = Frame(1, max(2, longest), _LEFT, width - 150)
-    up = Frame(least, max(most, least * 1.01), height - _BOTTOM, _TOP + 24)
-    parts = list(_axes(across, up, "schedules measured", y_title))
-    ends = _spread([up.place(curve[-1]) + 4 for curve in curves.values()], up.end, up.start)
-    for number, ((name, curve), label) in enumerate(zip(curves.items(), ends, strict=True)):
-        way = f"M{across.place(1):.4g} {up.place(curve[0]):.4g}"
-        way += "".join(f"H{across.place(i + 2):.4g}V{up.place(value):.4g}" for i, value in enumerate(curve[1:]))
-        colour = hue(number + 1)
-        parts.append(path(way, "line", colour))
-        parts.append(rect(across.end + 16, label - 10, 12, 12, "full", colour))
-        parts.append(text(across.end + 34, label, name, size=12))
-    return framed(title, parts, height, width)

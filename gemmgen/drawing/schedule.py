@@ -6,16 +6,16 @@ light or dark mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from gemmgen.banks import inlined, value_of
 from gemmgen.costs import Hop, buffers, costs_of
 from gemmgen.drawing.svg import LINE, MARGIN, WIDTH, Drawing, count, framed, hue, path, rect, text
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, F64, I8
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.stmt import EpilogueStore, Let
 from gemmgen.ir.target import Target
@@ -122,10 +122,13 @@ def owners_of(kernel: Kernel, schedule: Schedule) -> Owners:
     lanes = schedule.sub_group or (_WARP if in_warps else along_k if along_k > 1 else None)
     items, width = schedule.group[0] * schedule.group[1] * along_k, kernel.group[1]
     warps: dict[tuple[int, int], int] = {}
+    place_of = [inlined(axis.lane, lets) for axis in axes]
     for item in range(items):
-        ids = {"local_id": (item % width, item // width), "lane_id": (item % (lanes or items),)}
-        place = tuple(_value(axis.lane, lets, ids) for axis in axes)
-        warps.setdefault((place[0], place[1]), item // (lanes or items))
+        ids = {"local_id 0": item % width, "local_id 1": item // width, "lane_id": item % (lanes or items)}
+        row, col = (value_of(place, ids) for place in place_of)
+        assert row is not None
+        assert col is not None
+        warps.setdefault((row, col), item // (lanes or items))
     rows, cols = ([axis.owner(element)[0] for element in range(axis.extent)] for axis in axes)
     first = next(place for place, warp in warps.items() if warp == 0)
     places: dict[int, set[tuple[int, int]]] = {}
@@ -134,31 +137,6 @@ def owners_of(kernel: Kernel, schedule: Schedule) -> Owners:
     of_warps = [tuple(_regions(rows, cols, members)) for members in places.values()]
     own = tuple(_regions(rows, cols, {first}))
     return Owners(len(rows), len(cols), own, tuple(of_warps), lanes)
-
-
-def _value(expr: Expr, lets: Mapping[str, Expr], ids: Mapping[str, tuple[int, ...]]) -> int:
-    """A whole number that depends on the work-item alone."""
-    match expr:
-        case Const(value):
-            return int(value.real)
-        case Var(name):
-            return _value(lets[name], lets, ids)
-        case Call(function, args):
-            return ids[function][_value(args[0], lets, ids) if args else 0]
-        case Bin(op, a, b):
-            return _OPERATIONS[op](_value(a, lets, ids), _value(b, lets, ids))
-    raise TypeError(f"{expr} depends on more than the work-item")
-
-
-_OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "+": int.__add__,
-    "-": int.__sub__,
-    "*": int.__mul__,
-    "/": int.__floordiv__,
-    "%": int.__mod__,
-    "^": int.__xor__,
-    "&": int.__and__,
-}
 
 
 def _regions(rows: Sequence[int], cols: Sequence[int], places: Collection[tuple[int, int]]) -> Iterator[Region]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import accumulate
 
 from gemmgen.records import dataclass
 
@@ -45,6 +47,16 @@ class Drawing:
 
     def _repr_svg_(self) -> str:
         return self.svg
+
+
+def stacked(pictures: Sequence[Drawing]) -> Drawing:
+    """Pictures of one width below one another, each from its top."""
+    sizes = [re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture.svg)[0] for picture in pictures]
+    tops = list(accumulate((int(height) for _, height in sizes), initial=0))
+    parts = (f'<g transform="translate(0 {top})">{each.svg}</g>' for each, top in zip(pictures, tops, strict=False))
+    width = sizes[0][0]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {tops[-1]}" width="{width}">'
+    return Drawing(f"{head}{''.join(parts)}</svg>\n")
 
 
 def framed(title: str, parts: Iterable[str], height: float, width: int = WIDTH) -> Drawing:

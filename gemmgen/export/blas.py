@@ -17,7 +17,7 @@ from typing import Literal
 from gemmgen import driver, presets
 from gemmgen.backends.files import environment
 from gemmgen.backends.layout import LIMIT, lay_out
-from gemmgen.errors import LoweringError, ScheduleError, UserError
+from gemmgen.errors import LoweringError, ScheduleError, UserError, attempt
 from gemmgen.ir.dtypes import C64, C128, F32, F64, DType
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
@@ -199,13 +199,9 @@ def kernels_of(routine: Routine, choices: Sequence[Choice] = CHOICES) -> tuple[t
     ops = (AS_IS, TRANSPOSED, CONJUGATED) if routine.complex else (AS_IS, TRANSPOSED)
     for choice in (choice for choice in choices if routine.letter in choice.letters):
         for pair in product(ops, ops):
-            try:
-                recipe, needed = _recipe(routine, choice, pair)
-            except ScheduleError as error:
-                problems += error.problems
-                continue
-            recipes.append(recipe)
-            kernels |= {kernel.name: kernel for kernel in needed}
+            if (found := attempt(problems, _recipe, routine, choice, pair)) is not None:
+                recipes.append(found[0])
+                kernels |= {kernel.name: kernel for kernel in found[1]}
     if problems:
         raise ScheduleError(dict.fromkeys(problems))
     return tuple(kernels.values()), tuple(recipes)
@@ -320,12 +316,9 @@ def blas_source(routines: Sequence[Routine] = ROUTINES, choices: Sequence[Choice
     recipes: dict[Routine, tuple[Recipe, ...]] = {}
     problems: list[str] = []
     for routine in routines:
-        try:
-            own, recipes[routine] = kernels_of(routine, choices)
-        except ScheduleError as error:
-            problems += error.problems
-            continue
-        kernels += own
+        if (found := attempt(problems, kernels_of, routine, choices)) is not None:
+            kernels += found[0]
+            recipes[routine] = found[1]
     if problems:
         raise ScheduleError(problems)
     skeletons = environment().overlay(trim_blocks=True, lstrip_blocks=True)

@@ -74,14 +74,14 @@ def parse(text: str, wave: int) -> Listing:
         elif loc := _LOC.match(row):
             line = int(loc[1]) or line
         elif match := _LINE.match(row):
-            out.instructions += _instructions(match, wave, line)
+            out.instructions.append(_instruction(match, wave, line))
         elif not _PASSED.match(row):
             out.strange.append(row.strip())
     return out.listing()
 
 
-def _instructions(match: re.Match[str], wave: int, line: int) -> list[Instruction]:
-    """One, or the two halves of a dual instruction, which issue together: the second counts as nothing of its own."""
+def _instruction(match: re.Match[str], wave: int, line: int) -> Instruction:
+    """One, or the two halves of a dual instruction, which issue together as one."""
     text = " ".join(match[0].partition(";")[0].split())
     opcode = match["opcode"]
     first, _, second = match["rest"].partition("::")
@@ -99,8 +99,8 @@ def _instructions(match: re.Match[str], wave: int, line: int) -> list[Instructio
     if kind is Kind.BRANCH:
         targets = tuple(re.findall(r"\.L\w+", first))
         stays = opcode.startswith(("s_cbranch", "s_swappc", "s_call", "s_getpc", "s_trap"))
-    access, calls = _access(opcode, first, kind, wave), opcode.startswith(("s_swappc", "s_call"))
-    return [Instruction(opcode, kind, text, fmas, access, targets, stays, line, calls=calls)]
+    access, calls = _access(opcode, kind, wave), opcode.startswith(("s_swappc", "s_call"))
+    return Instruction(kind, text, fmas, access, targets, stays, line, calls=calls)
 
 
 @cache
@@ -122,7 +122,7 @@ def _fmas(opcode: str, kind: Kind, wave: int) -> int | None:
     return 0
 
 
-def _access(opcode: str, rest: str, kind: Kind, wave: int) -> Access | None:
+def _access(opcode: str, kind: Kind, wave: int) -> Access | None:
     if kind not in (Kind.LOAD, Kind.STORE):
         return None
     how = re.sub(r"_(e32|e64)$", "", opcode)
@@ -134,7 +134,7 @@ def _access(opcode: str, rest: str, kind: Kind, wave: int) -> Access | None:
         return Access("local", how, size)
     # gfx9 reaches scratch by buffer instructions, which nothing else of OpenCL C compiles to.
     scratch = opcode.startswith(("scratch_", "buffer_"))
-    return Access("scratch" if scratch else "global", how, size, " lds" in rest or "_lds_" in opcode)
+    return Access("scratch" if scratch else "global", how, size)
 
 
 @cache

@@ -1,13 +1,16 @@
-"""Occupancy, and what no schedule of these instructions can exceed. Nothing was measured."""
+"""Occupancy, what no schedule of these instructions can exceed, what tiles ask of caches. Nothing was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.banks import LocalAccess
 from gemmgen.inspect.code import Instruction, Resources
 from gemmgen.inspect.machine import Figures, Machine, Port
+from gemmgen.schedule import Schedule
+from gemmgen.schedule.dpas import BLOCK_2D_LANES
+from gemmgen.spec import GemmSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +192,50 @@ def intensity(sizes: tuple[int, int, int]) -> float:
     """Flops per byte of a float32 product that reads and writes each element once."""
     m, n, k = sizes
     return 2 * m * n * k / (4 * (m * k + k * n + m * n))
+
+
+# --- caches, through which sub-groups share tiles: counted from the tiles, beside what was published ----------------
+
+#: Bytes of an element that a device's peak of its matrix units is given for: those half as large go at twice the speed.
+_PEAK_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that a floating-point operation takes, a multiply-add being two.
+
+    Attributes:
+        l1: that sub-groups read, each its own tiles of A and B.
+        l2: that a work-group reads, if all that its sub-groups share stays in L1.
+        size: bytes of an element.
+    """
+
+    l1: float
+    l2: float
+    size: int
+
+
+def traffic(spec: GemmSpec, schedule: Schedule) -> Traffic | None:
+    """That of a schedule; None where tiles are not shared through caches alone."""
+    if not schedule.block_2d:
+        return None
+    rows, cols = schedule.tile
+    high, wide = schedule.block_tile
+    size = spec.dtype.size
+    return Traffic(_bytes_a_flop(rows, cols * BLOCK_2D_LANES, size), _bytes_a_flop(high, wide, size), size)
+
+
+def _bytes_a_flop(rows: int, cols: int, size: int) -> float:
+    return (rows + cols) * size / (2 * rows * cols)
+
+
+def cache_needs(machine: Machine, asked: Traffic | None) -> Iterator[str]:
+    """What the caches must deliver if the matrix units shall never wait, beside what they do."""
+    f = machine.figures
+    if asked is None or f.matrix_flops_per_clock is None or f.cores is None or f.clock_ghz is None:
+        return
+    peak = f.cores * f.clock_ghz * f.matrix_flops_per_clock * _PEAK_BYTES / asked.size
+    for name, share, gbs in (("L1", asked.l1, f.l1_gbs), ("L2", asked.l2, f.l2_gbs)):
+        published = "not published" if gbs is None else f"{gbs / 1000:,.1f} TB/s published"
+        enough = "" if gbs is None else f", enough for {min(1.0, gbs / (peak * share)):.2f} of the peak"
+        yield f"tiles take {peak * share / 1000:,.1f} TB/s from {name} at the matrix units' peak; {published}{enough}"

@@ -46,13 +46,11 @@ class Access:
     Attributes:
         how: its kind and width in the vendor's words: `LDS.128`, `media block read, 8 registers`.
         bytes: for all lanes of a thread (a warp, a wave); None where the instruction does not say.
-        to_local: whether a load goes to local memory, past the registers.
     """
 
     space: Space
     how: str
     bytes: int | None
-    to_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,6 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: as the disassembler spells it, modifiers and all.
         text: the disassembler's line.
         fmas: multiply-adds of all lanes together; None where that is not known.
         targets: labels it may go to.
@@ -70,7 +67,6 @@ class Instruction:
         calls: whether it goes to a function, and what follows comes after that.
     """
 
-    opcode: str
     kind: Kind
     text: str
     fmas: int | None = 0

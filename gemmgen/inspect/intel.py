@@ -95,12 +95,12 @@ def _instruction(match: re.Match[str], register_bytes: int, line: int) -> Instru
         text = text.partition("*/")[2].strip()
     if opcode in _SENDS:
         kind, access = _send(rest, comment.strip(), register_bytes, lanes)
-        return Instruction(match["opcode"], kind, text, 0, access, (), "EOT" not in rest, line, lanes)
+        return Instruction(kind, text, 0, access, (), "EOT" not in rest, line, lanes)
     kind = _kind(opcode, modifier, rest)
     fmas = lanes if kind is Kind.FMA else _dpas(modifier, rest, lanes) if kind is Kind.MATRIX else 0
     targets = tuple(re.findall(r"\bL\d+\b", rest)) if kind is Kind.BRANCH else ()
     stays = not (opcode in _GOES and match["guard"] in (None, "(W)")) and opcode != "ret"
-    return Instruction(match["opcode"], kind, text, fmas, None, targets, stays, line, lanes, opcode in _CALLS)
+    return Instruction(kind, text, fmas, None, targets, stays, line, lanes, opcode in _CALLS)
 
 
 def _kind(opcode: str, modifier: str, rest: str) -> Kind:
@@ -247,7 +247,7 @@ def _run(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
     command += [*_options(machine, source), "-out_dir", str(folder), "-output", "out"]
     answer = run(command, folder)
     binaries = sorted(folder.glob("out*.bin"))
-    if "Cannot get HW Info" in answer.output:
+    if "Cannot get HW Info" in answer:
         said = f"{machine.target}: {ocloc} of version {version(machine.compiler)} does not know it"
         raise ToolError(f"{said}: {TOOLS[machine.compiler][1]}")
     if not binaries:
@@ -271,7 +271,7 @@ def _by_iga(machine: Machine, code: bytes, folder: Path) -> str:
         )
     binary = folder / "code.krn"
     binary.write_bytes(code)
-    return run([find("iga64"), "-d", "-Xprint-pc", f"-p={machine.platform}", binary.name], folder, errors=False).output
+    return run([find("iga64"), "-d", "-Xprint-pc", f"-p={machine.platform}", binary.name], folder, errors=False)
 
 
 # --- the files that ocloc writes ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gemmgen import driver
 from gemmgen.banks import LocalAccess, local_accesses
 from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect import amd, intel, nvidia
-from gemmgen.inspect.caches import traffic
+from gemmgen.inspect.bounds import traffic
 from gemmgen.inspect.code import Compiled
 from gemmgen.inspect.machine import Machine, target_of
 from gemmgen.inspect.report import Report, Subject, report
@@ -91,10 +91,8 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
         source.name,
         entry.dynamic_bytes,
     )
-    accesses: dict[str, tuple[LocalAccess, ...]] = {}
-    if machine.figures.banks is not None:
-        lanes = 32 if machine.vendor == "nvidia" or machine.figures.simds == 2 else 64
-        accesses[machine.target] = _accesses(kernel, lanes, int(machine.figures.banks))
+    lanes, banks = 32 if machine.vendor == "nvidia" or machine.figures.simds == 2 else 64, machine.figures.banks
+    accesses = () if banks is None else _accesses(kernel, lanes, int(banks))
     sizes = tuple(size or 4096 for size in (spec.m, spec.n, spec.k))
     fmas = schedule.tile[0] * schedule.tile[1] * schedule.block_k
     subject = Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2]), traffic(spec, schedule))

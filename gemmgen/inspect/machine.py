@@ -35,7 +35,6 @@ class Figures:
         registers: of a thread (Intel), of 32 bits of a core (NVIDIA), of a lane of a SIMD (AMD).
         register_bytes: of one of Intel's.
         register_granule: what they are handed out in multiples of.
-        registers_per_item: the most of a work-item.
         local_bytes: local memory that `local_cores` cores share.
         local_reserved: what the system takes of it for each group.
         local_granule: the least of it that Intel hands out; more comes in powers of two.
@@ -56,7 +55,6 @@ class Figures:
     registers: float | None = None
     register_bytes: float | None = None
     register_granule: float | None = None
-    registers_per_item: float | None = None
     local_bytes: float | None = None
     local_reserved: float | None = None
     local_cores: float | None = None

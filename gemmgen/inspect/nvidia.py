@@ -105,7 +105,7 @@ def _instruction(match: re.Match[str], line: int) -> Instruction:
     if first == "HFMA2" and len(re.findall(r"\.H[01]_H[01]", rest)) > 2:
         fmas = WARP  # both halves of each operand are one number: a multiply-add of single ones
     access = _access(first, modifiers, kind)
-    return Instruction(opcode, kind, text, fmas, access, targets, not leaves, line, calls=calls)
+    return Instruction(kind, text, fmas, access, targets, not leaves, line, calls=calls)
 
 
 def _kind(first: str, modifiers: list[str], guard: str) -> Kind:
@@ -143,11 +143,11 @@ def _access(first: str, modifiers: list[str], kind: Kind) -> Access | None:
     words = [m for m in modifiers if m in ("U8", "S8", "U16", "S16", "64", "128", "BYPASS", "M88", "4", "2", "MT88")]
     how = ".".join((first, *words))
     if first in _BULK:
-        return Access("global", how, None, first in ("UTMALDG", "UBLKCP"))
+        return Access("global", how, None)
     wide = next((int(w.lstrip("US")) // 8 for w in words if w in ("U8", "S8", "U16", "S16", "64", "128")), 4)
     if first == "LDSM":
         wide = 4 * int(modifiers[-1]) if modifiers[-1:] and modifiers[-1].isdecimal() else 4
-    return Access(_SPACES.get(first, "global"), how, wide * WARP, first == "LDGSTS")
+    return Access(_SPACES.get(first, "global"), how, wide * WARP)
 
 
 # --- what ptxas says ------------------------------------------------------------------------------
@@ -215,5 +215,5 @@ def _run(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
     if not cubin.exists():
         raise refusal("nvcc", machine, source, answer, folder)
     listing = run([nvdisasm, "-g", cubin.name], folder, errors=False)
-    wanted = [p for p in sections(listing.output) if re.search(r"^//-+ \.(text|nv\.info)\.", p)]
-    return {"report": answer.output, "asm": "".join(wanted)}
+    wanted = [p for p in sections(listing) if re.search(r"^//-+ \.(text|nv\.info)\.", p)]
+    return {"report": answer, "asm": "".join(wanted)}

@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import BinaryIO
 
 from gemmgen.backends.files import environment
 from gemmgen.drawing.charts import Ceiling
 from gemmgen.drawing.charts import roofline as chart
+from gemmgen.drawing.svg import Drawing, stacked
 from gemmgen.errors import ToolError
 from gemmgen.inspect.bounds import intensity
-from gemmgen.inspect.code import Instruction
 from gemmgen.inspect.instead import instead
 from gemmgen.inspect.jobs import Outcome
-from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.report import Report
 from gemmgen.inspect.show import (
     CAPTION,
@@ -26,10 +24,9 @@ from gemmgen.inspect.show import (
     bare,
     by_source_line,
     cells,
-    conditions,
+    notes,
     number,
     occupancy,
-    scratch,
     share,
     spills,
 )
@@ -64,7 +61,7 @@ class Section:
 
 def page(sections: Sequence[Section]) -> str:
     """The page."""
-    reports = [(s, o) for s in sections for o in s.outcomes if isinstance(o, Report)]
+    reports = _reports(sections)
     return (
         environment()
         .overlay(autoescape=True)
@@ -79,7 +76,7 @@ def page(sections: Sequence[Section]) -> str:
                 for o in s.outcomes
                 if not isinstance(o, Report)
             ],
-            roofs=list(_roofs(reports)),
+            roofs=[roof.svg for roof in _roofs(reports)],
             legend=[(mark, kind.value) for kind, mark in MARKS.items()],
         )
     )
@@ -107,7 +104,7 @@ def _target(section: Section, report: Report) -> dict[str, object]:
         "bound": UNKNOWN if bound.share is None else share(bound.share),
         "limit": "scratch memory" if bound.scratch else bound.limit or UNKNOWN,
         "figures": [(name, value) for name, value in figures if name.split()[0] not in _IN_SUMMARY],
-        "remarks": [*doubts, *spills(report), *scratch(report), *conditions(report), *report.notes],
+        "remarks": [*doubts, *spills(report), *notes(report)],
         "instructions": len(report.listing),
         "loop": _loop(section, report),
     }
@@ -115,10 +112,6 @@ def _target(section: Section, report: Report) -> dict[str, object]:
 
 def _loop(section: Section, report: Report) -> list[dict[str, object]]:
     lines = section.sources.get(report.target, "").splitlines()
-
-    def shown(x: Instruction) -> dict[str, str]:
-        return {"kind": x.kind.value, "mark": MARKS[x.kind], "text": _GAP.sub("  ", x.text)}
-
     return [
         {
             "line": line,
@@ -131,7 +124,19 @@ def _loop(section: Section, report: Report) -> list[dict[str, object]]:
     ]
 
 
-def _roofs(reports: Sequence[tuple[Section, Report]]) -> Iterator[str]:
+def roofline(sections: Sequence[Section]) -> Drawing:
+    """Every device's roofline, below one another. Raises: ToolError if no target's figures are known."""
+    found = list(_roofs(_reports(sections)))
+    if not found:
+        raise ToolError("no target here has a peak, a memory bandwidth and a bound: there is no roofline to draw")
+    return stacked(found)
+
+
+def _reports(sections: Sequence[Section]) -> list[tuple[Section, Report]]:
+    return [(s, o) for s in sections for o in s.outcomes if isinstance(o, Report)]
+
+
+def _roofs(reports: Sequence[tuple[Section, Report]]) -> Iterator[Drawing]:
     """A roofline a device, with the ceiling of each kernel."""
     machines = {o.target: o.machine for _, o in reports}
     for target, machine in machines.items():
@@ -142,53 +147,4 @@ def _roofs(reports: Sequence[tuple[Section, Report]]) -> Iterator[str]:
             if o.target == target and o.bound.share
         ]
         if peak and bandwidth and ceilings:
-            yield chart(f"{target}, {machine.name}", peak, bandwidth, ceilings).svg
-
-
-# --- a picture of all devices ----------------------------------------------------------------------------------
-
-
-def roofline(sections: Sequence[Section], file: BinaryIO, form: str) -> None:
-    """Draw each device's roof, and for each kernel the bound under it.
-
-    Args:
-        form: of the picture: png, svg or pdf.
-
-    Raises: ToolError if matplotlib is missing, or if no target's figures are known.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ToolError('matplotlib is not installed: pip install "gemmgen[plot]"') from None
-    reports = [(s.name, intensity(s.sizes), o) for s in sections for o in s.outcomes if isinstance(o, Report)]
-    roofs = {o.target: o.machine for _, _, o in reports if o.machine.peak_gflops and o.machine.figures.bandwidth_gbs}
-    if not roofs:
-        raise ToolError("no target here has both a peak and a memory bandwidth: there is no roofline to draw")
-    figure = Figure(figsize=(11, 6), layout="constrained")
-    axes = figure.subplots()
-    colours = {target: f"C{i % 10}" for i, target in enumerate(roofs)}
-    marks = dict(zip(dict.fromkeys(name for name, _, _ in reports), "osD^v<>PX*" * len(reports), strict=False))
-    right = 4 * max(at for _, at, _ in reports)
-    for target, machine in roofs.items():
-        xs, ys = _roof(machine, right)
-        axes.plot(xs, ys, color=colours[target], label=f"{target}: {ys[-1]:,.0f} GFLOP/s", linewidth=1.5)
-    for name, at, o in reports:
-        if o.target in roofs and o.bound.share is not None:
-            height = o.bound.share * (o.machine.peak_gflops or 0)
-            axes.plot([at], [height], marks[name], color=colours[o.target], markeredgecolor="black", markersize=7)
-    for name, mark in marks.items():
-        axes.plot([], [], mark, color="white", markeredgecolor="black", label=f"{name}: at most")
-    axes.set(
-        xscale="log", yscale="log", xlabel="flops per byte of memory, each element once", ylabel="GFLOP/s, float32"
-    )
-    axes.set_title("Roofline: static bounds of compiled code, nothing measured")
-    axes.grid(visible=True, which="both", alpha=0.2)
-    figure.legend(fontsize=8, loc="outside right upper")
-    figure.savefig(file, format=form, dpi=150)
-
-
-def _roof(machine: Machine, right: float) -> tuple[list[float], list[float]]:
-    peak, bandwidth = machine.peak_gflops or 0.0, machine.figures.bandwidth_gbs or 0.0
-    corner = peak / bandwidth
-    xs = [0.25, corner, max(right, 2 * corner)]
-    return xs, [xs[0] * bandwidth, peak, peak]
+            yield chart(f"{target}, {machine.name}", peak, bandwidth, ceilings)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.banks import LocalAccess
 from gemmgen.inspect import bounds
-from gemmgen.inspect.bounds import Bound, Occupancy
-from gemmgen.inspect.caches import Traffic, cache_needs
+from gemmgen.inspect.bounds import Bound, Occupancy, Traffic, cache_needs
 from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Loop, Loops, Space, find_loops
 from gemmgen.inspect.machine import Machine
 
@@ -28,7 +27,7 @@ class Subject:
     """
 
     name: str
-    accesses: dict[str, tuple[LocalAccess, ...]] | None = None
+    accesses: tuple[LocalAccess, ...] | None = None
     step_fmas: int = 0
     sizes: tuple[int, int, int] = (4096, 4096, 4096)
     traffic: Traffic | None = None
@@ -118,11 +117,10 @@ def report(machine: Machine, compiled: Compiled, subject: Subject) -> Report:
     members = tuple(code[i] for i in loops.hot.own) if loops.hot else ()
     doubts = (*_doubts(compiled.listing, loops, members), *_calls(compiled.listing, loops))
     hot = _hot(compiled.listing, loops.hot) if loops.hot and not doubts else None
-    accesses = None if subject.accesses is None else subject.accesses.get(machine.target, ())
     always = [code[i] for i in loops.hot.own if i in loops.hot.always] if loops.hot else []
-    bound = _bound(machine, compiled, subject, hot, always, room, accesses)
+    bound = _bound(machine, compiled, subject, hot, always, room)
     notes = (*compiled.notes, *_notes(compiled.listing, loops), *cache_needs(machine, subject.traffic))
-    return Report(machine, compiled, room, hot, members, bound, accesses, doubts, notes)
+    return Report(machine, compiled, room, hot, members, bound, subject.accesses, doubts, notes)
 
 
 def _hot(listing: Listing, loop: Loop) -> HotLoop:
@@ -202,7 +200,6 @@ def _bound(
     hot: HotLoop | None,
     always: Sequence[Instruction],
     room: Occupancy | None,
-    accesses: tuple[LocalAccess, ...] | None,
 ) -> Bound:
     lanes = compiled.resources.lanes
     issue = local = None
@@ -211,7 +208,7 @@ def _bound(
         loaded = hot.bytes.get("local", 0)
         if machine.figures.banks is None or loaded == 0:
             local = None if loaded is None else bounds.local_share_of_bytes(machine, hot.fmas, loaded)
-        elif accesses is not None:
-            local = bounds.local_share_of_words(machine, subject.step_fmas * lanes, accesses)
+        elif subject.accesses is not None:
+            local = bounds.local_share_of_words(machine, subject.step_fmas * lanes, subject.accesses)
     shares = {"issue slots": issue, "local memory": local, "memory": bounds.memory_share(machine, subject.sizes)}
     return Bound(shares, 0 if hot is None else hot.scratch_messages)

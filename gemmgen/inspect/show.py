@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.table import Table
@@ -122,8 +122,7 @@ def remarks(name: str, outcomes: Sequence[Outcome]) -> list[str]:
         else:
             lines += (f"{outcome.target}: counts unknown: {doubt}" for doubt in outcome.doubts)
             lines += details(outcome)
-            said = (*spills(outcome), *scratch(outcome), *conditions(outcome), *outcome.notes)
-            lines += (f"{outcome.target}: {note}" for note in said)
+            lines += (f"{outcome.target}: {note}" for note in (*spills(outcome), *notes(outcome)))
     return lines
 
 
@@ -147,21 +146,15 @@ def spills(report: Report) -> list[str]:
     return [f"spills: {said}"] if said else []
 
 
-def scratch(report: Report) -> list[str]:
-    """That the bound leaves out what a loop with scratch memory waits for."""
-    if report.loop is None or not (count := report.bound.scratch):
-        return []
-    return [
-        f"{count} of the loop's {report.loop.messages} loads and stores are of scratch memory; no bound counts them"
-    ]
-
-
-def conditions(report: Report) -> list[str]:
-    """What a reader has to know of a loop with branches inside."""
-    if report.loop is None or not report.loop.conditional:
-        return []
-    part = f"{report.loop.conditional} of the loop's {report.loop.total} instructions"
-    return [f"{part} are conditional: they are counted, but the bound leaves them out"]
+def notes(report: Report) -> Iterator[str]:
+    """What to know when reading the counts: what the bound leaves out, and what the loops are like."""
+    loop, count = report.loop, report.bound.scratch
+    if loop is not None and count:
+        yield f"{count} of the loop's {loop.messages} loads and stores are of scratch memory; no bound counts them"
+    if loop is not None and loop.conditional:
+        part = f"{loop.conditional} of the loop's {loop.total} instructions"
+        yield f"{part} are conditional: they are counted, but the bound leaves them out"
+    yield from report.notes
 
 
 def cells(report: Report) -> list[str]:
@@ -281,7 +274,7 @@ def plain(outcome: Outcome, name: str) -> dict[str, object]:
             "scratch_messages": bound.scratch,
         },
         "doubts": list(outcome.doubts),
-        "notes": [*scratch(outcome), *conditions(outcome), *outcome.notes],
+        "notes": list(notes(outcome)),
     }
 
 

@@ -59,16 +59,8 @@ class Input:
         return file
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a program said: its exit status and its output."""
-
-    status: int
-    output: str
-
-
-def run(command: Sequence[str], folder: Path, errors: bool = True) -> Answer:
-    """Run a program in a folder, with or without what it says on standard error.
+def run(command: Sequence[str], folder: Path, errors: bool = True) -> str:
+    """What a program says that is run in a folder, with or without standard error. Its exit status says nothing.
 
     Raises: ToolError if it can't be run or does not end.
     """
@@ -86,7 +78,7 @@ def run(command: Sequence[str], folder: Path, errors: bool = True) -> Answer:
         raise ToolError(f"{Path(command[0]).name} did not end in {SECONDS} s: try a smaller tile") from None
     except OSError as error:
         raise ToolError(f"{command[0]} can't be run: {error.strerror}") from None
-    return Answer(result.returncode, result.stdout.decode("utf-8", "replace"))
+    return result.stdout.decode("utf-8", "replace")
 
 
 def cached(tools: Sequence[str], inputs: Sequence[str], make: Callable[[Path], dict[str, str]]) -> dict[str, str]:
@@ -121,14 +113,14 @@ def _version(tool: str, folder: Path) -> str:
         run([program, "query", "OCL_DRIVER_VERSION"], folder)
         files = [file.read_text("utf-8", "replace") for file in folder.iterdir()]
         return files[0].strip("\0 \n") if files else "unknown"
-    said = run([program, "--help" if tool == "iga64" else "--version"], folder).output
+    said = run([program, "--help" if tool == "iga64" else "--version"], folder)
     found = re.search(r"\d+\.\d+(?:\.\d+)*", said)
     return found[0] if found else "unknown"
 
 
-def refusal(tool: str, machine: Machine, source: Input, answer: Answer, folder: Path) -> ToolError:
+def refusal(tool: str, machine: Machine, source: Input, answer: str, folder: Path) -> ToolError:
     """A compiler's own words, errors first."""
-    text = answer.output.replace(f"{folder}/", "").replace("kernel.cl", source.where).replace("kernel.cu", source.where)
+    text = answer.replace(f"{folder}/", "").replace("kernel.cl", source.where).replace("kernel.cu", source.where)
     noise = re.compile(r"\s*$|Build failed|Command was|.*backend compiler failed")
     lines = [line for line in text.splitlines() if not noise.match(line)]
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), 0)

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import cast
 
-from gemmgen.errors import ScheduleError, SpecError, UserError, suggest
+from gemmgen.errors import ScheduleError, UserError, attempt, suggest
 from gemmgen.methods import METHODS, change, defaults, flatten, unflatten
 from gemmgen.names import name_problem
 from gemmgen.options.schedules import FIELDS, changed
@@ -184,8 +184,4 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     orders = ",".join(str(table.get(f"{x}_order", "row")) for x in "abc")
     then = _texts(table.get("epilogue", []), "epilogue", problems)
     given = {**flags, **texts, **words, "conj": conj, "layout": orders, "epilogue": then}
-    try:
-        return build_spec(**cast("SpecTexts", given))
-    except SpecError as error:
-        problems += error.problems
-        return GemmSpec()
+    return attempt(problems, build_spec, **cast("SpecTexts", given)) or GemmSpec()

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypedDict, Unpack, cast
 
-from gemmgen.errors import SpecError
+from gemmgen.errors import SpecError, attempt
 from gemmgen.ir.dtypes import DType, accumulator
 from gemmgen.spec import GROUPED, GemmSpec, LdMultiple, Order, parse_dtype, parse_orders
 
-#: What reads the text of one field by itself; None, with a problem noted, if it has no such value.
-Reader = Callable[[str, list[str]], object]
+#: What reads the text of one field by itself. Raises: SpecError if it has no such value.
+Reader = Callable[[str], object]
 
 
 class SpecTexts(TypedDict, total=False):
@@ -69,10 +69,7 @@ def build_spec(base: GemmSpec | None = None, **texts: Unpack[SpecTexts]) -> Gemm
     values = {step: getattr(base, step) for steps in _STEPS for step in steps} | _read(given, base, problems)
     spec = GemmSpec(dtype=values["dtype"])
     for step in _STEPS:
-        try:
-            spec = replace(spec, **{key: values[key] for key in step})
-        except SpecError as error:
-            problems += error.problems
+        spec = attempt(problems, replace, spec, **{key: values[key] for key in step}) or spec
     if problems:
         raise SpecError(problems)
     return spec
@@ -83,104 +80,89 @@ def _read(given: Mapping[str, object], base: GemmSpec, problems: list[str]) -> d
     values = _by_readers(given, {axis: partial(_size, axis.upper()) for axis in "mnk"}, problems)
     values |= _by_readers(given, {"multiple_of": _units, "ld_multiple": _lines}, problems)
     values |= _types(given, problems)
-    if "conj" in given:
-        values["conj_a"], values["conj_b"] = _conjugated(str(given["conj"]), problems)
     sums = accumulator(cast("DType", values.get("dtype", base.dtype)))
     values |= _by_readers(given, {key: partial(_factor, key, sums) for key in ("alpha", "beta")}, problems)
-    values |= _by_readers(given, {"grouped": _grouped, "layout": _orders}, problems)
-    if "layout" in values:
-        values |= zip(("a_order", "b_order", "c_order"), cast("tuple[Order, ...]", values.pop("layout")), strict=True)
+    values |= _by_readers(given, {"grouped": _grouped, "layout": _orders, "conj": _conjugated}, problems)
+    values |= zip(("a_order", "b_order", "c_order"), cast("tuple[Order, ...]", values.pop("layout", ())), strict=False)
+    values |= zip(("conj_a", "conj_b"), cast("tuple[bool, ...]", values.pop("conj", ())), strict=False)
     plain = ("batched", "listed", "wide", "emulate", "epilogue", "prologue_a", "prologue_b")
     return values | {key: given[key] for key in plain if key in given}
 
 
 def _by_readers(given: Mapping[str, object], readers: Mapping[str, Reader], problems: list[str]) -> dict[str, object]:
-    read = {key: reader(str(given[key]), problems) for key, reader in readers.items() if key in given}
+    read = {key: attempt(problems, reader, str(given[key])) for key, reader in readers.items() if key in given}
     return {key: value for key, value in read.items() if value is not None}
 
 
 def _types(given: Mapping[str, object], problems: list[str]) -> dict[str, object]:
     """The types of products, of C, and of A and B where they are stored in others."""
     before = len(problems)
-    element = _by_readers(given, {"dtype": partial(_parsed, "dtype")}, problems)
+    element = _by_readers(given, {"dtype": parse_dtype}, problems)
     has_element = len(problems) == before
     keys = ("c_dtype", "a_dtype", "b_dtype")
-    others = _by_readers(given, {key: partial(_parsed, key) for key in keys}, problems)
+    others = _by_readers(given, {key: partial(parse_dtype, key=key) for key in keys}, problems)
     # Whether they go with a type that is not known nobody can say.
     return element | (others if has_element else {})
 
 
-def _parsed(key: str, text: str, problems: list[str]) -> DType | None:
-    try:
-        return parse_dtype(text, key)
-    except SpecError as error:
-        problems += error.problems
-    return None
+def _orders(text: str) -> tuple[Order, Order, Order]:
+    return parse_orders(text.replace(" ", ""))
 
 
-def _orders(text: str, problems: list[str]) -> tuple[Order, Order, Order] | None:
-    try:
-        return parse_orders(text.replace(" ", ""))
-    except SpecError as error:
-        problems += error.problems
-    return None
+def _grouped(text: str) -> str:
+    if text not in GROUPED:
+        raise SpecError(f"grouped {text!r} is nothing that groups share out: give {' or '.join(GROUPED)}")
+    return text
 
 
-def _grouped(text: str, problems: list[str]) -> str | None:
-    if text in GROUPED:
-        return text
-    problems.append(f"grouped {text!r} is nothing that groups share out: give {' or '.join(GROUPED)}")
-    return None
-
-
-def _size(axis: str, text: str, problems: list[str]) -> int | None:
+def _size(axis: str, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) < 2**31 - 1024:
-        problems.append(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
-        return None
+        raise SpecError(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
     return int(text)
 
 
-def _conjugated(text: str, problems: list[str]) -> tuple[bool, bool]:
+def _conjugated(text: str) -> tuple[bool, bool]:
     """Whether A, and whether B, is among the matrices named."""
     if text not in ("", "a", "b", "ab"):
-        problems.append(f"conj {text!r} names no matrices: give a, b or ab, or leave it out")
+        raise SpecError(f"conj {text!r} names no matrices: give a, b or ab, or leave it out")
     return "a" in text, "b" in text
 
 
-def _factor(key: str, sums: DType, text: str, problems: list[str]) -> complex | None:
+def _factor(key: str, sums: DType, text: str) -> complex:
     try:
         value = complex(text.strip())
     except ValueError:
         other = " or 1+2j" if sums.real is not None else ""
-        problems.append(f"{key} = {text!r} is not a number: give one such as 1 or 0.5{other}, or leave it out")
-        return None
+        raise SpecError(
+            f"{key} = {text!r} is not a number: give one such as 1 or 0.5{other}, or leave it out"
+        ) from None
     parts = abs(value.real), abs(value.imag)
     if any(sums.largest < part < math.inf for part in parts):
-        problems.append(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
-        return None
+        raise SpecError(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
     return value if "j" in text.lower() else value.real
 
 
-def _lines(text: str, problems: list[str]) -> LdMultiple | None:
+def _lines(text: str) -> LdMultiple:
     """What leading dimensions are multiples of: of all matrices, or of A, B and C."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in (1, 3):
-        problems.append(
+        raise SpecError(
             f"ld_multiple {text!r} is not like 8, or 8,8,1 (for A, B and C): give one whole number or three"
         )
-        return None
-    a, *others = (_size("leading dimensions' multiple", part, problems) or 1 for part in parts)
+    problems: list[str] = []
+    a, *others = (attempt(problems, _size, "leading dimensions' multiple", part) or 1 for part in parts)
+    if problems:
+        raise SpecError(problems)
     return (a, others[0], others[1]) if others else a
 
 
-def _units(text: str, problems: list[str]) -> tuple[int, int, int] | None:
+def _units(text: str) -> tuple[int, int, int]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
         parts *= 3
     if len(parts) != 3 or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        problems.append(
+        raise SpecError(
             f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers, or one for all"
         )
-        return None
     m, n, k = map(int, parts)
     return m, n, k

@@ -1,23 +1,21 @@
 """The presets: named schedules with a line about each, one TOML file a preset.
 
-Presets are examples worth reading, and what users name. The schedules of `candidates.toml` have names and a line, too;
-they are for `gemmgen.candidates` alone.
+Presets are examples worth reading, and what users are shown. The schedules of `candidates.toml`, which a choice picks
+from as well, have names and a line, too, and are loaded by them.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from gemmgen.errors import ScheduleError, UserError, suggest
-from gemmgen.methods import flatten
-from gemmgen.options import build_schedule, document_of, read_document
+from gemmgen.options import document_of, read_document
 from gemmgen.records import dataclass
-from gemmgen.schedule import Schedule, text_of
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: What lists them.
@@ -103,13 +101,17 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Preset:
-    """The preset of that name. Raises: ScheduleError, which suggests the nearest ones."""
-    if name not in names():
-        if name in unlisted():
-            raise ScheduleError(f"schedule {name!r} is no preset: write {options_for(name)} for it")
+    """The preset, or the schedule of `candidates.toml`, of that name.
+
+    Raises: ScheduleError, which suggests the nearest presets.
+    """
+    if name in unlisted():
+        document = document_of(dict(unlisted()[name]), f"schedule {name}")
+    elif name in names():
+        text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        document = read_document(text, f"preset {name}")
+    else:
         raise ScheduleError(f"preset {name!r} does not exist: {suggest(name, names(), LISTING)}")
-    text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    document = read_document(text, f"preset {name}")
     return Preset(name, document.summary, document.spec, replace(document.schedule, name=name))
 
 
@@ -120,48 +122,3 @@ def unlisted() -> Mapping[str, Mapping[str, object]]:
         files("gemmgen").joinpath("candidates.toml").read_text(encoding="utf-8")
     )
     return tables
-
-
-@cache
-def load_unlisted(name: str) -> Preset:
-    """The schedule of `candidates.toml` with that name."""
-    document = document_of(dict(unlisted()[name]), f"schedule {name}")
-    return Preset(name, document.summary, document.spec, replace(document.schedule, name=name))
-
-
-def options_for(name: str) -> str:
-    """The options of a command line that give a schedule of `candidates.toml`: the preset with the fewest fields that
-    differ, and these fields.
-    """
-    wanted = load_unlisted(name)
-    ways: list[list[str]] = []
-    for preset in names():
-        # From a schedule too far off, a step on the way may have a field that means nothing there.
-        with suppress(ScheduleError):
-            ways.append(_options_from(load(preset), wanted))
-    ways.sort(key=len)
-    return " ".join(ways[0])
-
-
-def _options_from(preset: Preset, wanted: Preset) -> list[str]:
-    """The options that make a preset the schedule that is wanted."""
-    goal, sets = flatten(wanted.schedule), dict[str, str]()
-    # Fields that follow from those that are set may have to be set as well.
-    while True:
-        made = flatten(build_schedule(sets=[f"{k}={v}" for k, v in sets.items()], base=preset.schedule))
-        missing = {key: text_of(value).lower() for key, value in goal.items() if made[key] != value and key not in sets}
-        if not missing:
-            break
-        sets |= missing
-    options = [f"--preset {preset.name}", *(f"--set {key}={value}" for key, value in sets.items())]
-    return [*options, *_spec_options(preset.spec, wanted.spec), f"--name {wanted.name}"]
-
-
-def _spec_options(base: GemmSpec, wanted: GemmSpec) -> Iterator[str]:
-    """The options for what is computed, as far as it is not what the preset computes."""
-    differs = {field.name for field in fields(GemmSpec) if getattr(base, field.name) != getattr(wanted, field.name)}
-    orders = {"a_order", "b_order", "c_order"}
-    if differs & orders:
-        yield f"--layout {wanted.a_order},{wanted.b_order},{wanted.c_order}"
-    for key in sorted(differs - orders):
-        yield f"--{key.replace('_', '-')} {getattr(wanted, key)}"

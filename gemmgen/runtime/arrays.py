@@ -7,7 +7,6 @@ import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -85,43 +84,44 @@ class Request:
         return values
 
 
+def operands_of(arrays: Mapping[str, object]) -> dict[str, object]:
+    """Of a call's arrays those beside A, B and C."""
+    return {name: array for name, array in arrays.items() if name not in ("a", "b", "c")}
+
+
 def check_gemm(
     spec: GemmSpec,
-    a: object,
-    b: object,
-    c: object = None,
-    alpha: object = None,
-    beta: object = None,
-    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+    arrays: Mapping[str, object],
+    factors: tuple[object, object],
+    problems: list[str],
     span: int = LIMIT,
-    operands: Mapping[str, object] = MappingProxyType({}),
 ) -> Request:
     """Check the arguments of C = alpha * A @ B + beta * C, and of its epilogue.
 
     If alpha or K is zero, C = beta * C. The request then has k = 0 and alpha = 0, whatever the matrices hold.
 
     Args:
-        a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. For a batch c has one more
-            dimension before these. So have a and b, unless one matrix serves all products.
-        alpha, beta: numbers, real if the elements are real; None for the spec's constants, or else for 1 and 0.
-        kinds: the check of the kinds of arrays; None for `check_kinds`.
+        arrays: a, b and c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. For a batch c
+            has one more dimension before these. So have a and b, unless one matrix serves all products. And the
+            epilogue's arrays, by name.
+        factors: alpha and beta: numbers, real if the elements are real; None for the spec's constants, or else for 1
+            and 0.
+        problems: with the arrays' kinds, which have been looked at.
         span: A and B must span fewer elements than this; C as well, if it is more than 2^31.
-        operands: the epilogue's arrays, by name.
 
     Raises: SpecError with every problem.
     """
-    given = {"a": a, "b": b, **operands}
-    problems = (kinds or check_kinds)({**given, "c": c})
-    factors = check_factors(spec, alpha, beta, c, problems)
+    a, b, c = (arrays[name] for name in "abc")
+    values = check_factors(spec, factors, c, problems)
     check_shapes(spec, a, b, c, problems)
     views = views_of(spec, a, b, c, problems)
-    others = check_operands(spec, operands, problems, partial(operand_view, spec, a, b, problems))
-    check_output("c", c, given, problems)
+    others = check_operands(spec, operands_of(arrays), problems, partial(operand_view, spec, a, b, problems))
+    check_output("c", c, arrays, problems)
     problems += pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
-    return request_of(spec, matrices, views, others, factors, span)
+    return request_of(spec, matrices, views, others, values, span)
 
 
 def request_of(
@@ -197,20 +197,15 @@ def pitch_problems(views: Mapping[str, View | None], spec: GemmSpec) -> list[str
     ]
 
 
-def check_transpose(
-    dtype: DType | str,
-    a: object,
-    out: object = None,
-    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
-) -> Request:
+def check_transpose(dtype: DType | str, a: object, out: object, problems: list[str]) -> Request:
     """Check the arguments of `out = transpose(a)`: a is [rows, cols], out [cols, rows], both row-major.
 
     Args:
-        kinds: as for `check_gemm`.
+        out: None allocates it.
+        problems: as for `check_gemm`.
 
     Raises: SpecError with every problem.
     """
-    problems = (kinds or check_kinds)({"a": a, "out": out})
     view = check_view("a", a, "row", dtype, problems) if is_array(a) else None
     into = check_view("out", out, "row", dtype, problems) if is_array(out) else None
     if is_array(a) and is_array(out) and len(a.shape) == 2 and tuple(out.shape) != tuple(a.shape[::-1]):
@@ -255,12 +250,12 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
 
 
 def check_factors(
-    spec: GemmSpec, alpha: object, beta: object, c: object, problems: list[str]
+    spec: GemmSpec, factors: tuple[object, object], c: object, problems: list[str]
 ) -> tuple[complex, complex]:
     """alpha and beta in this call. A c that is read must be given."""
     found = (
-        _check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
-        _check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
+        _check_scalar("alpha", factors[0], spec.alpha, 1.0, spec.accumulator, problems),
+        _check_scalar("beta", factors[1], spec.beta, 0.0, spec.accumulator, problems),
     )
     if c is None and found[1]:
         problems.append(f"beta = {found[1]:g} adds to a c that was not given: pass c, or beta = 0")
@@ -381,7 +376,7 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
     if meets_itself(output):
         problems.append(f"elements of {name} share memory: pass an array that has each of its own")
     for other, value in inputs.items():
-        if is_array(value) and overlap(output, value):
+        if other != name and is_array(value) and overlap(output, value):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
 
 

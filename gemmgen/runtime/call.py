@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, overloa
 from gemmgen.errors import SpecError
 from gemmgen.ir.walk import evaluate
 from gemmgen.records import dataclass
-from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands
+from gemmgen.runtime.arrays import Request, check_gemm, check_kinds, check_transpose, expect_operands, operands_of
 from gemmgen.runtime.cache import Kept
 from gemmgen.runtime.calls import Factors, PreparedCall, Table, keep, kept, plain, replay
 from gemmgen.runtime.device import Device
@@ -230,9 +230,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """
         self._expect_keywords("time", queue=queue is not None)
         gemm = self.source.operation == "gemm"
-        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
-        names = ["a", "b", "c", *operands] if gemm else ["a", "b"]
-        return self._timed(request, names, (alpha, beta), queue, iterations)
+        arrays = {"a": a, "b": b, "c": c, **operands} if gemm else {"a": a, "b": b}
+        kernel, request = self._reaching(arrays, (alpha, beta)) if gemm else (self, self._transposition(a, b))
+        return kernel._timed(request, [*arrays], (alpha, beta), queue, iterations)
 
     def again(
         self,
@@ -261,8 +261,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             arrays: a, b, c and the operands, in the caller's order.
         """
         a, b, c, *_ = arrays.values()
-        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
-        return kept(self._calls, None, (a, b, c), factors, operands)
+        return kept(self._calls, None, (a, b, c), factors, operands_of(arrays))
 
     @abstractmethod
     def _call(self, request: Request, names: Sequence[str], factors: Factors, queue: Queue | None, /) -> PreparedCall:
@@ -287,11 +286,11 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             stream=place.stream is not None,
             return_event=place.want_event,
         )
-        a, b, c = (arrays[name] for name in "abc")
-        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
         beside = {OFFSETS} if self.source.spec.grouped else set()
-        expect_operands(f"{type(self).__name__}.__call__", {x: y for x, y in operands.items() if x not in beside})
+        operands = {name: x for name, x in operands_of(arrays).items() if name not in beside}
+        expect_operands(f"{type(self).__name__}.__call__", operands)
         self._expect("gemm")
+        a, b, c = (arrays[name] for name in "abc")
         if is_nothing(self.source.spec, a, b, c) and not place.want_event:
             return c, None
         if place.queue is not None or place.wait_for:
@@ -315,14 +314,14 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     ) -> tuple[object, Event | None]:
         """Compute a product that is not prepared, and prepare it for the next call like it. Raises: as a call."""
         a, b, c, *_ = arrays.values()
-        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+        operands = operands_of(arrays)
         queue = self._queue_of(place, a)
         known: object = None
         if not self._refuses(*factors):
             known = replay(self._calls, queue, a, b, c, factors, operands, place=place)
         if known is not None:
             return cast("tuple[object, Event]", known)
-        kernel, request = self._reaching(a, b, c, *factors, operands)
+        kernel, request = self._reaching(arrays, factors)
         first, second, into, *others = map(plain, (a, b, c, *operands.values()))
         matrices, beside = (first, second, into), dict(zip(operands, others, strict=True))
         call = kept(self._calls, queue, matrices, factors, beside)
@@ -339,58 +338,42 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         return place.queue
 
     def _reaching(
-        self,
-        a: object,
-        b: object,
-        c: object,
-        alpha: complex | None,
-        beta: complex | None,
-        operands: Mapping[str, object],
+        self, arrays: Mapping[str, object], factors: Factors
     ) -> tuple[CallableKernel[Event, Queue, Before, Stream], Request]:
         """The kernel whose indices reach all of the matrices (this one or its 64-bit variant), and the checked
         request.
         """
         try:
-            return self, self._request(a, b, c, alpha, beta, operands)
+            return self, self._request(arrays, factors)
         except SpanError:
             if self.wider is None:
                 raise
             kernel = self.wider()
-            return kernel, kernel._request(a, b, c, alpha, beta, operands)
+            return kernel, kernel._request(arrays, factors)
 
     def _expect(self, operation: str) -> None:
         if self.source.operation != operation:
             remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
             raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
 
-    def _request(
-        self,
-        a: object,
-        b: object,
-        c: object,
-        alpha: complex | None,
-        beta: complex | None,
-        operands: Mapping[str, object],
-    ) -> Request:
+    def _request(self, arrays: Mapping[str, object], factors: Factors) -> Request:
         """The arguments of a product, checked. Raises: SpecError with every problem."""
-        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
-        problems: list[str] = []
-        seen = self._seen(labelled(given) if spec.listed else given, "c", problems)
-        seen = regrouped(given, seen) if spec.listed else seen
-        matrices, others = (seen["a"], seen["b"], seen["c"]), {name: seen[name] for name in operands}
+        spec, problems = self.source.spec, list[str]()
+        seen = self._seen(labelled(arrays) if spec.listed else arrays, "c", problems)
+        seen = regrouped(arrays, seen) if spec.listed else seen
         check = check_grouped if spec.grouped else check_listed if spec.listed else check_gemm
-        request = check(spec, *matrices, alpha, beta, lambda _: problems, self.source.span, others)
+        request = check(spec, seen, factors, problems, self.source.span)
         if more := self._sizes_of_device(request):
             request = replace(request, sizes={**request.sizes, **more})
         rooms = self._workspace_sizes.bytes(request.sizes)
-        return replace(request, workspaces=rooms, given=c if spec.listed else None)
+        return replace(request, workspaces=rooms, given=arrays["c"] if spec.listed else None)
 
     def _transposition(self, a: object, out: object) -> Request:
         """The checked arguments of a transposition. Raises: SpecError with every problem."""
         self._expect("transpose")
         problems: list[str] = []
         seen = self._seen({"a": a, "out": out}, "out", problems)
-        return check_transpose(self.source.spec.dtype, seen["a"], seen["out"], lambda _: problems)
+        return check_transpose(self.source.spec.dtype, seen["a"], seen["out"], problems)
 
     def _seen(self, arrays: Mapping[str, object], _output: str, problems: list[str], /) -> Mapping[str, object]:
         """The arrays as the backend sees them; None for an array that it can't take, with a problem added."""

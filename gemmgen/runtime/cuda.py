@@ -90,7 +90,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
     def source_for(self, a: object, b: object, c: object = None, **operands: object) -> Source:
         """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
         self._expect("gemm")
-        return self._choose(self._request(a, b, c, None, None, operands))
+        return self._choose(self._request({"a": a, "b": b, "c": c, **operands}, (None, None)))
 
     def call_for(
         self,
@@ -109,8 +109,9 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
 
         Raises: as a call.
         """
-        reaching, request = self._reaching(a, b, c, *factors, operands)
-        kernel, names = cast(CudaKernel, reaching), ["a", "b", "c", *operands]
+        arrays = {"a": a, "b": b, "c": c, **operands}
+        reaching, request = self._reaching(arrays, factors)
+        kernel, names = cast(CudaKernel, reaching), [*arrays]
         if later is not None and kernel._variants is not None:
             device, spec = _device(request), kernel._variants.spec_for(request)
             if (device, spec) not in kernel._built:

@@ -51,6 +51,18 @@ class CudaDeviceInfo:
         """The limits and features that passes ask for. Raises: DeviceError for a GPU that is too old."""
         return target_of(self)
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What a list of devices says of it."""
+        major, minor = self.capability
+        return {
+            "platform": f"CUDA, compute capability {major}.{minor}",
+            "multiproc.": str(self.multiprocessors),
+            "shared memory": f"{self.shared_bytes // 1024} KiB",
+            "memory": f"{self.memory_bytes >> 30} GiB",
+            "block": f"up to {self.max_threads} threads",
+        }
+
 
 def cuda_devices() -> tuple[CudaDeviceInfo, ...]:
     """Every GPU. Raises: DeviceError if the driver or a GPU is missing."""

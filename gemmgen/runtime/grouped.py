@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -35,30 +34,23 @@ _AXES = {"a": "mk", "b": "kn", "c": "mn"}
 
 def check_grouped(
     spec: GemmSpec,
-    a: object,
-    b: object,
-    c: object = None,
-    alpha: object = None,
-    beta: object = None,
-    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+    given: Mapping[str, object],
+    factors: tuple[object, object],
+    problems: list[str],
     span: int = LIMIT,
-    operands: Mapping[str, object] = MappingProxyType({}),
 ) -> arrays.Request:
-    """Check the arguments of a grouped product. It differs from `arrays.check_gemm` in these arguments:
+    """Check the arguments of a grouped product. It differs from `arrays.check_gemm` in these arrays:
 
     Args:
-        a, b, c: for groups of rows [total rows, k], [groups, k, n], [total rows, n]; for groups of K [m, total k],
-            [total k, n], [groups, m, n].
-        operands: the epilogue's arrays, and `offsets`, where each group ends: ascending, none past the total. That is
-            checked of NumPy's arrays; of a device's nobody on the host sees it.
+        given: a, b, c: for groups of rows [total rows, k], [groups, k, n], [total rows, n]; for groups of K
+            [m, total k], [total k, n], [groups, m, n]. And `offsets`, where each group ends: ascending, none past the
+            total. That is checked of NumPy's arrays; of a device's nobody on the host sees it.
 
     Raises: SpecError with every problem.
     """
-    offsets = operands.get(OFFSETS)
-    beside = {name: x for name, x in operands.items() if name != OFFSETS}
-    given = {"a": a, "b": b, **operands}
-    problems = (kinds or arrays.check_kinds)({**given, "c": c})
-    factors = arrays.check_factors(spec, alpha, beta, c, problems)
+    (a, b, c), offsets = (given[name] for name in "abc"), given.get(OFFSETS)
+    beside = {name: x for name, x in arrays.operands_of(given).items() if name != OFFSETS}
+    values = arrays.check_factors(spec, factors, c, problems)
     arrays.check_extents(spec, a, b, c, problems)
     views = _views(spec, {"a": a, "b": b, "c": c}, problems)
     count = _groups("b" if spec.grouped == "rows" else "c", b if spec.grouped == "rows" else c, offsets, problems)
@@ -70,7 +62,7 @@ def check_grouped(
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
     named = {**others, OFFSETS: (cast(ArrayLike, offsets), cast(View, ends))}
-    return _request(spec, matrices, cast("dict[str, View]", views), named, factors, (count, span))
+    return _request(spec, matrices, cast("dict[str, View]", views), named, values, (count, span))
 
 
 def _request(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from types import MappingProxyType
 from typing import TypeGuard, cast
 
 import numpy as np
@@ -63,28 +62,23 @@ def regrouped(values: Mapping[str, object], known: Mapping[str, object]) -> dict
 
 def check_listed(
     spec: GemmSpec,
-    a: object,
-    b: object,
-    c: object = None,
-    alpha: object = None,
-    beta: object = None,
-    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+    values: Mapping[str, object],
+    factors: tuple[object, object],
+    problems: list[str],
     span: int = LIMIT,
-    operands: Mapping[str, object] = MappingProxyType({}),
 ) -> arrays.Request:
-    """Check the arguments of products with lists of matrices. It differs from `arrays.check_gemm` in these
-    arguments:
+    """Check the arguments of products with lists of matrices. It differs from `arrays.check_gemm` in these arrays:
 
     Args:
-        a, b: sequences of matrices, stacks of them, or one matrix for all products.
-        c: a sequence or a stack; None for a new stack.
+        values: a and b: sequences of matrices, stacks of them, or one matrix for all products; c: a sequence or a
+            stack, None for a new stack.
 
     Raises: SpecError with every problem.
     """
-    given = {"a": a, "b": b, **({} if c is None else {"c": c})}
-    problems = (kinds or arrays.check_kinds)({**labelled(given), **operands})
+    c, operands = values["c"], arrays.operands_of(values)
+    given = {name: values[name] for name in "abc" if name != "c" or c is not None}
     problems += _missing(given)
-    factors = arrays.check_factors(spec, alpha, beta, c, problems)
+    scalars = arrays.check_factors(spec, factors, c, problems)
     lists = {name: _each(name, value, problems) for name, value in given.items()}
     count = _count(lists, problems)
     if not all(lists.values()):
@@ -99,7 +93,7 @@ def check_listed(
     problems += arrays.pitch_problems(views, spec)
     if problems:
         raise SpecError(problems)
-    request = arrays.request_of(one, first, views, others, factors, span)
+    request = arrays.request_of(one, first, views, others, scalars, span)
     name, output, view = request.output
     view = view if output is not None else new_view(view.rows, view.cols, view.order, spec.result, count)
     wide = {name: each * (count if len(each) == 1 else 1) for name, each in lists.items()}

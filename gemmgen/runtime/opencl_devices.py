@@ -66,6 +66,19 @@ class DeviceInfo:
         """The limits and features for the passes."""
         return target_of(self.handle)
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What a list of devices says of it."""
+        features = ", ".join(sorted(feature.replace("_", " ") for feature in self.features))
+        lanes = f"{', '.join(map(str, self.sub_group_sizes))} ({features})" if self.sub_group_sizes else "none"
+        return {
+            "platform": f"{self.platform} ({self.platform_version}), OpenCL C {self.c_version}",
+            "sub-groups": lanes,
+            "local memory": f"{self.local_bytes // 1024} KiB",
+            "group": f"up to {self.max_group} work-items",
+            "images": "yes" if self.images else "no",
+        }
+
 
 def devices() -> tuple[DeviceInfo, ...]:
     """Every device of every platform. Raises: DeviceError if there is none."""

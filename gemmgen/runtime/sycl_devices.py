@@ -67,6 +67,16 @@ class SyclDeviceInfo:
         return target_of(self)
 
     @property
+    def about(self) -> dict[str, str]:
+        """What a list of devices says of it."""
+        return {
+            "platform": f"SYCL, {self.platform} ({self.driver})",
+            "sub-groups": ", ".join(map(str, self.sub_group_sizes)) or "none",
+            "local memory": f"{self.local_bytes // 1024} KiB",
+            "group": f"up to {self.max_group} work-items",
+        }
+
+    @property
     def lacks(self) -> str | None:
         """Why no kernel can run on the device, or None."""
         if not self.compiles:

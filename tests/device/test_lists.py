@@ -15,12 +15,13 @@ from gemmgen.api.kernels import Kernel, Wanted, kernel_for
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import C64
 from gemmgen.oracle import answer
-from gemmgen.runtime.lists import check_listed, each_matrix
+from gemmgen.runtime.lists import each_matrix
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES, needs_device
 from tests.support import sycl
+from tests.support.arrays import check_listed
 from tests.support.cuda import why_no_gpu
 from tests.support.problems import Matrix
 

@@ -58,6 +58,7 @@ def test_a_call_that_needs_it_gets_it(device: DeviceInfo, rng: np.random.Generat
     gemm = gemmgen.compile(GemmSpec(dtype=I8), SCHEDULE, device=device.handle)
     for _ in range(2):
         assert np.array_equal(gemm(a, b), a.astype(np.int32) @ b.astype(np.int32))
+    assert len(gemm.time(a, b, iterations=2)) == 2
     assert gemm.source.span == 2**31
     assert gemm.wider is not None and gemm.wider() is gemm.wider() and gemm.wider().source.span == 2**63
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from gemmgen.errors import SpecError
-from gemmgen.runtime.arrays import check_gemm, check_transpose
+from gemmgen.runtime.arrays import check_transpose
 from gemmgen.runtime.views import View, check_spans
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 
 F = npt.NDArray[np.float32]
 
@@ -143,11 +144,11 @@ def test_spans_fit_32_bits() -> None:
 
 
 def test_transpose() -> None:
-    request = check_transpose("float32", zeros(3, 8)[:, :5], zeros(5, 3))
+    request = check_transpose("float32", zeros(3, 8)[:, :5], zeros(5, 3), [])
     assert request.sizes == {"rows": 3, "cols": 5}
     assert request.inputs["a"][1].ld == 8
     with pytest.raises(SpecError, match="not 5x3"):
-        check_transpose("float32", zeros(3, 5), zeros(3, 5))
+        check_transpose("float32", zeros(3, 5), zeros(3, 5), [])
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -61,9 +61,6 @@ class Fake:
         self._log.append(self.name)
         return self._seconds * (1.5 if self._log.count(self.name) == 1 else 1.0)
 
-    def cold(self) -> float:
-        return self._seconds * 2
-
     def close(self) -> None:
         self._log.append(f"{self.name} closed")
 
@@ -159,15 +156,14 @@ def test_other_types_are_refused_with_the_reason() -> None:
 def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
     log: list[str] = []
     ticks: list[None] = []
-    fast, slow = measure([Fake("a", 1e-3, log), Fake("b", 2e-3, log)], 5, 0.001, tick=lambda: ticks.append(None))
+    fast, slow = measure([Fake("a", 1e-3, log), Fake("b", 2e-3, log)], 5, tick=lambda: ticks.append(None))
     assert log.count("a") == log.count("b") == len(ticks) == 5
     assert log != ["a", "b"] * 5
     assert all({*log[i : i + 2]} == {"a", "b"} for i in range(0, 10, 2))
-    assert (fast.seconds, slow.seconds, fast.cold) == (1e-3, 2e-3, 2e-3)
+    assert (fast.seconds, slow.seconds) == (1e-3, 2e-3)
     assert fast.spread == pytest.approx(0.5)
     row = Row(Size(100, 100, 100), fast, slow)
     assert row.ratio == pytest.approx(2.0)
-    assert row.cold_ratio == pytest.approx(2.0)
     assert fast.rate(row.size) == pytest.approx(2e6 / 1e-3 / 1e12)
 
 
@@ -263,9 +259,9 @@ def test_no_uncertain_ratio_is_shown_as_if_it_were_certain(capsys: pytest.Captur
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 9.0, 30.0])
     file = io.StringIO()
-    tick = lines(6, file, lambda: next(times))
+    show = lines(6, file, lambda: next(times))
     for step in range(6):
-        tick(f"step {step}")
+        show(step + 1, f"step {step}")
     assert file.getvalue().splitlines() == [
         "[1/6] step 0, after 0 s",
         "[4/6] step 3, after 5 s",
@@ -309,7 +305,7 @@ def some_rows() -> list[Row]:
 @pytest.mark.parametrize(("best", "ours"), [(False, ["mine", "other"]), (True, [plot.BEST])])
 def test_lines_of_a_picture(best: bool, ours: list[str]) -> None:
     found = plot.lines(some_rows(), best)
-    assert [(line.name, line.ours, len(line.points)) for line in found] == [
+    assert [(name, is_ours, len(points)) for (name, is_ours), points in found.items()] == [
         *((name, True, 2) for name in ours),
         ("cublas", False, 2),
     ]
@@ -387,7 +383,6 @@ def peer(request: pytest.FixtureRequest) -> Iterator[PeerProcess]:
 def test_a_library_in_a_process_of_its_own(peer: PeerProcess) -> None:
     assert peer.accuracy.passed
     assert 0 < peer.block() < 1
-    assert 0 < peer.cold() < 1
     # A terminal sends its Ctrl-C to a process group: to that of gemmgen, which ends its libraries itself.
     assert os.getpgid(peer._process.pid) == peer._process.pid
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gemmgen import candidates, presets
-from gemmgen.inspect.caches import cache_needs, traffic
+from gemmgen.inspect.bounds import cache_needs, traffic
 from gemmgen.inspect.machine import machines
 from gemmgen.ir.dtypes import I8
 

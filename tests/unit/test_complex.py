@@ -21,9 +21,9 @@ from gemmgen.ir.verify import verify
 from gemmgen.methods import defaults
 from gemmgen.module import render_module
 from gemmgen.options import build_spec, read_document
-from gemmgen.runtime.arrays import check_gemm
 from gemmgen.schedule import Operand
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 from tests.support.cli import printed
 
 WIDE = defaults("naive", (2, 2), (4, 4), 16).but(a=Operand(width=16))

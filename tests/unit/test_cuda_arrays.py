@@ -19,7 +19,6 @@ from gemmgen.api.matmul import Operand
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.expr import Var, ceil_div
 from gemmgen.runtime import cuda_driver, nvrtc
-from gemmgen.runtime.arrays import check_gemm
 from gemmgen.runtime.build import build_failure, check_device
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import as_matrix, placement_problems
@@ -28,6 +27,7 @@ from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
 from gemmgen.runtime.cuda_memory import memory_of
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 from tests.support.tools import ran
 
 H200 = CudaDeviceInfo(0, "H200", (9, 0), 132, 232448, 1024, 1 << 37)

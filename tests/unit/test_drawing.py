@@ -18,7 +18,7 @@ from gemmgen.banks import local_accesses
 from gemmgen.costs import buffers
 from gemmgen.drawing import Drawing, draw, draw_banks, draw_waves
 from gemmgen.drawing.banks import BANKS, LANES
-from gemmgen.drawing.charts import Ceiling, convergence, roofline, staircase
+from gemmgen.drawing.charts import Ceiling, roofline
 from gemmgen.drawing.schedule import owners_of
 from gemmgen.drawing.waves import blocks_in_order
 from gemmgen.driver import build_program
@@ -180,8 +180,6 @@ def test_charts() -> None:
     assert high < low
     heights = sorted(float(x.attrib["y"]) for x in root.iter(f"{SVG}text") if "at most" in (x.text or ""))
     assert len(heights) == 3 and all(b - a >= 16 for a, b in pairwise(heights))
-    ET.fromstring(staircase([("naive", 0.1), ("next", 1.1)], "cuBLAS").svg)
-    ET.fromstring(convergence("searches", {"a": [2.0, 1.0], "b": [3.0]}, "best").svg)
 
 
 def test_words() -> None:

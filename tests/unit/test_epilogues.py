@@ -21,9 +21,10 @@ from gemmgen.ir.dtypes import BF16, F32, F64, I8, I32, DType
 from gemmgen.ir.functions import FAST, MATH
 from gemmgen.module import render_module
 from gemmgen.reference import FAST_ERROR, FAST_LEAST, Bounded, finished
-from gemmgen.runtime.arrays import check_extents, check_gemm
+from gemmgen.runtime.arrays import check_extents
 from gemmgen.simulator.evaluate import MEANINGS
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 from tests.support.cli import gemmgen, printed, refused
 
 #: The operands of epilogues.

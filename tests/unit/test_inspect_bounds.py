@@ -93,7 +93,7 @@ def test_occupancy_of_the_unknown_is_unknown() -> None:
 
 def test_ports() -> None:
     """On sm_86 a core issues 4 instructions a clock and multiplies 128 lanes: 3 of 4 instructions leave 0.75."""
-    code = [Instruction("FFMA", Kind.FMA, "", 32)] * 3 + [Instruction("LDS", Kind.LOAD, "")]
+    code = [Instruction(Kind.FMA, "", 32)] * 3 + [Instruction(Kind.LOAD, "")]
     assert bounds.issue_share(machines()["sm_86"], 32, code, 96, 16) == pytest.approx(0.75)
     # sm_80 multiplies 64 lanes a clock, so that every other slot is free for something else.
     assert bounds.issue_share(machines()["sm_80"], 32, code, 96, 16) == 1
@@ -103,7 +103,7 @@ def test_ports() -> None:
 
 
 def test_no_bound_without_figures() -> None:
-    code = [Instruction("mad", Kind.FMA, "", 8)]
+    code = [Instruction(Kind.FMA, "", 8)]
     assert bounds.issue_share(machines()["xe_hp_sdv"], 8, code, 8, 8) is None
     assert bounds.memory_share(machines()["xe_hp_sdv"], (64, 64, 64)) is None
     assert bounds.Bound({"issue slots": None, "memory": 0.5}).share is None

@@ -19,7 +19,7 @@ def listing(text: str) -> Listing:
         kind = {"fma": Kind.FMA, "int": Kind.INT, "load": Kind.LOAD}.get(word, Kind.BRANCH)
         targets = (target,) if target else ()
         stays = word not in ("jump", "end")
-        out.instructions += [Instruction(word, kind, line, 1 if word == "fma" else 0, None, targets, stays)]
+        out.instructions += [Instruction(kind, line, 1 if word == "fma" else 0, None, targets, stays)]
     return out.listing()
 
 

@@ -152,7 +152,7 @@ def test_nvidia() -> None:
     assert accesses == [
         Access("local", "LDS.128", 512),
         Access("global", "LDG", 128),
-        Access("global", "LDGSTS.BYPASS.128", 512, to_local=True),
+        Access("global", "LDGSTS.BYPASS.128", 512),
         Access("scratch", "STL", 128),
     ]
     assert [x.fmas for x in listing.instructions if x.fmas] == [32, 16 * 8 * 16]

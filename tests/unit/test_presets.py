@@ -48,19 +48,7 @@ def test_the_nearest_are_suggested() -> None:
 
 
 @pytest.mark.parametrize("name", presets.unlisted())
-def test_a_schedule_that_is_no_preset_is_refused_with_what_gives_it(name: str) -> None:
-    with pytest.raises(ScheduleError, match=f"schedule '{name}' is no preset: write --preset ") as refusal:
-        presets.load(name)
-    (problem,) = refusal.value.problems
-    options = problem.partition(": write ")[2].removesuffix(" for it").split()
+def test_what_the_choice_picks_goes_by_its_name_too(name: str) -> None:
     known = candidates.load(name)
-    words = dict[str, str]()
-    sets = []
-    for key, value in zip(options[::2], options[1::2], strict=True):
-        if key == "--set":
-            sets.append(value)
-        else:
-            words[key.removeprefix("--").replace("-", "_")] = value
-    assert words["preset"] in presets.names()
-    spec, schedule, _ = Request(**words, sets=sets).resolve()  # type: ignore[arg-type]
-    assert (spec, schedule) == (known.spec, known.schedule)
+    spec, schedule, _ = Request(preset=name).resolve()
+    assert (spec, schedule, name in presets.names()) == (known.spec, known.schedule, False)

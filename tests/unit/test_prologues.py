@@ -24,9 +24,9 @@ from gemmgen.methods import defaults
 from gemmgen.module import render_module
 from gemmgen.names import name_problem
 from gemmgen.options import build_spec, read_document
-from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
 from tests.device.naive import needs_device
+from tests.support.arrays import check_gemm
 from tests.support.cli import printed, refused
 
 NAIVE = candidates.load("naive").schedule

@@ -19,8 +19,8 @@ from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.walk import walk
 from gemmgen.options import build_spec, read_document
-from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 from tests.support.cli import printed
 
 

@@ -12,13 +12,14 @@ import pytest
 from gemmgen import candidates, driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS
-from gemmgen.runtime.arrays import Request, check_gemm
+from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.cuda import sizes_of
 from gemmgen.runtime.variants import Variants, variants_of
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
+from tests.support.arrays import check_gemm
 
 ADDRESS = 1 << 20
 

@@ -606,6 +606,10 @@ class CLike(ABC):
             case Bin("^", a, b):
                 # Compilers ask for parentheses around what stands beside it.
                 return f"{self.expr(a, POSTFIX)} ^ {self.expr(b, POSTFIX)}", PRECEDENCE["^"]
+            case Bin("<" | "<=" as op, Const() as a, b) if not isinstance(b, Const):
+                # What varies stands first, as people write it.
+                level = PRECEDENCE[op]
+                return f"{self.expr(b, level)} {op.replace('<', '>')} {self.expr(a, level + 1)}", level
             case Bin(op, a, b):
                 level = PRECEDENCE[op]
                 # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.

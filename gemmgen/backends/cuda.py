@@ -234,7 +234,7 @@ class Cuda(Simt):
         if barrier.groups > 1:
             whole = "cluster_sync();" if barrier.role_items else "cluster_sync_relaxed();"
             return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
-        return "__syncwarp();" if barrier.of_sub_group else f"named_barrier_sync<{barrier.role_items}>();"
+        return "__syncwarp();" if barrier.of_sub_group else f"named_barrier_sync<{self.number(barrier.role_items)}>();"
 
     def in_group(self, buffer: Buffer, rank: Expr) -> str:
         name = self.memory(buffer.name)

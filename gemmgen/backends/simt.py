@@ -21,7 +21,7 @@ from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, I32, I64, DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUPS, MOST_GROUPS
 from gemmgen.ir.stmt import Alloc, VectorCopy
 from gemmgen.ir.walk import walk, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
@@ -434,6 +434,8 @@ class Simt(CLike):
         names = [p.name for p in self.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
         if "k" in names:
             yield "k < 0"
+        if self.spec.grouped == "rows":
+            yield f"{GROUP_COUNT.name} > {MOST_GROUPS}"
         yield from too_wide(self.spec)
         units = dict(zip("mnk", self.spec.multiple_of, strict=True))
         units |= {f"{what}{x}": self.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}

@@ -354,13 +354,15 @@ def _text(form: Form) -> tuple[str, int]:
 
 
 def _in_factors(form: Form) -> tuple[Form, Form] | None:
-    """A sum as another one times x + a or 1 + a * x, for a name x; None if it is no such product."""
-    for name in dict.fromkeys(x for factors in form for x in factors):
-        with_it: Form = {_without(f, name, ()): c for f, c in form.items() if name in f}
+    """A sum as one of a name and a number times another sum; None if it is no such product."""
+    for name in sorted({x for factors in form for x in factors}, key=_place):
+        of_name: Form = {_without(f, name, ()): c for f, c in form.items() if name in f}
         rest: Form = {f: c for f, c in form.items() if name not in f}
-        for one, other in ((rest, with_it), (with_it, rest)):
-            if (ratio := _ratio(other, one)) is not None and isinstance(ratio.get(()), int):
-                return ({(): ratio[()], (name,): 1} if one is with_it else {(): 1, (name,): ratio[()]}), one
+        for one, its, other, others in ((rest, (), of_name, (name,)), (of_name, (name,), rest, ())):
+            ratio = (_ratio(other, one) or {}).get(())
+            if isinstance(ratio, int):
+                sign = 1 if max(one.values()) > 0 else -1
+                return {its: sign, others: ratio * sign}, _product(one, {(): sign})
     return None
 
 

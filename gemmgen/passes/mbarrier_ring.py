@@ -157,7 +157,9 @@ class _Batches:
         loop, ahead = self.loop, (self.places - 2) * self.depth
         ready: Body = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
         end = minimum(loop.start + ahead, loop.stop)
-        prologue: Body = (For(self.position, loop.start, end, self.depth, self._produce(self.position), exact=loop.exact),)
+        prologue: Body = (
+            For(self.position, loop.start, end, self.depth, self._produce(self.position), exact=loop.exact),
+        )
         freed = self._mbarrier("wait", "empty", K_AHEAD, 1)
         following: Body = (
             Let(K_AHEAD, self.position + ahead),

@@ -143,9 +143,8 @@ def test_the_value_of_named_constants_is_a_plain_number() -> None:
     assert type(evaluate(X, {"x": named("BM", 64)})) is int
 
 
-BM, BK, STAGES, THREADS = (
-    named(name, value, free=True) for name, value in zip(("BM", "BK", "STAGES", "THREADS"), (64, 8, 4, 96))
-)
+_VALUES = {"BM": 64, "BK": 8, "STAGES": 4, "THREADS": 96}
+BM, BK, STAGES, THREADS = (named(name, value, free=True) for name, value in _VALUES.items())
 
 
 @pytest.mark.parametrize(

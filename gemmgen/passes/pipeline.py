@@ -114,7 +114,7 @@ def _lower_loop(stmt: Stmt) -> Body:
         return (replace(stmt, body=_in_turn(parts, pipe)),)
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
-    if is_free(ahead):
+    if ahead > 1 or is_free(ahead):
         prologue = loop(LOAD_STAGE, ahead, produce(stmt.start + LOAD_STAGE * stmt.step, LOAD_STAGE))
     else:
         filled = (produce(stmt.start + i * stmt.step, Const(i % pipe.stages)) for i in range(ahead))

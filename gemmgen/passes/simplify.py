@@ -53,7 +53,7 @@ def simplify(kernel: Kernel) -> Kernel:
 
 
 def _without_constants(body: Body) -> Body:
-    """The body of a kernel whose positions that are the same everywhere, such as a warp's column of one, have no name."""
+    """A kernel's body without names for what is the same everywhere, such as the column of warps above one another."""
     values = {s.var: s.value for s in body if isinstance(s, Let) and isinstance(s.value, Const)}
     return map_body_exprs(tuple(s for s in body if not (isinstance(s, Let) and s.var in values)), substitute(values))
 

@@ -268,9 +268,14 @@ mma_tf32_8x16_16x8(int m, int n, int k, float alpha, const float *__restrict__ a
     };
 
     // Main loop; cp.async fills in zeros past K.
-    #pragma unroll
-    for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {
-        load_tiles(load_stage * BK, load_stage);
+    {
+        const int load_stage = 0;
+        load_tiles(0, load_stage);
+        cp_async_commit_group();
+    }
+    {
+        const int load_stage = 1;
+        load_tiles(BK, load_stage);
         cp_async_commit_group();
     }
     cp_async_wait_group<STAGES - 2>();

@@ -15,14 +15,7 @@ from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import (
-    LOAD_TILES,
-    has_loads,
-    is_load,
-    load_function,
-    repeated,
-    written_once,
-)
+from gemmgen.backends.routines import LOAD_TILES, has_loads, is_load, load_function, repeated, written_once
 from gemmgen.backends.vectors import (
     POSTFIX,
     PRECEDENCE,

@@ -10,7 +10,7 @@ from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
-from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, MOST_GROUPS, OF_ALL_GROUPS
 from gemmgen.ir.stmt import TmaCopy, VectorCopy
 from gemmgen.ir.walk import map_expr, of_kind, substitute
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
@@ -80,6 +80,7 @@ def broken_promises(kernel: Kernel, spec: GemmSpec, signs: bool = False) -> Iter
     """
     names = [p.name for p in kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
     yield from ("k < 0" for name in names if name == "k")
+    yield from [f"{GROUP_COUNT.name} > {MOST_GROUPS}"] if spec.grouped == "rows" else []
     # More columns of a gated product's B than an int counts.
     yield from ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
     yield from (f"{name} < 0" for name in names if signs and name.startswith("stride_"))

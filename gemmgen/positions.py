@@ -181,7 +181,8 @@ class ThreadLayout:
         own = LOCAL_INDEX % (high * wide) if s.sliced_k > 1 else LOCAL_INDEX
         lane_row = LANE // cols
         if s.lane_swizzle:
-            lane_row = LANE // (2 * cols) * 2 + (LANE // cols + LANE // 2 + LANE) % 2
+            pair = LANE // (2 * cols) * 2 if rows > 2 else Const(0)
+            lane_row = pair + (LANE // cols + LANE // 2 + LANE) % 2
         if self.lanes_down:
             return (
                 Let(LOCAL_INDEX, self.number()),

@@ -356,14 +356,17 @@ class Scheduler:
         return names, (Alloc(_NEXT), Store(_NEXT, (), call("group_id", 0)), loop)
 
     def assumptions(self) -> tuple[Expr, ...]:
-        """What divisibility promises: the last group's tile ends inside the matrix."""
+        """What divisibility promises: the last group's tile ends inside the matrix. Blocks of groups of rows are more
+        than there may be rows for, if a block has one row, too.
+        """
         problem, s = self.problem, self._schedule
         known: list[Expr] = [Const(s.partial_sums - 1) - PART] if s.partial_sums > 1 else []
         known += [GROUPS * 2 - 1 - SHARE] if s.stream_k else []
         for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             extent, block = (problem.m, problem.n)[axis], self._unit[axis]
             size = (problem.spec.m, problem.spec.n)[axis]
-            if (size if size is not None else problem.spec.multiple_of[axis]) % block == 0:
+            surplus = axis == 0 and problem.spec.grouped == "rows"
+            if not surplus and (size if size is not None else problem.spec.multiple_of[axis]) % block == 0:
                 known.append(extent - group * block - block)
             # A cluster's last groups may lie past what is packed, whose blocks are single ones.
             if ("a", "b")[axis] in problem.packed and problem.units["mn"[axis]] % block == 0:

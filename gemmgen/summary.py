@@ -214,7 +214,7 @@ class _Reader:
             return []
         ways = ["a warp reads few different elements of A and B, next to one another: no bank conflicts"]
         if self._swizzled:
-            ways.append("neighbouring lanes read different rows of A: shared memory merges no reads")
+            ways.append("neighbouring lanes read different rows of A: shared memory has no reads to merge")
         return ways
 
     @property

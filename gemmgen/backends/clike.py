@@ -15,14 +15,7 @@ from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.files import rendered
 from gemmgen.backends.pairs import Pairs
-from gemmgen.backends.routines import (
-    LOAD_TILES,
-    has_loads,
-    is_load,
-    load_function,
-    repeated,
-    written_once,
-)
+from gemmgen.backends.routines import LOAD_TILES, has_loads, is_load, load_function, repeated, written_once
 from gemmgen.backends.vectors import (
     POSTFIX,
     PRECEDENCE,
@@ -577,6 +570,10 @@ class CLike(ABC):
             case Bin("^", a, b):
                 # Compilers ask for parentheses around what stands beside it.
                 return f"{self.expr(a, POSTFIX)} ^ {self.expr(b, POSTFIX)}", PRECEDENCE["^"]
+            case Bin("<" | "<=" as op, Const() as a, b) if not isinstance(b, Const):
+                # What varies stands first, as people write it.
+                level = PRECEDENCE[op]
+                return f"{self.expr(b, level)} {op.replace('<', '>')} {self.expr(a, level + 1)}", level
             case Bin(op, a, b):
                 level = PRECEDENCE[op]
                 # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.

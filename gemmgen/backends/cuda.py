@@ -11,9 +11,10 @@ from gemmgen.backends.shared_struct import Member
 from gemmgen.backends.simt import Simt
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64, I64
-from gemmgen.ir.expr import Call, Expr, Var, convert
+from gemmgen.ir.expr import Call, Expr, Var, as_int, convert
 from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
+from gemmgen.ir.sizes import MOST_BLOCKS
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
@@ -134,9 +135,14 @@ class Cuda(Simt):
         return f"{cluster}__launch_bounds__({self.bound()}{f', {blocks}' if blocks else ''})"
 
     def launch(self) -> str:
-        blocks = self.kernel.min_blocks
-        return super().launch() + (
-            f", registers for {blocks} block{'s' if blocks > 1 else ''} per multiprocessor" if blocks else ""
+        kernel, blocks = self.kernel, self.kernel.min_blocks
+        extents = () if kernel.persistent else (("y", kernel.grid[0]), ("z", kernel.grid_z))
+        sides = [axis for axis, extent in extents if extent is not None and as_int(extent) is None]
+        most = f" of at most {MOST_BLOCKS:,} along {' and '.join(sides)}" if sides else ""
+        return (
+            super().launch()
+            + most
+            + (f", registers for {blocks} block{'s' if blocks > 1 else ''} per multiprocessor" if blocks else "")
         )
 
     def kernel_parameter(self, param: Buffer | Var) -> str:
@@ -238,7 +244,7 @@ class Cuda(Simt):
             case Barrier(of_sub_group=True):
                 return ["__syncwarp();"]
             case Barrier() if stmt.role_items:
-                return [f"named_barrier_sync<{stmt.role_items}>();"]
+                return [f"named_barrier_sync<{self.number(stmt.role_items)}>();"]
             case AsyncGroup(verb, pending):
                 return [f"cp_async_{verb}_group{f'<{self.number(pending)}>' if verb == 'wait' else ''}();"]
             case Mbarrier():

@@ -14,6 +14,7 @@ from gemmgen.backends.layout import lay_out
 from gemmgen.epilogue import OPERANDS, Operand
 from gemmgen.ir.functions import FAST
 from gemmgen.ir.kernel import Program, local_bytes, memory_bytes, uses_calls
+from gemmgen.ir.sizes import MOST_GROUPS
 from gemmgen.ir.stmt import Multiply, VectorCopy
 from gemmgen.ir.walk import walk
 from gemmgen.ir.workspace import Workspace
@@ -150,10 +151,10 @@ def _offsets(spec: GemmSpec) -> list[str]:
     if spec.grouped is None:
         return []
     where, total = ("among the rows of A and C", "m") if spec.grouped == "rows" else ("along K", "k")
-    own = "B" if spec.grouped == "rows" else "C"
+    own, most = ("B", f", {MOST_GROUPS:,} at most") if spec.grouped == "rows" else ("C", "")
     text = (
-        f"offsets: group_count ends of groups {where}, ascending, the last at most {total}; a group begins where the "
-        f"one before ends, and has a {own} of its own, stride_{own.lower()} elements behind the one before"
+        f"offsets: group_count ends of groups {where}{most}, ascending, the last at most {total}; a group begins where "
+        f"the one before ends, and has a {own} of its own, stride_{own.lower()} elements behind the one before"
     )
     return [text]
 

@@ -70,7 +70,8 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
 
 def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What vectors can't hold, or C can't."""
-    if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features:
+    # Where a target has no vectors at all, that is the problem.
+    if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features and "vectors" in target.features:
         yield (
             f"dtype {spec.dtype}, but target {target.name!r} has no vectors of it ({FEATURES['converted_vectors']}): "
             "use backend opencl, or method slm"

@@ -204,6 +204,9 @@ class Request:
         stand_in = attempt([], build_spec, start, dtype=self.dtype, c_dtype=self.c_dtype, layout=self.layout)
         if stand_in is None or backend not in BACKENDS or target.name not in find_backend(backend).targets:
             return ()
+        # Each promise that can be kept, so that nobody is asked for it again.
+        stand_in = attempt([], build_spec, stand_in, multiple_of=self.multiple_of) or stand_in
+        stand_in = attempt([], build_spec, stand_in, ld_multiple=self.ld_multiple) or stand_in
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def chosen_target(

@@ -277,11 +277,12 @@ def _whole(number: Fraction) -> int | Fraction:
 
 def _reduced(above: Form, below: Form) -> tuple[Form, Form]:
     """Both without the factors that all of their terms share."""
+    # A sum with a part of a product keeps it: (BM * BK / 4 + THREADS - 1) / THREADS rounds up whole vectors.
+    scaled = len(above) == 1 or all(isinstance(c, int) for c in above.values())
     scale = _exact(1)
-    for c in (*above.values(), *below.values()):
+    for c in (*above.values(), *below.values()) if scaled else ():
         scale = max(scale, _exact(_exact(c).denominator))
-    whole = [int(c * scale) for c in (*above.values(), *below.values())]
-    common = gcd(*whole)
+    common = gcd(*(int(c * scale) for c in (*above.values(), *below.values()))) if scaled else 1
     above, below = ({f: _whole(c * scale / common) for f, c in form.items()} for form in (above, below))
     for factor in sorted({x for factors in below for x in factors}, key=_place):
         # A product may share one of the two that it is made of.
@@ -334,10 +335,15 @@ def _text(form: Form) -> tuple[str, int]:
         whole = all(isinstance(c, int) for c in left.values())
         unit = gcd(*map(int, left.values())) if whole else 1
         left = {rest: _whole(_exact(c) / unit) for rest, c in left.items()}
-        text = " * ".join([f"({_text(left)[0]})", *shared, *([str(unit)] if unit > 1 else [])])
+        inner, tight = _text(left)
+        text = " * ".join([f"({inner})" if tight == SUM else inner, *shared, *([str(unit)] if unit > 1 else [])])
         return text, PRODUCT
+    if len(terms) > 3 and (apart := _in_factors(form)) is not None:
+        return " * ".join(f"({_text(factor)[0]})" for factor in apart), PRODUCT
     texts = [_term(factors, abs(_exact(c))) for factors, c in terms]
     out, tight = texts[0]
+    if terms[0][1] < 0 and len(terms) > 1:
+        return f"-({_text({factors: -c for factors, c in form.items()})[0]})", PRODUCT
     if terms[0][1] < 0:
         return f"-({out})" if tight < NAME else f"-{out}", PRODUCT
     if len(terms) == 1:
@@ -345,6 +351,19 @@ def _text(form: Form) -> tuple[str, int]:
     for (text, _), (_, coefficient) in zip(texts[1:], terms[1:], strict=True):
         out += f" {'-' if coefficient < 0 else '+'} {text}"
     return out, SUM
+
+
+def _in_factors(form: Form) -> tuple[Form, Form] | None:
+    """A sum as one of a name and a number times another sum; None if it is no such product."""
+    for name in sorted({x for factors in form for x in factors}, key=_place):
+        of_name: Form = {_without(f, name, ()): c for f, c in form.items() if name in f}
+        rest: Form = {f: c for f, c in form.items() if name not in f}
+        for one, its, other, others in ((rest, (), of_name, (name,)), (of_name, (name,), rest, ())):
+            ratio = (_ratio(other, one) or {}).get(())
+            if isinstance(ratio, int):
+                sign = 1 if max(one.values()) > 0 else -1
+                return {its: sign, others: ratio * sign}, _product(one, {(): sign})
+    return None
 
 
 def _shared(form: Form) -> tuple[str, ...]:

@@ -250,6 +250,8 @@ def div(a: Expr | int, b: Expr | int) -> Expr:
         return a
     if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and divides(inner, y):
         return mul(a.a, inner // y) if a.op == "*" else add(div(a.a, y), inner // y)
+    if y is not None and isinstance(a, Bin) and (inner := _shared_factor(a, y)):
+        return div(a.a, y // inner)
     if y is not None and isinstance(a, Bin) and a.op == "+" and isinstance(a.a, Bin) and a.a.op == "*":
         inner, more = as_int(a.a.b), as_int(a.b)
         if inner and more is not None and more >= 0 and inner % y == 0:  # (x * 8 + 7) / 8 is x
@@ -267,7 +269,15 @@ def mod(a: Expr | int, b: Expr | int) -> Expr:
         return Const(0)
     if y is not None and isinstance(a, Bin) and a.op == "*" and (inner := as_int(a.b)) and inner % y == 0:
         return Const(0)
+    if y is not None and isinstance(a, Bin) and (inner := _shared_factor(a, y)):
+        return mul(mod(a.a, y // inner), inner)
     return Bin("%", a, b)
+
+
+def _shared_factor(a: Bin, b: int) -> int | None:
+    """The factor of a product that a divisor is a multiple of, too: x * 2 / 4 is x / 2, x * 2 % 4 is x % 2 * 2."""
+    factor = as_int(a.b) if a.op == "*" else None
+    return factor if factor and factor > 1 and b % factor == 0 and not is_free(factor) and not is_free(b) else None
 
 
 def ceil_div(a: Expr | int, b: int) -> Expr:

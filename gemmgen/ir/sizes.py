@@ -17,3 +17,5 @@ OF_ALL_GROUPS: dict[Var, Expr] = {GROUP_ROWS: Var("m"), GROUP_DEPTH: Var("k")}
 #: apart.
 GROUP_STEPS = 16
 MOST_GROUPS = 2**GROUP_STEPS
+#: Blocks along y and along z of a grid of CUDA.
+MOST_BLOCKS = 65_535

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, select
 from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Stmt, Store, VectorCopy, in_bytes
 from gemmgen.ir.walk import map_bodies, map_expr, substitute, walk_expr
@@ -228,10 +228,7 @@ class _Held:
         if len(numbers) == 1:
             return numbers[0]
         y, x = numbers
-        odd = self.own % 2
-        if as_int(x) == 0:
-            return odd * y
-        return (Const(1) - odd) * x if as_int(y) == 0 else x + odd * (y - x)
+        return select(compare("==", self.own % 2, 0), x, y)
 
     def before(self) -> Body:
         """The addresses of a step before the first, or of the first along K where they stay."""

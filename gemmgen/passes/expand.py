@@ -11,7 +11,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import by_width, is_free
 from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, AxisLayout
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, convert
 from gemmgen.ir.kernel import COL, ELEMENT, ROW, Kernel, each_register, end_of_names, loop
 from gemmgen.ir.stmt import (
     Alloc,
@@ -144,12 +144,18 @@ class _Expander:
         there = src.origin[:-3]
         zero = (*there, Const(0), row, col)
         first = VectorCopy(dst.buffer, dst.at(ROW, COL * width), src.buffer, zero, total.atom, width)
-        add = Store(dst.buffer, at, Bin("+", Load(dst.buffer, at), Load(term, (ELEMENT,))))
-        another = (
+        plane = (*there, PLANE, row, col)
+
+        def added(value: Expr) -> Stmt:
+            return Store(dst.buffer, at, Bin("+", Load(dst.buffer, at), value))
+
+        another: Body = (
             Alloc(term),
-            VectorCopy(term, (Const(0),), src.buffer, (*there, PLANE, row, col), total.atom, width),
-            *loop(ELEMENT, width, (add,)),
+            VectorCopy(term, (Const(0),), src.buffer, plane, total.atom, width),
+            *loop(ELEMENT, width, (added(Load(term, (ELEMENT,))),)),
         )
+        if width == 1:
+            another = loop(ELEMENT, 1, (added(convert(Load(src.buffer, plane), dtype)),))
         others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= MOST_PLANES, exact=True)
         return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values // width, (first, others)))
 

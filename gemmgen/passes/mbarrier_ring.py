@@ -67,11 +67,12 @@ def made_ready(pipe: Pipe) -> Body:
 def copy_batches(loop: For, pipe: Pipe) -> For:
     """The same loop of the one that copies, ahead of the others as far as there is room."""
     batches = _Batches(loop, pipe, split(loop.body, pipe))
-    freed = batches._mbarrier("wait", "empty", BATCH, 1)
-    begun = map_body_exprs(batches.parts.produce, substitute({loop.var: BATCH}))
-    full = batches._mbarrier("expect", "full", BATCH)
-    copies = _tma_loads(in_slot(begun, pipe, batches._slot(BATCH)), full, pipe.batch)
-    return replace(loop, var=BATCH, step=batches.depth, body=(freed, *copies))
+    position = batches.position
+    freed = batches._mbarrier("wait", "empty", position, 1)
+    begun = map_body_exprs(batches.parts.produce, substitute({loop.var: position}))
+    full = batches._mbarrier("expect", "full", position)
+    copies = _tma_loads(in_slot(begun, pipe, batches._slot(position)), full, pipe.batch)
+    return replace(loop, var=position, step=batches.depth, body=(freed, *copies))
 
 
 def _ahead(stmt: Stmt) -> Body:
@@ -142,6 +143,11 @@ class _Batches:
         return self.loop.step * self.pipe.batch
 
     @property
+    def position(self) -> Var:
+        """Where a batch begins: of batches of one tile, where the tile does."""
+        return self.loop.var if self.pipe.batch == 1 else BATCH
+
+    @property
     def places(self) -> int:
         """Batches that the ring holds."""
         return self.pipe.stages // self.pipe.batch
@@ -151,29 +157,31 @@ class _Batches:
         loop, ahead = self.loop, (self.places - 2) * self.depth
         ready: Body = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
         end = minimum(loop.start + ahead, loop.stop)
-        prologue: Body = (For(BATCH, loop.start, end, self.depth, self._produce(BATCH), exact=loop.exact),)
+        prologue: Body = (
+            For(self.position, loop.start, end, self.depth, self._produce(self.position), exact=loop.exact),
+        )
         freed = self._mbarrier("wait", "empty", K_AHEAD, 1)
         following: Body = (
-            Let(K_AHEAD, BATCH + ahead),
+            Let(K_AHEAD, self.position + ahead),
             If(self._reached(K_AHEAD), (freed, *self._produce(K_AHEAD))),
         )
-        release = self._mbarrier("arrive", "empty", BATCH)
+        release = self._mbarrier("arrive", "empty", self.position)
         inner = across_in(self.parts.consume)
         if self.pipe.roles is not None:
             ready, prologue, following = (), (), ()
         if inner is None:
             consume = self._tiles(in_slot(self.parts.consume, self.pipe, self._slot(loop.var)))
-            body: Body = (*following, self._mbarrier("wait", "full", BATCH), consume, release)
+            body: Body = (*following, self._mbarrier("wait", "full", self.position), *consume, release)
             return (*ready, *prologue, self._rounds(body))
         first, consume, next_full = self._across(inner)
-        body = (*following, *next_full, consume, release)
+        body = (*following, *next_full, *consume, release)
         return (*ready, *prologue, *first, self._rounds(body))
 
     def _rounds(self, body: Body) -> For:
         """The loop over batches."""
-        return replace(self.loop, var=BATCH, step=self.depth, body=body, copied_until=None)
+        return replace(self.loop, var=self.position, step=self.depth, body=body, copied_until=None)
 
-    def _across(self, inner: For) -> tuple[Body, For, Body]:
+    def _across(self, inner: For) -> tuple[Body, Body, Body]:
         """What comes before the first round, the tiles of a round, and the wait for the batch after it.
 
         Every thread keeps a pointer to its own operands in the tile that is read, and moves it around the ring: an
@@ -187,17 +195,19 @@ class _Batches:
             (self._mbarrier("wait", "full", loop.start), *across.fill_first(Const(0))),
         )
         wait = self._mbarrier("wait", "full", K_NEXT)
-        next_full: Body = (Let(K_NEXT, BATCH + self.depth), If(compare("<", K_NEXT, loop.stop), (wait,)))
+        next_full: Body = (Let(K_NEXT, self.position + self.depth), If(compare("<", K_NEXT, loop.stop), (wait,)))
         # After the last tile nothing follows: what is read there is not used.
         read_next = map_body(across.fill_first(Const(0)), _ahead)
         tiles = self._tiles((across.steps, *ring.advance(), *read_next, *across.last))
         return (*ring.begin(self._slot(loop.start)), read_first), tiles, next_full
 
-    def _tiles(self, body: Body) -> For:
+    def _tiles(self, body: Body) -> Body:
         """The batch's slots one by one, as far as the range goes."""
-        loop = self.loop
-        stop = BATCH + self.depth if loop.exact else minimum(BATCH + self.depth, loop.stop)
-        return For(loop.var, BATCH, stop, loop.step, (*self.parts.before, *body, *self.parts.after))
+        loop, body = self.loop, (*self.parts.before, *body, *self.parts.after)
+        if self.pipe.batch == 1:
+            return body
+        stop = self.position + self.depth if loop.exact else minimum(self.position + self.depth, loop.stop)
+        return (For(loop.var, self.position, stop, loop.step, body),)
 
     def _produce(self, position: Expr) -> Body:
         """The copies of a batch; past the range's end they load zeros."""

@@ -114,7 +114,8 @@ def _lower_loop(stmt: Stmt) -> Body:
         return (replace(stmt, body=_in_turn(parts, pipe)),)
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
-    if is_free(ahead):
+    # A fixed number of asynchronous copies is written out: of a loop ptxas spills registers in mma_tf32_8x16_16x8.
+    if is_free(ahead) or (ahead > 1 and pipe.sync != "async_group"):
         prologue = loop(LOAD_STAGE, ahead, produce(stmt.start + LOAD_STAGE * stmt.step, LOAD_STAGE))
     else:
         filled = (produce(stmt.start + i * stmt.step, Const(i % pipe.stages)) for i in range(ahead))

@@ -43,7 +43,7 @@ from gemmgen.ir.walk import (
 
 def simplify(kernel: Kernel) -> Kernel:
     """The same kernel, said more plainly."""
-    body = map_body(kernel.body, _fold)
+    body = map_body(_without_constants(kernel.body), _fold)
     body = _splice(body, frozenset())
     body = _collapse(body)
     body = _bind(body)
@@ -51,6 +51,12 @@ def simplify(kernel: Kernel) -> Kernel:
         body = smaller
     body = _inline_single_uses(body)
     return replace(kernel, body=_drop_comments(body))
+
+
+def _without_constants(body: Body) -> Body:
+    """A kernel's body without names for what is the same everywhere, such as the column of warps above one another."""
+    values = {s.var: s.value for s in body if isinstance(s, Let) and isinstance(s.value, Const)}
+    return map_body_exprs(tuple(s for s in body if not (isinstance(s, Let) and s.var in values)), substitute(values))
 
 
 def _fold(stmt: Stmt) -> Body:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.ir.sizes import MOST_BLOCKS
 from gemmgen.records import dataclass
 from gemmgen.runtime import cuda_driver
 from gemmgen.runtime.build import Words, build_failure, check_device
@@ -23,7 +24,7 @@ _LARGER = "multiply in parts, or use a preset with a larger tile"
 #: The meaning of a launch's dimensions z, y and x, and the remedy for too many blocks.
 _AXES = (("batch", "multiply in parts"), ("rows of C", _LARGER), ("columns of C", _LARGER))
 #: Blocks along (batch, rows, columns).
-GRID_LIMITS = (65_535, 65_535, 2**31 - 1)
+GRID_LIMITS = (MOST_BLOCKS, MOST_BLOCKS, 2**31 - 1)
 #: Features that only an architecture-specific target (sm_90a) has.
 SPECIFIC = frozenset({"wgmma"})
 

@@ -8,7 +8,7 @@
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 4), grid ((n + 15) / 16, (m + 63) / 64)
+// Launch     block (8, 4), grid ((n + 15) / 16, (m + 63) / 64) of at most 65,535 along y
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c L3_SIMD_16x2_4x8.cu
 
 #ifndef __CUDACC_RTC__

@@ -12,7 +12,7 @@
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at most 65,535 along y
 // Needs      99,840 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c async_8x8_16x16.cu
@@ -196,7 +196,7 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < k) {
+    if (k > 0) {
         #pragma unroll
         for (int i = 0; i < TM / 4; ++i) {
             copy4(&a_frag[0][i * 4], &shared.a[0][0][local_row * 4 + i * THREADS_M * 4]);

@@ -8,7 +8,7 @@
 // C          slices added up in shared memory, stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (32, 4), grid ((n + 3) / 4, (m + 7) / 8)
+// Launch     block (32, 4), grid ((n + 3) / 4, (m + 7) / 8) of at most 65,535 along y
 // Needs      512 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemv_8x4_bf16.cu
@@ -211,8 +211,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
         float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

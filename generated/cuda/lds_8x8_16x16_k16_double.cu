@@ -9,7 +9,7 @@
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at most 65,535 along y
 // Needs      32,768 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c lds_8x8_16x16_k16_double.cu
@@ -87,7 +87,7 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, const float *__restri
     }
 
     // Whole steps of BK along K.
-    if (BK <= k_main) {
+    if (k_main >= BK) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             __align__(16) float a_vector[4];

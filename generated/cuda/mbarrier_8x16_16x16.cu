@@ -3,7 +3,7 @@
 // Tile       128x256 of C per block, 8x16 per thread, 8 along K per step
 // Threads    16x16 per block, warps of 4x8 threads, lanes swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory merges no reads
+//            neighbouring lanes read different rows of A: shared memory has no reads to merge
 // A          global memory, cp.async of single elements, 16 stages in shared memory, transposed,
 //            rows padded by 4, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 16 stages in shared memory, registers
@@ -261,7 +261,7 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
     const float *a_tile = &shared.a[0][0][local_row * 4];
     const float *b_tile = &shared.b[0][0][local_col * 4];
     int slot = 0;
-    if (0 < k) {
+    if (k > 0) {
         mbarrier_wait(&shared.full[0], 0);
         #pragma unroll
         for (int i = 0; i < TM / 4; ++i) {
@@ -309,7 +309,7 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
             }
             const bool last = slot == STAGES - 1;
             slot = last ? 0 : slot + 1;
-            a_tile += last ? (BM + 4 - STAGES * BM - STAGES * 4) * BK : (BM + 4) * BK;
+            a_tile += last ? (1 - STAGES) * (BM + 4) * BK : (BM + 4) * BK;
             b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {

@@ -323,7 +323,7 @@ extern "C" __global__ void
                                                    batch_begin - first_batch;
 
             // A group has two places for partial sums: of a block's end, then of a block's begin.
-            const int share = group * 2 + (0 < batch_begin ? 0 : 1);
+            const int share = group * 2 + (batch_begin > 0 ? 0 : 1);
             const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
             const int in_band = block % (blocks_across * GROUP_M);
             const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);

@@ -3,7 +3,7 @@
 // Tile       128x256 of C per block, 8x16 per thread, 8 along K per step
 // Threads    16x16 per block, warps of 4x8 threads, lanes swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory merges no reads
+//            neighbouring lanes read different rows of A: shared memory has no reads to merge
 // A          global memory, prepacked by a kernel before, cp.async of 4 elements, 16 stages in
 //            shared memory, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 16 stages in shared memory, registers
@@ -278,7 +278,7 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
                                                batch_begin - first_batch;
 
         // A group has two places for partial sums: of a block's end, then of a block's begin.
-        const int share = group * 2 + (0 < batch_begin ? 0 : 1);
+        const int share = group * 2 + (batch_begin > 0 ? 0 : 1);
         const int band_row = block / (blocks_across * GROUP_M) * GROUP_M;
         const int in_band = block % (blocks_across * GROUP_M);
         const int block_row = band_row + in_band % min(GROUP_M, blocks_down - band_row);

@@ -4,7 +4,7 @@
 // Threads    128 per block, 4 slices of each step along K (sliced-K), warps of 2x16 threads, lanes
 //                swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory merges no reads
+//            neighbouring lanes read different rows of A: shared memory has no reads to merge
 // A          global memory, cp.async of single elements, 4 stages in shared memory, transposed,
 //            rows padded by 4, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 4 stages in shared memory, registers
@@ -197,7 +197,7 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     const int slice = local_index / THREADS;
     const int warp = local_index % THREADS / 32;
     const int lane = local_index % 32;
-    const int local_row = warp * 2 + lane / 32 * 2 + (lane / 16 + lane / 2 + lane) % 2;
+    const int local_row = warp * 2 + (lane / 16 + lane / 2 + lane) % 2;
     const int local_col = lane % 16;
     const int blocks_down = (m + BM - 1) / BM;
     const int blocks_across = (n + BN - 1) / BN;
@@ -276,10 +276,10 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     };
 
     // Main loop; cp.async fills in zeros past K.
-    for (int k_batch = k_begin; k_batch < min(k_begin + (STAGES - 2) * BK, k_end); k_batch += BK) {
-        const int load_stage = (k_batch - k_begin) / BK % STAGES;
-        load_tiles(k_batch, load_stage);
-        cp_async_mbarrier_arrive(&shared.tiles.full[(k_batch - k_begin) / BK % STAGES]);
+    for (int k0 = k_begin; k0 < min(k_begin + (STAGES - 2) * BK, k_end); k0 += BK) {
+        const int load_stage = (k0 - k_begin) / BK % STAGES;
+        load_tiles(k0, load_stage);
+        cp_async_mbarrier_arrive(&shared.tiles.full[(k0 - k_begin) / BK % STAGES]);
     }
 
     // Pointers to this thread's operands in the current stage.
@@ -297,8 +297,8 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
         }
     }
-    for (int k_batch = k_begin; k_batch < k_end; k_batch += BK) {
-        const int k_ahead = k_batch + (STAGES - 2) * BK;
+    for (int k0 = k_begin; k0 < k_end; k0 += BK) {
+        const int k_ahead = k0 + (STAGES - 2) * BK;
         if (k_ahead < k_end) {
             mbarrier_wait(&shared.tiles.empty[(k_ahead - k_begin) / BK % STAGES],
                           ((k_ahead - k_begin) / BK / STAGES + 1) % 2);
@@ -306,54 +306,52 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             load_tiles(k_ahead, load_stage);
             cp_async_mbarrier_arrive(&shared.tiles.full[(k_ahead - k_begin) / BK % STAGES]);
         }
-        const int k_next = k_batch + BK;
+        const int k_next = k0 + BK;
         if (k_next < k_end) {
             mbarrier_wait(&shared.tiles.full[(k_next - k_begin) / BK % STAGES],
                           (k_next - k_begin) / BK / STAGES % 2);
         }
-        for (int k0 = k_batch; k0 < min(k_batch + BK, k_end); k0 += BK) {
-            #pragma unroll
-            for (int kk = 0; kk < BK / SLICES - 1; ++kk) {
-                #pragma unroll
-                for (int i = 0; i < TM / 4; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4],
-                          &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
-                }
-                #pragma unroll
-                for (int j = 0; j < TN / 4; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
-                }
-                #pragma unroll
-                for (int i = 0; i < TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < TN; ++j) {
-                        const int turn = i % 2 == 0 ? j : TN - 1 - j;
-                        acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
-                    }
-                }
-            }
-            const bool last = slot == STAGES - 1;
-            slot = last ? 0 : slot + 1;
-            a_tile += last ? (BM + 4 - STAGES * BM - STAGES * 4) * BK : (BM + 4) * BK;
-            b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
+        #pragma unroll
+        for (int kk = 0; kk < BK / SLICES - 1; ++kk) {
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
+                copy4(&a_frag[(kk + 1) % 2][i * 4],
+                      &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
+                copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
                     const int turn = i % 2 == 0 ? j : TN - 1 - j;
-                    acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                 }
             }
         }
-        mbarrier_arrive(&shared.tiles.empty[(k_batch - k_begin) / BK % STAGES]);
+        const bool last = slot == STAGES - 1;
+        slot = last ? 0 : slot + 1;
+        a_tile += last ? (1 - STAGES) * (BM + 4) * BK : (BM + 4) * BK;
+        b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
+        #pragma unroll
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
+        }
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                const int turn = i % 2 == 0 ? j : TN - 1 - j;
+                acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+            }
+        }
+        mbarrier_arrive(&shared.tiles.empty[(k0 - k_begin) / BK % STAGES]);
     }
 
     // Sliced-K: every slice writes its partial sums in place of the tiles; then they are added up.
@@ -432,8 +430,7 @@ mbarrier_8x8_2x16_split8_total(int m, int n, const float *workspace, float beta,
         float total = workspace[row * ld_workspace + col];
         #pragma unroll
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
-            total += term;
+            total += workspace[s * (m * ld_workspace) + row * ld_workspace + col];
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

@@ -4,7 +4,7 @@
 // Threads    256 per block, 8 slices of each step along K (sliced-K), warps of 4x8 threads, lanes
 //                swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory merges no reads
+//            neighbouring lanes read different rows of A: shared memory has no reads to merge
 // A          global memory, cp.async of single elements, 6 stages in shared memory, transposed,
 //            rows padded by 4, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 6 stages in shared memory, registers
@@ -14,7 +14,7 @@
 // C          slices added up in shared memory, stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 32), grid ((n + 63) / 64, (m + 31) / 32)
+// Launch     block (8, 32), grid ((n + 63) / 64, (m + 31) / 32) of at most 65,535 along y
 // Needs      153,696 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x8_4x8_slices8.cu
@@ -245,17 +245,17 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
     };
 
     // Main loop; cp.async fills in zeros past K.
-    for (int k_batch = 0; k_batch < min((STAGES - 2) * BK, k); k_batch += BK) {
-        const int load_stage = k_batch / BK % STAGES;
-        load_tiles(k_batch, load_stage);
-        cp_async_mbarrier_arrive(&shared.tiles.full[k_batch / BK % STAGES]);
+    for (int k0 = 0; k0 < min((STAGES - 2) * BK, k); k0 += BK) {
+        const int load_stage = k0 / BK % STAGES;
+        load_tiles(k0, load_stage);
+        cp_async_mbarrier_arrive(&shared.tiles.full[k0 / BK % STAGES]);
     }
 
     // Pointers to this thread's operands in the current stage.
     const float *a_tile = &shared.tiles.a[0][slice * (BK / SLICES)][local_row * 4];
     const float *b_tile = &shared.tiles.b[0][slice * (BK / SLICES)][local_col * 4];
     int slot = 0;
-    if (0 < k) {
+    if (k > 0) {
         mbarrier_wait(&shared.tiles.full[0], 0);
         #pragma unroll
         for (int i = 0; i < TM / 4; ++i) {
@@ -266,8 +266,8 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
             copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
         }
     }
-    for (int k_batch = 0; k_batch < k; k_batch += BK) {
-        const int k_ahead = k_batch + (STAGES - 2) * BK;
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        const int k_ahead = k0 + (STAGES - 2) * BK;
         if (k_ahead < k) {
             mbarrier_wait(&shared.tiles.empty[k_ahead / BK % STAGES],
                           (k_ahead / BK / STAGES + 1) % 2);
@@ -275,53 +275,51 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
             load_tiles(k_ahead, load_stage);
             cp_async_mbarrier_arrive(&shared.tiles.full[k_ahead / BK % STAGES]);
         }
-        const int k_next = k_batch + BK;
+        const int k_next = k0 + BK;
         if (k_next < k) {
             mbarrier_wait(&shared.tiles.full[k_next / BK % STAGES], k_next / BK / STAGES % 2);
         }
-        for (int k0 = k_batch; k0 < min(k_batch + BK, k); k0 += BK) {
-            #pragma unroll
-            for (int kk = 0; kk < BK / SLICES - 1; ++kk) {
-                #pragma unroll
-                for (int i = 0; i < TM / 4; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4],
-                          &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
-                }
-                #pragma unroll
-                for (int j = 0; j < TN / 4; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
-                }
-                #pragma unroll
-                for (int i = 0; i < TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < TN; ++j) {
-                        const int turn = i % 2 == 0 ? j : TN - 1 - j;
-                        acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
-                    }
-                }
-            }
-            const bool last = slot == STAGES - 1;
-            slot = last ? 0 : slot + 1;
-            a_tile += last ? (BM + 4 - STAGES * BM - STAGES * 4) * BK : (BM + 4) * BK;
-            b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
+        #pragma unroll
+        for (int kk = 0; kk < BK / SLICES - 1; ++kk) {
             #pragma unroll
             for (int i = 0; i < TM / 4; ++i) {
-                copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
+                copy4(&a_frag[(kk + 1) % 2][i * 4],
+                      &a_tile[(kk + 1) * (BM + 4) + i * THREADS_M * 4]);
             }
             #pragma unroll
             for (int j = 0; j < TN / 4; ++j) {
-                copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
+                copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * BN + j * THREADS_N * 4]);
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
                     const int turn = i % 2 == 0 ? j : TN - 1 - j;
-                    acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                 }
             }
         }
-        mbarrier_arrive(&shared.tiles.empty[k_batch / BK % STAGES]);
+        const bool last = slot == STAGES - 1;
+        slot = last ? 0 : slot + 1;
+        a_tile += last ? (1 - STAGES) * (BM + 4) * BK : (BM + 4) * BK;
+        b_tile += last ? (1 - STAGES) * BN * BK : BN * BK;
+        #pragma unroll
+        for (int i = 0; i < TM / 4; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * THREADS_M * 4]);
+        }
+        #pragma unroll
+        for (int j = 0; j < TN / 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * THREADS_N * 4]);
+        }
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                const int turn = i % 2 == 0 ? j : TN - 1 - j;
+                acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+            }
+        }
+        mbarrier_arrive(&shared.tiles.empty[k0 / BK % STAGES]);
     }
 
     // Sliced-K: every slice writes its partial sums in place of the tiles; then they are added up.

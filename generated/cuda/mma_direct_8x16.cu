@@ -10,8 +10,8 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 32), grid ((n + 15) / 16, (m + 7) / 8), registers for 1 block per
-//            multiprocessor
+// Launch     block (8, 32), grid ((n + 15) / 16, (m + 7) / 8) of at most 65,535 along y, registers
+//            for 1 block per multiprocessor
 // Needs      4,096 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c mma_direct_8x16.cu
@@ -169,8 +169,7 @@ mma_direct_8x16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restric
         float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -232,7 +232,7 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < k) {
+    if (k > 0) {
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll

@@ -280,7 +280,7 @@ mma_tf32_8x16_16x8(int m, int n, int k, float alpha, const float *__restrict__ a
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < k) {
+    if (k > 0) {
         #pragma unroll
         for (int i = 0; i < TM / 2; ++i) {
             ldmatrix_a_x4(a_frag[0][i * 2], &shared.a[0][a_line_row + i * THREADS_M * 2][a_line_k]);

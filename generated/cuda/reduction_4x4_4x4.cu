@@ -221,8 +221,7 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         total[i] = partial[0][sum_row + i * (SLICES * THREADS / BN)][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
-            total[i] += term;
+            total[i] += partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
         }
     }
 

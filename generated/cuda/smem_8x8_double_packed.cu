@@ -14,7 +14,8 @@
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     smem_8x8_double_packed_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m +
 //                127) / 128 * 4) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 127) / 128 * 4), 1)
-//            smem_8x8_double_packed: block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+//            smem_8x8_double_packed: block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at
+//                most 65,535 along y
 // Needs      16,640 bytes of shared memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
 //            b_packed of (k + 7) / 8 * 8 * ((n + 127) / 128 * 128) elements, aligned to 16 bytes
@@ -148,7 +149,7 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
             acc[i][j] = 0.0f;
         }
     }
-    if (BK <= k_whole) {
+    if (k_whole >= BK) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             copy4(&a_shared[0][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],

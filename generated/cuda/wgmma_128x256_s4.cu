@@ -382,7 +382,7 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
 
             // The previous step's wgmma are complete: its stage is free.
             wgmma_wait_group<1>();
-            if (0 < k0 && local_index % 32 == 0) {
+            if (k0 > 0 && local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[(k0 / BK + STAGES - 1) % STAGES]);
             }
         }

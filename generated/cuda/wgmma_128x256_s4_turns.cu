@@ -380,14 +380,14 @@ wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__
 
                 // The previous step's wgmma are complete: its stage is free.
                 wgmma_wait_group<1>();
-                if (0 < k0 && local_index % 32 == 0) {
+                if (k0 > 0 && local_index % 32 == 0) {
                     mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
                 }
             }
             wgmma_wait_all(acc);
 
             // The last step's stage is free as well.
-            if (0 < steps && local_index % 32 == 0) {
+            if (steps > 0 && local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[(wave * steps + steps - 1) % STAGES]);
             }
 

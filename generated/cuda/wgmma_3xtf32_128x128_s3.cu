@@ -431,7 +431,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
 
         // Staged epilogue: through shared memory, in place of the tiles, so that warps store whole
         // lines.
-        named_barrier_sync<256>();
+        named_barrier_sync<CONSUMERS>();
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
@@ -445,7 +445,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                 copy2(&shared.sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
-        named_barrier_sync<256>();
+        named_barrier_sync<CONSUMERS>();
         const int sum_row = local_index / (BN / 4);
         const int sum_col = local_index % (BN / 4);
         const int first_col = col0 + sum_col * 4;

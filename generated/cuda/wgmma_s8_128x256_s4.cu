@@ -373,7 +373,7 @@ wgmma_s8_128x256_s4(int m, int n, int k, int alpha, const __grid_constant__ CUte
 
             // The previous step's wgmma are complete: its stage is free.
             wgmma_wait_group<1>();
-            if (0 < k0 && local_index % 32 == 0) {
+            if (k0 > 0 && local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[(k0 / BK + STAGES - 1) % STAGES]);
             }
         }

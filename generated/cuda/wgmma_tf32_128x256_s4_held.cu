@@ -412,14 +412,14 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                 }
 
                 // The previous step's wgmma are complete: its stage is free.
-                if (0 < k0 && local_index % 32 == 0) {
+                if (k0 > 0 && local_index % 32 == 0) {
                     mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
                 }
             }
             wgmma_wait_all(acc);
 
             // The last step's stage is free as well.
-            if (0 < steps && local_index % 32 == 0) {
+            if (steps > 0 && local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[(wave * steps + steps - 1) % STAGES]);
             }
             cp_async_bulk_wait_group_read<0>();

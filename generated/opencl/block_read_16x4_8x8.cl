@@ -71,14 +71,13 @@ block_read_16x4_8x8(int m, int n, int k, float alpha, __read_only image2d_t a,
     }
 
     // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
-    int b_at =
-        (col0 + lane / 2 * THREADS_N) * 4 + lane % 2 * (-BK - (col0 + lane / 2 * THREADS_N) * 4);
-    int a_at = lane % 2 * (row + lane / 2 * 8 + BK * 4) - BK * 4;
+    int b_at = lane % 2 == 0 ? (col0 + lane / 2 * THREADS_N) * 4 : -BK;
+    int a_at = lane % 2 == 0 ? -(BK * 4) : row + lane / 2 * 8;
 
     // Whole steps of BK along K.
     for (int k0 = 0; k0 < k_main; k0 += BK) {
-        b_at += lane % 2 * BK;
-        a_at += (1 - lane % 2) * BK * 4;
+        b_at += lane % 2 == 0 ? 0 : BK;
+        a_at += lane % 2 == 0 ? BK * 4 : 0;
         float b_frag[TN][BK];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {

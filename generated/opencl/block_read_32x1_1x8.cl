@@ -56,22 +56,20 @@ block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
     }
 
     // Addresses of block reads in bytes, one (or half of one) a lane; the loop adds a step first.
-    int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
+    int b_at = lane % 2 == 0 ? col0 * 4 : lane / 2 * 8 - 16;
     int a_at[2];
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        a_at[i] = ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4 +
-                  lane % 2 *
-                      (row0 + (i * 4 + lane / 2) % (TM / 8) * 8 -
-                       ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4);
+        a_at[i] = lane % 2 == 0 ? ((i * 4 + lane / 2) / (TM / 8) * 8 - 16) * 4
+                                : row0 + (i * 4 + lane / 2) % (TM / 8) * 8;
     }
 
     // Whole steps of 16 along K.
     for (int k0 = 0; k0 < k_main; k0 += 16) {
-        b_at += lane % 2 * 16;
+        b_at += lane % 2 == 0 ? 0 : 16;
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a_at[i] += (1 - lane % 2) * 64;
+            a_at[i] += lane % 2 == 0 ? 64 : 0;
         }
         float b_frag[16];
         #pragma unroll

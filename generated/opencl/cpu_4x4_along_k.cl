@@ -42,7 +42,7 @@ cpu_4x4_along_k(int m, int n, int k, float alpha, __global const float *restrict
     const int col_end = min(n, col_begin + cols_each);
 
     float16 b_block[4][NR][KC / 16];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+    for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.

@@ -44,11 +44,11 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
     const int col_end = min(n, col_begin + cols_each);
 
     float8 b_block[16][KC][NR / 8];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+    for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.
-        if (8 <= n) {
+        if (n >= 8) {
             // Vectors that would end past the last column begin earlier.
             for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
                 const int k_rows_end = min(k_depth, k_rows + ROWS);
@@ -121,7 +121,7 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
                 }
 
                 // Vectors that would end past the last column begin earlier.
-                const int col = 8 <= n ? min(col0, n - 8) : col0;
+                const int col = n >= 8 ? min(col0, n - 8) : col0;
 
                 // Where C is not read, columns of the tile before are stored again.
                 const int first_col = beta_now == 0.0f && col_begin <= col ? col : col0;
@@ -153,7 +153,7 @@ cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global const float *restr
                         #pragma unroll
                         for (int j = 0; j < NR / 8; ++j) {
                             vstore8(acc[i][j], 0,
-                                    &c_part[i][8 <= n ? min(j * 8, n - 8 - col) : j * 8]);
+                                    &c_part[i][n >= 8 ? min(j * 8, n - 8 - col) : j * 8]);
                         }
                     }
                     for (int i = 0; i < min(MR, m - row0); ++i) {

@@ -35,7 +35,7 @@ cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int
 
     for (int own_col = col_begin; own_col < col_end; own_col += NR) {
         // The last tile of a line begins earlier, so that its vectors of B end inside.
-        const int col0 = NR <= n ? min(own_col, n - NR) : own_col;
+        const int col0 = n >= NR ? min(own_col, n - NR) : own_col;
         const int k_main = col0 + NR <= n ? k : 0;
 
         // Where C is not read, columns of the tile before are stored again.

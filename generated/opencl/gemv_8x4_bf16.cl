@@ -204,8 +204,7 @@ gemv_8x4_bf16(int m, int n, int k, float alpha, __global const ushort *restrict 
         float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -176,8 +176,7 @@ gemv_s8_4x4(int m, int n, int k, int alpha, __global const char *restrict a, int
         int total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const int term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -106,7 +106,7 @@ lds_8x8_16x16_k16_double(int m, int n, int k, float alpha, __global const float 
     }
 
     // Whole steps of BK along K.
-    if (BK <= k_main) {
+    if (k_main >= BK) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             float a_vector[4];

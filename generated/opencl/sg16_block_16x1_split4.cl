@@ -167,8 +167,7 @@ sg16_block_16x1_split4_total(int m, int n, __global const float *restrict worksp
         float total = workspace[row * n + col];
         #pragma unroll
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         c[row * ldc + col] = beta == 0.0f ? total : fma(beta, c[row * ldc + col], total);
     }

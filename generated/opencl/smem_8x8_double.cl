@@ -99,7 +99,7 @@ smem_8x8_double(int m, int n, int k, float alpha, __global const float *restrict
     }
 
     // Whole steps of BK along K.
-    if (BK <= k_main) {
+    if (k_main >= BK) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             float a_vector[4];

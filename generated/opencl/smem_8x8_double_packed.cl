@@ -157,7 +157,7 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, __global const float *r
             acc[i][j] = 0.0f;
         }
     }
-    if (BK <= k_whole) {
+    if (k_whole >= BK) {
         #pragma unroll
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             COPY4(&a_shared[0][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],

@@ -63,7 +63,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col_end = std::min(n, col_begin + cols_each);
 
     sycl::float16 b_block[4][NR][KC / 16];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+    for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = std::min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.

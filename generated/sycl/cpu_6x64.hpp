@@ -65,7 +65,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     for (int own_col = col_begin; own_col < col_end; own_col += NR) {
         // The last tile of a line begins earlier, so that its vectors of B end inside.
-        const int col0 = NR <= n ? std::min(own_col, n - NR) : own_col;
+        const int col0 = n >= NR ? std::min(own_col, n - NR) : own_col;
         const int k_main = col0 + NR <= n ? k : 0;
 
         // Where C is not read, columns of the tile before are stored again.

@@ -321,8 +321,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     // 2D block messages take a pitch that is a multiple of 16 bytes and at most 2^24 bytes, lines
     // of at least 64 bytes, and at most 2^24 rows.
-    const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
-                               ldb <= 8388608 && 32 <= n && k <= 16777216
+    const int k_main = lda % 8 == 0 && lda <= 8388608 && k >= 32 && m <= 16777216 && ldb % 8 == 0 &&
+                               ldb <= 8388608 && n >= 32 && k <= 16777216
                            ? k_words
                            : 0;
 
@@ -342,7 +342,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     b_ahead =
         place_32x32(b, k_words, n, ldb,
                     {tile_col + sub_group_row % (TN / 2) * 32, sub_group_row / (TN / 2) * 32 - BK});
-    if (0 < k_main) {
+    if (k_main > 0) {
         move_cols(&a_ahead, BK);
         move_rows(&b_ahead, BK);
         prefetch_32x32_at(&a_ahead);
@@ -405,7 +405,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
     }
-    if (beta == 0.0f && ldc % 4 == 0 && ldc <= 4194304 && 16 <= n && m <= 16777216) {
+    if (beta == 0.0f && ldc % 4 == 0 && ldc <= 4194304 && n >= 16 && m <= 16777216) {
         // C = alpha * A * B by 2D block writes, which leave out what is past the matrix.
         #pragma GCC unroll TN
         for (int j = 0; j < TN; ++j) {

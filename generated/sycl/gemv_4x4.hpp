@@ -175,8 +175,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float total = partial[0][sum_row][sum_col];
         #pragma GCC unroll SLICES - 1
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

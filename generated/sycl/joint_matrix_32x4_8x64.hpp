@@ -100,8 +100,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // 2D block messages take a pitch that is a multiple of 16 bytes and at most 2^24 bytes, lines
     // of at least 64 bytes, and at most 2^24 rows.
     const int n_words = n + (2 - n % 2) % 2;
-    const int k_main = lda % 8 == 0 && lda <= 8388608 && 32 <= k && m <= 16777216 && ldb % 8 == 0 &&
-                               ldb <= 8388608 && 32 <= n && k <= 16777216
+    const int k_main = lda % 8 == 0 && lda <= 8388608 && k >= 32 && m <= 16777216 && ldb % 8 == 0 &&
+                               ldb <= 8388608 && n >= 32 && k <= 16777216
                            ? k_words
                            : 0;
 

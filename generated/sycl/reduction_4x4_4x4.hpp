@@ -227,8 +227,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         total[i] = partial[0][sum_row + i * (SLICES * THREADS / BN)][sum_col];
         #pragma GCC unroll SLICES - 1
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
-            total[i] += term;
+            total[i] += partial[s][sum_row + i * (SLICES * THREADS / BN)][sum_col];
         }
     }
 

@@ -198,8 +198,7 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
         float total = workspace[row * n + col];
         #pragma GCC unroll SPLIT_K - 1
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         c[row * ldc + col] = beta == 0.0f ? total : sycl::fma(beta, c[row * ldc + col], total);
     }

@@ -85,7 +85,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of BK along K.
-    if (BK <= k_main) {
+    if (k_main >= BK) {
         #pragma GCC unroll int(BM * BK / (THREADS * 4))
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             float a_vector[4];

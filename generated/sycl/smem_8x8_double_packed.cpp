@@ -141,7 +141,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             acc[i][j] = 0.0f;
         }
     }
-    if (BK <= k_whole) {
+    if (k_whole >= BK) {
         #pragma GCC unroll int(BM * BK / (THREADS * 4))
         for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
             copy4(&a_shared[0][a_packed_k + i * (THREADS * 4 / BM)][a_packed_row],

@@ -75,6 +75,7 @@ LAUNCHED = {
     "batches": (GemmSpec(batched=True, ld_multiple=4), "naive"),
     "folded": (GemmSpec(k=16), "naive"),
     "wide": (GemmSpec(wide=True), "naive"),
+    "grouped": (GemmSpec(grouped="rows"), "naive"),
 }
 MISALIGNED, INVALID = "cudaErrorMisalignedAddress", "cudaErrorInvalidValue"
 P = "address(1 << 20)"
@@ -96,6 +97,7 @@ CALLS = {
     f"batches_launch(8, 8, 8, 1.0f, {P}, 8, 63, {P}, 8, 64, 0.0f, {P}, 8, 64, 2, nullptr)": INVALID,
     f"folded_launch(8, 8, 1.0f, {P}, 15, {P}, 8, 0.0f, {P}, 8, nullptr)": INVALID,
     f"wide_launch(8, 8, 8, 1.0f, {P}, 7, {P}, 8, 0.0f, {P}, 8, nullptr)": INVALID,
+    f"grouped_launch(8, 8, 8, 65537, nullptr, 1.0f, {P}, 8, {P}, 8, 64, 0.0f, {P}, 8, nullptr)": INVALID,
     # Nothing to do; and what is not read may be anything.
     "plain_launch(0, 8, 8, 1.0f, address(2), 0, nullptr, 0, 0.0f, nullptr, 0, nullptr)": "cudaSuccess",
 }
@@ -104,6 +106,7 @@ TAKEN = [
     f"plain_launch(8, 8, 8, 1.0f, {P}, 8, {P}, 8, 0.0f, {P}, 8, nullptr)",
     f"plain_launch(1, 8, 8, 1.0f, {P}, 0, {P}, 8, 0.0f, {P}, 0, nullptr)",
     f"plain_launch(8, 8, 8, 0.0f, {P}, 0, {P}, 0, 0.0f, {P}, 8, nullptr)",
+    f"grouped_launch(8, 8, 8, 65536, nullptr, 1.0f, {P}, 8, {P}, 8, 64, 0.0f, {P}, 8, nullptr)",
     f"folded_launch(8, 8, 0.0f, {P}, 0, {P}, 0, 0.0f, {P}, 8, nullptr)",
     f"wide_launch(8, 8, 8, 1.0f, {P}, 1LL << 40, {P}, 8, 0.0f, {P}, 8, nullptr)",
 ]

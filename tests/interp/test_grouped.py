@@ -15,6 +15,7 @@ from gemmgen.ir.expr import Const
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import If, Let
 from gemmgen.ir.target import TARGETS
+from gemmgen.options import build_schedule
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run_program
 from gemmgen.spec import GemmSpec, Grouped, Order
@@ -236,6 +237,13 @@ def test_orders_where_vectors_begin_anywhere(
 
 def _order(text: str) -> Order:
     return "col" if text == "col" else "row"
+
+
+@pytest.mark.parametrize(("method", "group"), [("gemv", None), ("naive", "1x32")])
+def test_blocks_of_one_row(method: str, group: str | None, rng: np.random.Generator) -> None:
+    """There are more of them than rows: those without a row have nothing to do."""
+    schedule = build_schedule(method, group=group)
+    interpret(Groups.of(rng, spec_of("rows"), factors=(1.5, -0.5)), schedule, TARGETS["sm_90"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -362,6 +362,14 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
     assert result.stdout.splitlines()[-1].split() == ["imported:"]
 
 
+def test_promises_are_kept_where_something_else_is_wrong() -> None:
+    command = ("emit", "--backend", "cuda", "--method", "mma_direct", "--dtype", "bfloat16", "--layout", "row,col")
+    assert "promise --ld-multiple 8" in refused(*command, "-N", "0")
+    text = refused(*command, "-N", "0", "--ld-multiple", "8")
+    assert "N = '0'" in text
+    assert "promise" not in text
+
+
 def test_errors_are_ours_in_process() -> None:
     from typer.testing import CliRunner
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.constants import named
+from gemmgen.ir.constants import Named, named, text_of
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import (
     Bin,
@@ -111,6 +111,8 @@ def test_comparisons_of_literals(op: str, a: int, b: int) -> None:
         (X * 8 // 4, X * 2),
         (X % 1, Const(0)),
         (X * 8 % 4, Const(0)),
+        (X * 2 // 4, X // 2),
+        (X * 2 % 4, X % 2 * 2),
         ((X + 2) + Y, X + Y + 2),
         (minimum(X, X), X),
         (both(TRUE, X < Y), X < Y),
@@ -139,3 +141,27 @@ def test_what_is_no_number() -> None:
 def test_the_value_of_named_constants_is_a_plain_number() -> None:
     """Host code adds such numbers up at each call: with the names of constants that takes ten times as long."""
     assert type(evaluate(X, {"x": named("BM", 64)})) is int
+
+
+_VALUES = {"BM": 64, "BK": 8, "STAGES": 4, "THREADS": 96}
+BM, BK, STAGES, THREADS = (named(name, value, free=True) for name, value in _VALUES.items())
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (-(BM + 4), "-(BM + 4)"),
+        ((1 - STAGES) * (BM + 4), "(1 - STAGES) * (BM + 4)"),
+        ((BM + 4) * (STAGES - 1), "(STAGES - 1) * (BM + 4)"),
+        ((1 - STAGES) * (BM + 4) * BK, "(1 - STAGES) * (BM + 4) * BK"),
+        ((BM + 4) * (BK + 2), "(BM + 4) * (BK + 2)"),
+        (BM * BK + BM * 2 + BK + 3, "BM * BK + BM * 2 + BK + 3"),
+        ((BM * BK // 4 + THREADS - 1) // THREADS, "(BM * BK / 4 + THREADS - 1) / THREADS"),
+        (BM * BK // 4 // THREADS, "BM * BK / (THREADS * 4)"),
+    ],
+)
+def test_numbers_by_the_names_of_constants(number: int, text: str) -> None:
+    assert isinstance(number, Named)
+    assert text_of(number)[0] == text
+    values = {base.name: base.value for base in number.bases}
+    assert eval(text.replace("/", "//"), {}, values) == number

@@ -9,6 +9,8 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import C64
 from gemmgen.ir.target import TARGETS
+from gemmgen.options import build_schedule
+from gemmgen.spec import GemmSpec
 
 TILED = ("smem_8x8", "smem_8x8_transposed", "smem_8x8_double", "smem_8x8_double_packed", "lds_8x8_16x16_k8")
 
@@ -59,3 +61,11 @@ def test_loops_begin_with_a_barrier_where_that_is_compiled_right(target: str, ba
     first, end = is_barrier.index(True), lines.index("    }")
     assert (first < 5) == leads
     assert sum(is_barrier[:end]) == 1
+
+
+def test_stages_ahead_are_filled_by_a_loop() -> None:
+    """Of a fixed number of stages, too, in languages without functions in functions."""
+    schedule = build_schedule("slm", tile="6x4", group="8x16", block_k="12", sets=("stages=4",))
+    text = driver.emit(GemmSpec(), schedule).text
+    # Blocks at the edge of C have a loop of their own.
+    assert text.count("for (int load_stage = 0; load_stage < STAGES - 1; ++load_stage) {") == 2

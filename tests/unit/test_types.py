@@ -201,3 +201,24 @@ def test_the_verifier_knows_where_types_may_change() -> None:
         with pytest.raises(LoweringError, match=r"differ in type|converts nothing"):
             verify(replace(kernel, body=body), TARGETS["intel"])
     verify(replace(kernel, body=(Let(Var("x", F32), Call("convert", (Load(a, zero),), F32)),)), TARGETS["intel"])
+
+
+def test_a_target_without_vectors_lacks_them_for_every_type() -> None:
+    schedule = candidates.load("cpu_6x16_v8_copied").schedule
+    (problem, *_) = driver.refusals(GemmSpec(dtype=F16), schedule, target=TARGETS["portable"])
+    assert problem.startswith("vector = 8, but target 'portable' has none")
+    assert not any(
+        "SYCL" in text for text in driver.refusals(GemmSpec(dtype=F16), schedule, target=TARGETS["portable"])
+    )
+    assert any("SYCL" in text for text in driver.refusals(GemmSpec(dtype=F16), schedule, "sycl", TARGETS["cpu"]))
+
+
+def test_words_that_block_reads_take_need_no_cast() -> None:
+    """Half words are read as the kernel holds them; floats are not."""
+    schedule = candidates.load("L3_SIMD_8x4_1x8").schedule
+    halves = driver.emit(GemmSpec(dtype=F16, ld_multiple=2), schedule).text
+    assert "    return intel_sub_group_block_read_us4(from);" in halves
+    assert (
+        "return as_float4(intel_sub_group_block_read4((const __global uint *)from));"
+        in driver.emit(GemmSpec(), schedule).text
+    )

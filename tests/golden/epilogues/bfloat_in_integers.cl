@@ -102,7 +102,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, __global const ushort *rest
                 a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k0 + a_k];
         }
         #pragma unroll
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (k0 + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
                     COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
@@ -152,7 +152,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, __global const ushort *rest
                     : 0;
         }
         #pragma unroll
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
                     COPY4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],

@@ -8,7 +8,7 @@
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 8), grid ((n + 15) / 16, (m + 15) / 16)
+// Launch     block (8, 8), grid ((n + 15) / 16, (m + 15) / 16) of at most 65,535 along y
 // Needs      512 bytes of shared memory
 //            matrices that begin on multiples of 8 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c bfloat_in_integers.cu
@@ -83,7 +83,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
                 a[min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k0 + a_k];
         }
         #pragma unroll
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (ldb % 4 == 0 && k0 + b_k + i * (THREADS * 4 / BN) < k &&
                     col0 + b_col + 4 <= n) {
@@ -134,7 +134,7 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
                     : __nv_bfloat16();
         }
         #pragma unroll
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (ldb % 4 == 0 && k_main + b_k + i * (THREADS * 4 / BN) < k &&
                     col0 + b_col + 4 <= n) {

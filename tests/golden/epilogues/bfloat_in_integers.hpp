@@ -103,8 +103,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             a_shared[a_row + i * (THREADS / BK)][a_k] =
                 a[std::min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k0 + a_k];
         }
-        #pragma GCC unroll int((BN * BK + THREADS * 4 - 4) / (THREADS * 4))
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        #pragma GCC unroll int((BN * BK / 4 + THREADS - 1) / THREADS)
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (k0 + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
                     copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],
@@ -153,8 +153,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     ? a[std::min(row0 + a_row + i * (THREADS / BK), m - 1) * lda + k_main + a_k]
                     : std::uint16_t();
         }
-        #pragma GCC unroll int((BN * BK + THREADS * 4 - 4) / (THREADS * 4))
-        for (int i = 0; i < (BN * BK + THREADS * 4 - 4) / (THREADS * 4); ++i) {
+        #pragma GCC unroll int((BN * BK / 4 + THREADS - 1) / THREADS)
+        for (int i = 0; i < (BN * BK / 4 + THREADS - 1) / THREADS; ++i) {
             if (local_index + i * THREADS < BN * BK / 4) {
                 if (k_main + b_k + i * (THREADS * 4 / BN) < k && col0 + b_col + 4 <= n) {
                     copy4(&b_shared[b_k + i * (THREADS * 4 / BN)][b_col],

@@ -11,7 +11,7 @@
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
-// Launch     block (16, 8), grid ((n + 127) / 128, (m + 63) / 64)
+// Launch     block (16, 8), grid ((n + 127) / 128, (m + 63) / 64) of at most 65,535 along y
 // Needs      6,144 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c bias_gelu_8x8.cu

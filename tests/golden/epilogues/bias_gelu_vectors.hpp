@@ -71,11 +71,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col_end = std::min(n, col_begin + cols_each);
 
     sycl::float16 b_block[4][KC][NR / 16];
-    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += KC) {
+    for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = std::min(KC, k - k_block);
 
         // A block of B, up to KC deep, in the order that it is read in.
-        if (16 <= n) {
+        if (n >= 16) {
             // Vectors that would end past the last column begin earlier.
             for (int k_rows = 0; k_rows < k_depth; k_rows += ROWS) {
                 const int k_rows_end = std::min(k_depth, k_rows + ROWS);
@@ -150,7 +150,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 }
 
                 // Vectors that would end past the last column begin earlier.
-                const int col = 16 <= n ? std::min(col0, n - 16) : col0;
+                const int col = n >= 16 ? std::min(col0, n - 16) : col0;
 
                 // Where C is not read, columns of the tile before are stored again.
                 const int first_col = beta_now == 0.0f && col_begin <= col ? col : col0;
@@ -190,7 +190,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                         #pragma GCC unroll NR / 16
                         for (int j = 0; j < NR / 16; ++j) {
                             store(acc[i][j],
-                                  &c_part[i][16 <= n ? std::min(j * 16, n - 16 - col) : j * 16]);
+                                  &c_part[i][n >= 16 ? std::min(j * 16, n - 16 - col) : j * 16]);
                         }
                     }
                     for (int i = 0; i < std::min(MR, m - row0); ++i) {

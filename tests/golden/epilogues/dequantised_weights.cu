@@ -15,7 +15,7 @@
 //            b_scale: an element for each column of B
 //            b_shift: an element for each column of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
-// Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
+// Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535 along y
 // Needs      2,048 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c dequantised_weights.cu

@@ -14,7 +14,8 @@
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m + 31) /
 //                32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1)
-//            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
+//            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535
+//                along y
 // Needs      2,112 bytes of shared memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements, aligned to 8 bytes
 //            b_packed of (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) elements, aligned to 8 bytes

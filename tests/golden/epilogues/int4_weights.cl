@@ -241,8 +241,7 @@ gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(int m, int n, int k, float alpha,
         float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * prologue(B) + beta * C; C is not read where beta is zero.

@@ -14,7 +14,7 @@
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (32, 4), grid ((n + 3) / 4, (m + 1) / 2)
+// Launch     block (32, 4), grid ((n + 3) / 4, (m + 1) / 2) of at most 65,535 along y
 // Needs      128 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c
@@ -233,8 +233,7 @@ extern "C" __global__ void
         float total = partial[0][sum_row][sum_col];
         #pragma unroll
         for (int s = 1; s < SLICES; ++s) {
-            const float term = partial[s][sum_row][sum_col];
-            total += term;
+            total += partial[s][sum_row][sum_col];
         }
 
         // C = alpha * A * prologue(B) + beta * C; C is not read where beta is zero.

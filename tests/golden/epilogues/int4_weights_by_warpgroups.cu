@@ -427,8 +427,7 @@ gemm_bf16_s4_wgmma_16x64_by4x32_s8_split4_5gjd_total(int m, int n, const float *
         float total = workspace[row * n + col];
         #pragma unroll
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         const float c_value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
         c[row * ldc + col] = __nv_bfloat16(c_value);

@@ -20,7 +20,7 @@
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 //            b_shift_128: an element for each group of 128 rows, and each column, of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at most 65,535 along y
 // Needs      81,920 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c
@@ -298,7 +298,7 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < k) {
+    if (k > 0) {
         #pragma unroll
         for (int i = 0; i < TM / 2; ++i) {
             ldmatrix_a_x4(a_frag[0][i * 2], &shared.a[0][a_line_row + i * THREADS_M * 2][a_line_k]);

@@ -9,7 +9,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   relu: 0 if acc < 0 else acc
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
+// Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535 along y
 // Needs      1,024 bytes of shared memory
 //            matrices that begin on multiples of 8 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c relu_in_integers.cu

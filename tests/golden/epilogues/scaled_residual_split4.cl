@@ -182,8 +182,7 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void scaled_residual_s
         float total = workspace[row * n + col];
         #pragma unroll
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         const float value =
             beta == 0.0f ? total : fma(beta, half_to_float(c[row * ldc + col]), total);
@@ -191,7 +190,7 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void scaled_residual_s
             value * half_to_float(scale[col]) * half_to_float(row_scale[row]) +
             half_to_float(residual[row * ldr + col]);
         const float after_clamp = after_residual < -4.0f  ? -4.0f
-                                  : 4.0f < after_residual ? 4.0f
+                                  : after_residual > 4.0f ? 4.0f
                                                           : after_residual;
         const float c_value = row != col
                                   ? fmax(after_clamp, 0.5f * half_to_float(c[row * ldc + col]))

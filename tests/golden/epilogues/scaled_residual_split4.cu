@@ -158,14 +158,13 @@ scaled_residual_split4_total(int m, int n, const float *__restrict__ workspace, 
         float total = workspace[row * n + col];
         #pragma unroll
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         const float value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
         const float after_residual =
             value * float(scale[col]) * float(row_scale[row]) + float(residual[row * ldr + col]);
         const float after_clamp = after_residual < -4.0f  ? -4.0f
-                                  : 4.0f < after_residual ? 4.0f
+                                  : after_residual > 4.0f ? 4.0f
                                                           : after_residual;
         const float c_value =
             row != col ? fmaxf(after_clamp, 0.5f * float(c[row * ldc + col])) : tanhf(after_clamp);

@@ -171,15 +171,14 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
         float total = workspace[row * n + col];
         #pragma GCC unroll SPLIT_K - 1
         for (int s = 1; s < SPLIT_K; ++s) {
-            const float term = workspace[s * (m * n) + row * n + col];
-            total += term;
+            total += workspace[s * (m * n) + row * n + col];
         }
         const float value =
             beta == 0.0f ? total : sycl::fma(beta, float(c[row * ldc + col]), total);
         const float after_residual =
             value * float(scale[col]) * float(row_scale[row]) + float(residual[row * ldr + col]);
         const float after_clamp = after_residual < -4.0f  ? -4.0f
-                                  : 4.0f < after_residual ? 4.0f
+                                  : after_residual > 4.0f ? 4.0f
                                                           : after_residual;
         const float c_value = row != col ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
                                          : sycl::tanh(after_clamp);

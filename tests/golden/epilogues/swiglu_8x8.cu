@@ -12,7 +12,7 @@
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 //            residual: an element for each element of C, stored as C is, and no part of it
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
-// Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64)
+// Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64) of at most 65,535 along y
 // Needs      6,144 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c swiglu_8x8.cu

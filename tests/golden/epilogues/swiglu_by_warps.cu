@@ -16,7 +16,7 @@
 // Epilogue   swiglu: acc * fast_sigmoid(acc) * up
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
-// Launch     block (8, 16), grid ((n + 63) / 64, (m + 127) / 128)
+// Launch     block (8, 16), grid ((n + 63) / 64, (m + 127) / 128) of at most 65,535 along y
 // Needs      61,440 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gemm_bf16_mma_128x128_s3.cu
@@ -279,7 +279,7 @@ gemm_bf16_mma_128x128_s3(int m, int n, int k, float alpha, const __nv_bfloat16 *
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < k) {
+    if (k > 0) {
         #pragma unroll
         for (int i = 0; i < TM / 2; ++i) {
             ldmatrix_a_x4(a_frag[0][i * 2], &shared.a[0][a_line_row + i * THREADS_M * 2][a_line_k]);

@@ -9,9 +9,9 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   bias: acc + bias
 //            silu: acc / (1 + exp(-acc))
-// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
-//                most m; a group begins where the one before ends, and has a B of its own, stride_b
-//                elements behind the one before
+// Takes      offsets: group_count ends of groups among the rows of A and C, 65,536 at most,
+//                ascending, the last at most m; a group begins where the one before ends, and has a
+//                B of its own, stride_b elements behind the one before
 //            bias: an element for each column of C, a line for each group
 // Unread     A and B where k is 0
 // Launch     local size {16, 8}, global size {(n + 127) / 128 * 16, (m / 64 + group_count) * 8}
@@ -77,7 +77,7 @@ experts(int m, int n, int k, int group_count, __global const int *restrict offse
     for (int step = 0; step < 16; ++step) {
         const int ahead = left / 2;
         const int middle = found + ahead;
-        if (0 < ahead && offsets[middle - 1] / BM + middle <= (int)get_group_id(1)) {
+        if (ahead > 0 && offsets[middle - 1] / BM + middle <= (int)get_group_id(1)) {
             found = middle;
         }
         left -= ahead;

@@ -9,12 +9,12 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   bias: acc + bias
 //            silu: acc / (1 + exp(-acc))
-// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
-//                most m; a group begins where the one before ends, and has a B of its own, stride_b
-//                elements behind the one before
+// Takes      offsets: group_count ends of groups among the rows of A and C, 65,536 at most,
+//                ascending, the last at most m; a group begins where the one before ends, and has a
+//                B of its own, stride_b elements behind the one before
 //            bias: an element for each column of C, a line for each group
 // Unread     A and B where k is 0
-// Launch     block (16, 8), grid ((n + 127) / 128, m / 64 + group_count)
+// Launch     block (16, 8), grid ((n + 127) / 128, m / 64 + group_count) of at most 65,535 along y
 // Needs      6,144 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c experts.cu
@@ -67,7 +67,7 @@ experts(int m, int n, int k, int group_count, const int *__restrict__ offsets,
     for (int step = 0; step < 16; ++step) {
         const int ahead = left / 2;
         const int middle = found + ahead;
-        if (0 < ahead && offsets[middle - 1] / BM + middle <= int(blockIdx.y)) {
+        if (ahead > 0 && offsets[middle - 1] / BM + middle <= int(blockIdx.y)) {
             found = middle;
         }
         left -= ahead;
@@ -291,7 +291,8 @@ extern "C" cudaError_t experts_launch(int m, int n, int k, int group_count, cons
         !is_aligned(bias, 4)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+    if (k < 0 || group_count > 65536 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) ||
+        !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     const dim3 grid((n + BN - 1) / BN, m / BM + group_count);

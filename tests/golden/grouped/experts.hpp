@@ -9,9 +9,9 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   bias: acc + bias
 //            silu: acc / (1 + exp(-acc))
-// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
-//                most m; a group begins where the one before ends, and has a B of its own, stride_b
-//                elements behind the one before
+// Takes      offsets: group_count ends of groups among the rows of A and C, 65,536 at most,
+//                ascending, the last at most m; a group begins where the one before ends, and has a
+//                B of its own, stride_b elements behind the one before
 //            bias: an element for each column of C, a line for each group
 // Unread     A and B where k is 0
 // Launch     local range {8, 16}, global range {(m / 64 + group_count) * 8, (n + 127) / 128 * 16}
@@ -75,7 +75,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
     for (int step = 0; step < 16; ++step) {
         const int ahead = left / 2;
         const int middle = found + ahead;
-        if (0 < ahead && offsets[middle - 1] / BM + middle <= int(item.get_group(0))) {
+        if (ahead > 0 && offsets[middle - 1] / BM + middle <= int(item.get_group(0))) {
             found = middle;
         }
         left -= ahead;

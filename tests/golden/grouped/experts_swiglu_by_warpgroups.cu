@@ -14,9 +14,9 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Epilogue   swiglu: acc * fast_sigmoid(acc) * up
-// Takes      offsets: group_count ends of groups among the rows of A and C, ascending, the last at
-//                most m; a group begins where the one before ends, and has a B of its own, stride_b
-//                elements behind the one before
+// Takes      offsets: group_count ends of groups among the rows of A and C, 65,536 at most,
+//                ascending, the last at most m; a group begins where the one before ends, and has a
+//                B of its own, stride_b elements behind the one before
 //            B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 // Unread     A and B where k is 0
 // Launch     block (4, 96), grid (min((m / 128 + group_count) * ((n + 127) / 128), as many as run
@@ -421,14 +421,14 @@ experts_swiglu_by_warpgroups(int m, int n, int k, int group_count, const int *of
 
                     // The previous step's wgmma are complete: its stage is free.
                     wgmma_wait_group<1>();
-                    if (0 < k0 && local_index % 32 == 0) {
+                    if (k0 > 0 && local_index % 32 == 0) {
                         mbarrier_arrive(&shared.empty[(step + STAGES - 1) % STAGES]);
                     }
                 }
                 wgmma_wait_all(acc);
 
                 // The last step's stage is free as well.
-                if (0 < steps && local_index % 32 == 0) {
+                if (steps > 0 && local_index % 32 == 0) {
                     mbarrier_arrive(&shared.empty[(steps_before + steps - 1) % STAGES]);
                 }
                 cp_async_bulk_wait_group_read<0>();
@@ -638,9 +638,9 @@ extern "C" cudaError_t experts_swiglu_by_warpgroups_launch(int m, int n, int k, 
     if (!is_aligned(offsets, 4) || !is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
         return cudaErrorMisalignedAddress;
     }
-    if (k < 0 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 || stride_b % 8 != 0 ||
-        ldc % 8 != 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n * 2, ldb) ||
-        !is_in_reach(m, n, ldc)) {
+    if (k < 0 || group_count > 65536 || n >= 1 << 30 || lda % 8 != 0 || ldb % 8 != 0 ||
+        stride_b % 8 != 0 || ldc % 8 != 0 || !is_in_reach(m, k, lda) ||
+        !is_in_reach(k, n * 2, ldb) || !is_in_reach(m, n, ldc)) {
         return cudaErrorInvalidValue;
     }
     // For each line e that a group may end at, the map has a matrix of the m lines before line e:

@@ -15,7 +15,8 @@
 //                begins where the one before ends, and has a C of its own, stride_c elements behind
 //                the one before
 // Unread     A and B where k is 0
-// Launch     block (8, 16), grid ((n + 127) / 128, (m + 127) / 128, group_count)
+// Launch     block (8, 16), grid ((n + 127) / 128, (m + 127) / 128, group_count) of at most 65,535
+//            along y and z
 // Needs      69,632 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c weight_gradient.cu
@@ -297,7 +298,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();
-    if (0 < group_depth) {
+    if (group_depth > 0) {
         #pragma unroll
         for (int i = 0; i < TM / 2; ++i) {
             ldmatrix_a_x4_trans(a_frag[0][i * 2],

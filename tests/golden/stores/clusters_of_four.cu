@@ -438,7 +438,7 @@ gemm_bf16_wgmma_128x168_cluster4x1_454z(int m, int n, int k, float alpha,
 
             // The previous step's wgmma are complete: its stage is free.
             wgmma_wait_group<1>();
-            if (0 < k0 && local_index % 32 < CLUSTER) {
+            if (k0 > 0 && local_index % 32 < CLUSTER) {
                 mbarrier_arrive_cluster(&shared.empty[(k0 / BK + STAGES - 1) % STAGES],
                                         local_index % 32);
             }

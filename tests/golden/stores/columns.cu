@@ -355,7 +355,7 @@ gemm_bf16_wgmma_64x128_by32x4_x47e(int m, int n, int k, float alpha,
 
             // The previous step's wgmma are complete: its stage is free.
             wgmma_wait_group<1>();
-            if (0 < k0 && local_index % 32 == 0) {
+            if (k0 > 0 && local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[(k0 / BK + STAGES - 1) % STAGES]);
             }
         }

@@ -578,7 +578,8 @@ class CLike(ABC):
     def _bound(self, node: Expr) -> tuple[str, int]:
         if (of_pairs := self.pairs.arithmetic(node, self.expr)) is not None:
             return of_pairs
-        match unfused(node):
+        node = unfused(node)
+        match node:
             case Const(value, dtype):
                 return self.literal(value, dtype)
             case Var(name, _):

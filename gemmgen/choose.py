@@ -16,7 +16,7 @@ from gemmgen.candidates import PARTS, ROUNDS, WAYS, Shape, Way, blocks_of, reach
 from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
-from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
+from gemmgen.ir.dtypes import BF16, C64, C128, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
@@ -33,6 +33,8 @@ SMALL_PRESET = "naive_16x16"
 #: Multiply-adds, counted for whole groups of that preset, up to which a product is small beside vectors. 13 us there,
 #: as many as a kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
 SMALL_BESIDE_VECTORS = 32**3
+#: Rows of C up to which a tile of several rows is mostly empty: those of a group of that preset.
+FEW_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Offer:
         needs: features of the targets that it is for.
         sets: the fields that differ from the named one's, as `--set` writes them.
         largest: m, n and k at most; 0 for any sizes, known or not.
+        rows: m at most; 0 for any.
         packs: whether matrices may be packed for it, and C may be stored by threads instead of TMA.
     """
 
@@ -53,21 +56,29 @@ class Offer:
     needs: frozenset[str] = frozenset()
     sets: tuple[str, ...] = ()
     largest: int = 0
+    rows: int = 0
     packs: bool = True
 
     def suits(self, spec: GemmSpec, sizes: Sizes, target: Target) -> bool:
         """Whether it is for such products on such a target. Whether it can be had, `is_possible` says."""
-        fits = self.largest == 0 or all(size is not None and size <= self.largest for size in sizes)
+        limits = (self.rows or self.largest, self.largest, self.largest)
+        fits = all(not most or (size is not None and size <= most) for size, most in zip(sizes, limits, strict=True))
         return fits and self.needs <= target.features and (not self.dtypes or spec.dtype in self.dtypes)
 
 
 _HALF = (F16, BF16)
 _WARPGROUP, _WARP, _ASYNC = frozenset({"wgmma"}), frozenset({"mma"}), frozenset({"async_copy"})
+_CPU = frozenset({"vectors"})
 #: What computes products that no cost model knows, the best first. Of each row the plain schedule is tried first, then
 #: with C stored by threads, where its lines begin anywhere, then with B, with A and with both packed: packing serves
 #: lines that begin anywhere, orders that an instruction does not take, and prologues.
 MENU: tuple[Offer, ...] = (
     Offer(SMALL_PRESET, largest=32),
+    # A CPU, of what its vectors don't compute: complex numbers and prologues. Its compiler makes vectors of work-items,
+    # and soon, where these are short.
+    Offer(SMALL_PRESET, (C64, C128), _CPU),
+    Offer(SMALL_PRESET, needs=_CPU, rows=FEW_ROWS),
+    Offer("vec4_4x4", needs=_CPU),
     # Block reads of Intel's sub-groups.
     Offer("L3_SIMD_32x2_1x8", needs=BLOCK_FEATURES),
     Offer("sg16_block_16x2_k32", needs=BLOCK_FEATURES),

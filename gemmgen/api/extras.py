@@ -10,13 +10,14 @@ import numpy as np
 
 from gemmgen.api.libraries import Library
 from gemmgen.api.matmul import Operand, Product
+from gemmgen.api.promotion import keeps_kind
 from gemmgen.epilogue import OPERANDS, Applied, gate_of
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import cached_property, dataclass
 from gemmgen.runtime.arrays import asking
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,31 @@ class Extra:
         for name, value in self.operands.items():
             dtype = numpy_dtype(spec.operand(name))
             operand = None if value is None else library.operand(name, value, problems, False)
-            if operand is not None and not np.can_cast(operand.dtype, dtype, "same_kind"):
+            if operand is None:
+                continue
+            is_typed = operand.dtype == dtype and library.is_aligned(operand)
+            if not keeps_kind(operand.dtype, dtype):
                 problems.append(f"{name} of {operand.dtype} can't be cast to {dtype} (same_kind): cast it by astype")
-            elif operand is not None:
-                as_it_is = operand.dtype == dtype and library.is_aligned(operand)
-                if not as_it_is and not library.converts:
-                    problems.append(f"{name} has dtype {operand.dtype}, not {dtype}: pass {name}.astype(np.{dtype})")
-                    continue
-                found[name] = library.view(operand if as_it_is else library.copy(operand, dtype), dtype)
+            elif not library.converts and not is_typed:
+                problems.append(f"{name} has dtype {operand.dtype}, not {dtype}: pass {name}.astype(np.{dtype})")
+            else:
+                is_read = is_typed and (not library.converts or _has_lines(operand, spec.c_order))
+                taken = operand if is_read else _with_lines(library, operand, dtype, spec.c_order)
+                found[name] = library.view(taken, dtype)
         if problems:
             raise SpecError(problems)
         return found
+
+
+def _has_lines(operand: Operand, order: Order) -> bool:
+    """Whether the elements of a vector, or of each line of a matrix, lie side by side."""
+    if len(operand.shape) < 2:
+        return operand.strides in ((), (operand.dtype.itemsize,)) or operand.shape[0] <= 1
+    return operand.first_order(order) is not None
+
+
+def _with_lines(library: Library, operand: Operand, dtype: np.dtype[np.generic], order: Order) -> Operand:
+    """A copy whose lines are rows or columns."""
+    if len(operand.shape) < 2 or order == "row":
+        return library.copy(operand, dtype)
+    return library.copy(operand.as_stack(True, False), dtype).as_stack(True, False)

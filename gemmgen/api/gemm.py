@@ -33,7 +33,7 @@ from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.ir.dtypes import F32, F64, DType
+from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
 from gemmgen.runtime.arrays import expect_operands
@@ -561,7 +561,7 @@ class _Request(Request):
     def _has_vectors(self, backend: str, device: object) -> bool:
         """Whether the device computes this product with vectors of its own (CPUs)."""
         types = self.types
-        if types.kernel not in (F32, F64) or types.sums != types.kernel:
+        if types.kernel not in (F32, F64, I32, I64) or types.sums != types.kernel:
             return False
         return "vectors" in target_for(backend, device, GemmSpec(dtype=types.kernel)).features
 
@@ -589,6 +589,8 @@ class _Request(Request):
         is_read = stack.order == "row" or (stack.order == "col" and (column or not self._copies_columns))
         if known and self.library.is_aligned(operand) and is_read:
             return stack
+        if not column and self._copies_columns:
+            return self.library.copy(stack, dtype)
         return self.library.copy(operand, dtype).as_stack(transposed, column)
 
     @property

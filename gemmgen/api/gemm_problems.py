@@ -9,7 +9,7 @@ import numpy as np
 
 from gemmgen.api.libraries import Dtype, Library
 from gemmgen.api.matmul import Operand, Product, text
-from gemmgen.api.promotion import Types, types_of
+from gemmgen.api.promotion import Types, keeps_kind, types_of
 from gemmgen.epilogue import odd_columns
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import meets_itself, overlap
@@ -110,7 +110,7 @@ def addend_problems(addend: Operand, target: Operand, library: Library) -> list[
         fits = False
     if not fits or not (library.converts or addend.shape == target.shape):
         problems.append(f"c of {text(addend.shape)} does not fit out's {text(target.shape)}: pass one of that shape")
-    if not np.can_cast(addend.dtype, target.dtype, "same_kind"):
+    if not keeps_kind(addend.dtype, target.dtype):
         problems.append(f"c of {addend.dtype} can't be cast to out's {target.dtype} (same_kind): cast it by astype")
     return problems
 

@@ -138,10 +138,11 @@ class NumPy(Library):
             try:
                 value = np.asarray(value)
             except Exception as error:  # noqa: BLE001  (whatever the object's own conversion says)
-                problems.append(f"{name} ({type(value).__name__}) makes no array of itself: {error}")
+                problems.append(f"{name} ({type(value).__name__}) makes no array: {error}. Pass rows of one length")
                 return None
             if not value.ndim and not isinstance(given, numbers.Number | np.generic):
-                problems.append(f"{name} is of type {type(given).__name__}, not an array: pass one of NumPy's")
+                remedy = f"{name}.toarray()" if hasattr(given, "toarray") else "one of NumPy's"
+                problems.append(f"{name} is of type {type(given).__name__}, not an array: pass {remedy}")
                 return None
         return Operand(value, value.shape, value.strides, value.dtype)
 

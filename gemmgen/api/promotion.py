@@ -76,10 +76,15 @@ def types_of(
     return _of(result.newbyteorder("="), problems)
 
 
+def keeps_kind(given: Dtype, dtype: Dtype) -> bool:
+    """Whether NumPy casts a type to another one's kind. Of ml_dtypes' real types it says so for complex numbers too."""
+    return np.can_cast(given, dtype, "same_kind") and (given.kind != "c" or dtype.kind in "cO")
+
+
 def _holds(dtype: Dtype, products: Dtype) -> bool:
     """Whether a type is of the same kind as another one's products, or one that kernels store them in."""
     known = MATRIX_DTYPES.get(products.name)
-    return np.can_cast(products, dtype, "same_kind") or (known is not None and dtype.name in map(str, RESULTS[known]))
+    return keeps_kind(products, dtype) or (known is not None and dtype.name in map(str, RESULTS[known]))
 
 
 def _of(result: Dtype, problems: list[str]) -> Types | None:

@@ -95,6 +95,12 @@ class Packed:
             problems.append(f"zeros are beyond the {self.bits} bits of an element: pass some from -8 to 7")
         return problems
 
+    def __repr__(self) -> str:
+        """What it is, without its elements."""
+        (k, n), scales = self.shape, "a column" if self.group is None else f"{self.group} of a column"
+        zeros = "" if self.zeros is None else ", zero points"
+        return f"<Packed {k}x{n}, int{self.bits}, a scale for {scales}{zeros}>"
+
     @property
     def bits(self) -> int:
         """Of an element."""

@@ -22,6 +22,7 @@ from gemmgen.backends.vectors import (
     TERNARY,
     UNARY,
     VectorWords,
+    unfused,
     vector_copy_text,
     vector_element,
     vector_loop,
@@ -541,6 +542,7 @@ class CLike(ABC):
     def _bound(self, node: Expr) -> tuple[str, int]:
         if (of_pairs := self.pairs.arithmetic(node, self.expr)) is not None:
             return of_pairs
+        node = unfused(node)
         match node:
             case Const(value, dtype):
                 return self.literal(value, dtype)
@@ -550,8 +552,6 @@ class CLike(ABC):
                 return self.element(buffer, index), POSTFIX
             case Call("convert", (value,), dtype):
                 return self.conversion(value, dtype)
-            case Call("fma", (a, b, c), dtype) if not dtype.is_float:
-                return self._bound(Bin("+", c, Bin("*", a, b)))
             case Call("neg", (value,)):
                 return f"-{self.expr(value, POSTFIX)}", UNARY
             case Call(name, args, dtype) if name == "fma" or name in MATH:

@@ -178,6 +178,7 @@ class Sycl(CLike):
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
+        used += ["cstdint"] if any("std::" in str(x["vector"]) for x in _vectors(self.kernel, self.elements)) else []
         before = {"declarations": declarations(self, self.elements.converter)}
         match self.form:
             case "main":
@@ -450,6 +451,9 @@ class Sycl(CLike):
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
 
+    def vector_type(self, dtype: DType, width: int) -> str:
+        return vector_of(self.types[dtype.name], width)
+
     def vector_copy(self, move: VectorCopy) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
         if move.byte_place is not None:
@@ -525,11 +529,16 @@ def _moves(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
     return words
 
 
+def vector_of(element: str, width: int) -> str:
+    """The type of a vector. Of `long long`, `sycl::select` takes none: those are of another type of as many bits."""
+    return f"sycl::vec<std::int64_t, {width}>" if element == "long long" else f"sycl::{element}{width}"
+
+
 def _vectors(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
     """Vectors of a work-item's own."""
     held = {s.buffer for s in of_kind(Alloc, kernel.body) if s.buffer.vector > 1}
     found = sorted({(x.vector, elements.types[x.dtype.name]) for x in held}, key=lambda x: x[0])
-    return [{"width": width, "element": element, "vector": f"sycl::{element}{width}"} for width, element in found]
+    return [{"width": width, "element": element, "vector": vector_of(element, width)} for width, element in found]
 
 
 # --- headers ---

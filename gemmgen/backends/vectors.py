@@ -51,6 +51,14 @@ class VectorWords:
     begins_with_number: bool = False
 
 
+def unfused(node: Expr) -> Expr:
+    """A multiply-add of whole numbers as a sum and a product: languages have `fma` for floats alone."""
+    match node:
+        case Call("fma", (a, b, c), dtype) if not dtype.is_float:
+            return Bin("+", c, Bin("*", a, b))
+    return node
+
+
 def vector_name(printer: Printer, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """The vector that begins at an element: `acc[i][j]`."""
     *outer, last = index
@@ -108,7 +116,7 @@ class _Spelling:
         first = self._first(stmt.index)
         if stmt.buffer.vector == self.width:
             name = vector_name(self.printer, stmt.buffer, first)
-            match stmt.value:
+            match unfused(stmt.value):
                 case Bin("+" | "-" | "*" | "/" as sign, old, by) if old == Load(stmt.buffer, stmt.index):
                     return f"{name} {sign}= {self._within(by)};"
             return f"{name} = {self._within(stmt.value)};"
@@ -119,7 +127,7 @@ class _Spelling:
         """A vector, or a number where all elements have the same; and how tightly it binds."""
         if not self._varies(node):
             return self.printer.expr(node, PRECEDENCE["+"]), POSTFIX
-        match node:
+        match unfused(node):
             case Load(buffer, index) if buffer.vector == self.width:
                 return vector_name(self.printer, buffer, self._first(index)), POSTFIX
             case Load(buffer, index) if buffer.vector == 2 * self.width:

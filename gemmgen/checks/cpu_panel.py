@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 from gemmgen.checks.capacity import halved
 from gemmgen.ir.checker import listed
-from gemmgen.ir.dtypes import BF16, F16, F32, F64
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import FEATURES, Target
 from gemmgen.schedule import Schedule, text_of
 from gemmgen.spec import GemmSpec
 
 #: Steps of K from one row of C that is prefetched to the next.
 PREFETCH_STEPS = 64
-#: Types of the elements of vectors.
-_TYPES = (F32, F64, F16, BF16)
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: A depth of a block of K that will do, for messages.
@@ -23,8 +21,8 @@ BLOCK = 256
 
 def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule that has vectors, each with a remedy."""
-    if spec.dtype not in _TYPES:
-        yield f"vectors hold float32 or float64, not {spec.dtype}: use dtype float32 or float64, or method slm"
+    if spec.dtype.real is not None or spec.dtype in FLOAT8:
+        yield f"vectors hold no {spec.dtype}: use dtype float32, or method slm"
         return
     if "vectors" not in target.features:
         yield (
@@ -71,7 +69,7 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
 def _types(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What vectors can't hold, or C can't."""
     # Where a target has no vectors at all, that is the problem.
-    if spec.dtype in (F16, BF16) and "converted_vectors" not in target.features and "vectors" in target.features:
+    if spec.dtype != spec.accumulator and "converted_vectors" not in target.features and "vectors" in target.features:
         yield (
             f"dtype {spec.dtype}, but target {target.name!r} has no vectors of it ({FEATURES['converted_vectors']}): "
             "use backend opencl, or method slm"

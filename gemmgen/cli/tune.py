@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -193,15 +195,17 @@ def _weighted(
     found: list[tuple[str, float, GemmSpec]] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
+        wrong: list[str] = []
         content = line.partition("#")[0].strip()
         match = _WEIGHTED.fullmatch(content)
         if match is not None and float(match[2] or 1) > 0:
-            attempt(problems, parse_sizes, match[1])
+            attempt(wrong, parse_sizes, match[1])
             of_line = match[3] or dtype, match[4] or layout
-            spec = attempt(problems, build_spec, dtype=of_line[0], layout=of_line[1], epilogue=epilogue)
+            spec = attempt(wrong, build_spec, dtype=of_line[0], layout=of_line[1], epilogue=epilogue)
             found += [(match[1], float(match[2] or 1), spec)] if spec is not None else []
         elif content:
-            problems.append(f"{path}, line {number}: {content!r} is not like 128x4096x4096 12 (a size, and how often)")
+            wrong.append(f"{content!r} is not like 128x4096x4096 12 (a size, and how often)")
+        problems += (f"{path}, line {number}: {problem}" for problem in wrong)
     if not found and not problems:
         problems.append(f"--model {path} has no sizes: give one a line, such as 128x4096x4096 12")
     if problems:
@@ -225,12 +229,29 @@ def _traced(script: Path, backend: str) -> list[Product]:
     except (SyntaxError, ValueError) as error:
         raise UserError(f"--trace {script} is no Python script ({error}): give one that calls gemmgen") from None
     kernels.asked = []
-    with suppress(SystemExit):
+    with _as_by_itself(script):
         runpy.run_path(str(script), run_name="__main__")
     found = Counter((kind_of(spec), shape, products) for at, spec, shape, products in kernels.asked if at == backend)
     if not found:
         raise UserError(f"--trace {script} has asked gemm for nothing on {backend}: name another script or --backend")
     return [Product(*each, weight=float(count)) for each, count in found.items()]
+
+
+@contextmanager
+def _as_by_itself(script: Path) -> Iterator[None]:
+    """Where a script runs: with no arguments, and modules beside it found. Raises: UserError where it fails."""
+    arguments, folders = sys.argv, sys.path
+    sys.argv, sys.path = [str(script)], [str(script.resolve().parent), *folders]
+    try:
+        with suppress(SystemExit):
+            yield
+    except Exception as error:  # noqa: BLE001  (whatever the script raises)
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(script)), None)
+        said = "".join(traceback.format_exception_only(error)).strip()
+        raise UserError(f"--trace {script} failed in line {line} ({said}): it must run by itself first") from None
+    finally:
+        sys.argv, sys.path = arguments, folders
 
 
 def _writable(store: Store) -> None:

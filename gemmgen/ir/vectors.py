@@ -42,9 +42,9 @@ def value_problem(value: Expr, var: Var, width: int) -> str | None:
     match value:
         case Load(buffer, index):
             return None if _is_vector(buffer.vector, index, var, width) else f"{buffer.name} is not read by vectors"
-        case Bin("+" | "-" | "*" | "/", a, b) if value.dtype.is_float:
+        case Bin("+" | "-" | "*" | "/" as op, a, b) if value.dtype.is_float or op != "/":
             parts = a, b
-        case Call(name, parts, dtype) if dtype.is_float and (name == "fma" or name in MATH):
+        case Call(name, parts, dtype) if name == "fma" or (dtype.is_float and name in MATH):
             pass
         case Select(Bin("<" | "<=" | "==" | "!=", a, b) as condition, then, other) if a.dtype == value.dtype:
             if var not in walk_expr(condition):

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import ml_dtypes
@@ -79,6 +80,21 @@ def test_16_bit_floats_by_vectors(device: DeviceInfo, dtype: str, rng: np.random
         right = a.astype(np.float64) @ b.astype(np.float64)
         scale = np.sqrt(k) * 2.0 ** (-8 if dtype == "bfloat16" else -11)
         assert np.abs(c.astype(np.float64) - right).max() <= 4 * scale
+
+
+@pytest.mark.parametrize("device", CPUS)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_whole_numbers_by_vectors(device: DeviceInfo, dtype: str, rng: np.random.Generator) -> None:
+    """To the last bit, also of sums that wrap; in place, transposed, in few rows, and with an epilogue by vectors."""
+    of_all = np.iinfo(dtype).min, np.iinfo(dtype).max
+    wide = np.int32 if dtype == "int8" else np.dtype(dtype)
+    for (m, n, k), order in product(((67, 70, 90), (3, 300, 1100), (9, 65, 2100)), ("C", "F")):
+        a, b = (rng.integers(*of_all, size, dtype, endpoint=True) for size in ((m, k), (k, n)))
+        bias, right = rng.integers(-99, 99, n).astype(wide), a.astype(wide) @ b.astype(wide)
+        given = np.array(b, order=order)  # type: ignore[call-overload]
+        c = gemmgen.gemm(a, given, dtype=wide, device=device, epilogue=["bias", "relu"], bias=bias)
+        assert np.array_equal(c, np.maximum(right + bias, 0))
+    assert choose_panels(GemmSpec(m=67, n=70, k=90, dtype=dtype), None, target_of(device.handle)) is not None
 
 
 @pytest.mark.parametrize("device", CPUS[:1])

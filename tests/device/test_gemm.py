@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ import gemmgen
 from gemmgen.api.libraries import NumPy
 from gemmgen.api.matmul import Call, Operand
 from gemmgen.errors import DtypeError, SpecError
+from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cache import Kept
 from tests.device.naive import found
@@ -168,6 +169,20 @@ def test_products_of_some_size(m: int, n: int, k: int) -> None:
     assert np.array_equal(gemmgen.gemm(a, b.T), a @ b.T)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_an_epilogue_may_lie_anyhow(order: Literal["C", "F"]) -> None:
+    """They were refused where A and B are copied; a call like one before must see the elements that are there then."""
+    rng = np.random.default_rng(7)
+    a, b = whole(rng, (20, 30), np.float32), whole(rng, (30, 40), np.float32)
+    bias, residual = whole(rng, (80,), np.float32)[::2], whole(rng, (20, 80), np.float32)[::-1, ::2]
+    for beside in (residual, np.asfortranarray(residual), np.broadcast_to(residual[0], (20, 40))):
+        for step in (1, -1):
+            out = np.empty((20, 40), np.float32, order=order)
+            gemmgen.gemm(a, b, out=out, epilogue=["bias", "residual"], bias=bias[::step], residual=beside)
+            assert np.array_equal(out, a @ b + bias[::step] + beside)
+            bias[3] += 1
+
+
 def test_elements_that_no_kernel_has() -> None:
     a = np.array([[1, 2], [3, 4]], np.longdouble)
     assert np.array_equal(gemmgen.gemm(a, a, a.copy(), alpha=2, beta=3), 2 * (a @ a) + 3 * a)
@@ -175,7 +190,15 @@ def test_elements_that_no_kernel_has() -> None:
         gemmgen.gemm(a, a, backend="opencl")
 
 
-Z = np.zeros
+class Sparse:
+    """As SciPy's are."""
+
+    def toarray(self) -> Numbers:
+        """All elements."""
+        return Z((2, 2))
+
+
+Z, BF, SPARSE = np.zeros, numpy_dtype(BF16), Sparse()
 #: No number, though the types say so.
 Q = cast(float, "x")
 
@@ -189,12 +212,18 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(3, Z(2)), TypeError, "a is a scalar"),
         (lambda: gemmgen.gemm(None, Z(2)), ValueError, "a is of type NoneType, not an array"),
         (lambda: gemmgen.gemm(Z(2), "ab"), ValueError, "b is of type str, not an array"),
+        (lambda: gemmgen.gemm([[1], [2, 3]], Z(2)), ValueError, "Pass rows of one length"),
+        (lambda: gemmgen.gemm(SPARSE, Z(2)), ValueError, "a is of type Sparse, not an array: pass a.toarray()"),
         (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a="no"), ValueError, "transpose_a = 'no' is of type str"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
         (lambda: gemmgen.gemm(Z(2), np.array([0], "M8[s]")), TypeError, "no type in common"),
         (lambda: gemmgen.gemm(Z(2), Z(2), dtype="nonsense"), TypeError, "is no element type"),
         (lambda: gemmgen.gemm(Z(2), Z(2), dtype=np.int32), TypeError, "does not hold products of float64"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=Z((2, 2), int)), TypeError, "out's int64 (same_kind)"),
+        # ml_dtypes calls complex numbers and its real ones the same kind.
+        (lambda: gemmgen.gemm(Z((2, 2), "F"), Z(2), dtype="bfloat16"), TypeError, "does not hold products of complex"),
+        (lambda: gemmgen.gemm(Z((2, 2), "F"), Z((2, 2)), out=Z((2, 2), BF)), TypeError, "cast to out's bfloat16"),
+        (lambda: gemmgen.gemm(Z(2, BF), Z((2, 2), BF), epilogue="bias", bias=Z(2, "F")), ValueError, "bias of complex"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=Z((2, 3))), ValueError, "shape 2x3, not 2x2"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=[[0.0]]), ValueError, "out is of type list"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), beta=1), ValueError, "c that was not given"),

@@ -70,6 +70,15 @@ def test_from_usm_and_by_copies(name: str, device: SyclDeviceInfo, rng: np.rando
         assert all(np.array_equal(results[0], other) for other in results[1:])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_whole_numbers_by_vectors(dtype: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    """SYCL's `select` takes no vectors of `long long`."""
+    schedule = candidates.load("cpu_6x16_v8_copied").schedule
+    kernel = built(schedule, device, GemmSpec(dtype=dtype, epilogue=("bias", "relu")))
+    a, b, bias = (rng.integers(-99, 99, size).astype(dtype) for size in ((20, 30), (30, 37), 37))
+    assert np.array_equal(kernel(a, b, bias=bias), np.maximum(a @ b + bias, 0))
+
+
 @pytest.mark.parametrize("block", [8, 16, 32])
 def test_transpose(block: int, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     source = driver.emit_transpose(GemmSpec(), block, "sycl", target_of(device), form="kernel")

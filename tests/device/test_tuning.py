@@ -268,6 +268,12 @@ def test_what_tune_refuses(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("root:x:0:0")
     wrong = command(tmp_path, "tune", "--trace", tmp_path / "notes.txt")
     assert wrong.returncode == 2 and f"--trace {tmp_path}/notes.txt is no Python script (" in wrong.stderr
+    (script := tmp_path / "broken.py").write_text("import gemmgen\nraise KeyError('of its own')\n")
+    wrong = command(tmp_path, "tune", "--trace", script)
+    assert f"gemmgen: --trace {script} failed in line 2 (KeyError: 'of its own')" in wrong.stderr
+    (lines := tmp_path / "layers.txt").write_text("64x64x64\nsmall 3\n64 1 float33\n")
+    wrong = command(tmp_path, "tune", "--model", lines)
+    assert f"{lines}, line 2: size 'small'" in wrong.stderr and f"{lines}, line 3: dtype 'float33'" in wrong.stderr
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "gemmgen").write_text("a file")
@@ -287,8 +293,9 @@ def test_what_tune_refuses(tmp_path: Path) -> None:
 def test_a_trace_has_what_a_script_asks_for(device: DeviceInfo, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     script = tmp_path / "model.py"
+    (tmp_path / "sizes_of_it.py").write_text("import sys\nassert len(sys.argv) == 1\n")
     script.write_text(
-        "import numpy as np, gemmgen\n"
+        "import numpy as np, gemmgen, sizes_of_it\n"
         f"for n in (32, 48): gemmgen.gemm(np.ones((40, 24), 'f'), np.ones((24, n), 'f'), device={device.number})\n"
     )
     made = command(tmp_path, "tune", "--trace", script, "--minutes", 0.1, "--device", device.number, "--json")

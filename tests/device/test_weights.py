@@ -259,6 +259,7 @@ def test_errors(w: Numbers) -> None:
     with pytest.raises(SpecError, match="zero_points = 'no': use True or False"):
         prepack(w, zero_points="no")  # type: ignore[arg-type]
     packed = prepack(w)
+    assert repr(packed) == f"<Packed {w.shape[0]}x{w.shape[1]}, int8, a scale for a column>"
     with pytest.raises(SpecError, match=r"scales are no float32 array of shape \(70,\)"):
         Packed(packed.values, packed.scales[1:])
     of_4 = prepack(w, 4, 32, zero_points=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -11,10 +12,11 @@ from gemmgen import candidates, driver
 from gemmgen.api.kernels import choice
 from gemmgen.choice.few_rows import FEW
 from gemmgen.choose import MENU, SMALL_PRESET, choose
-from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8, I8, I32, MATRIX_DTYPES, DType
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8, I8, I32, I64, MATRIX_DTYPES, DType
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import validate
+from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.spec import GemmSpec, Order
 from tests.support.cli import printed
@@ -216,3 +218,24 @@ def test_the_command_line_gives_what_is_chosen() -> None:
     assert "_packed" in printed(*bfloat16, "-M", "16", "-N", "2304", "-K", "768")
     float32 = *emit, "-M", "16", "-N", "4096", "-K", "4096"
     assert printed(*float32).startswith("// mbarrier_8x8_2x16_split")
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "name"),
+    [
+        (GemmSpec(dtype=C64), (500, 400, 300), SMALL_PRESET),
+        (GemmSpec(dtype=C128, a_order="col"), (3, 400, 300), SMALL_PRESET),
+        (GemmSpec(b_dtype=I8, b_order="col", prologue_b="b * b_scale"), (1, 1024, 1024), SMALL_PRESET),
+        (GemmSpec(b_dtype=I8, b_order="col", prologue_b="b * b_scale"), (64, 1024, 1024), "vec4_4x4"),
+    ],
+)
+def test_what_vectors_of_a_cpu_do_not_compute(spec: GemmSpec, shape: tuple[int, int, int], name: str) -> None:
+    """It was `lds_8x8_16x16_k8`, for GPUs: 2 to 5 s to compile, and 40 times as long for a row by weights in int8."""
+    assert choose(spec, shape, TARGETS["cpu"]) == candidates.load(name).schedule
+
+
+@pytest.mark.parametrize("dtype", [I8, I32, I64], ids=str)
+def test_whole_numbers_are_multiplied_by_vectors_of_a_cpu(dtype: DType) -> None:
+    for b_order in get_args(Order):
+        spec = GemmSpec(dtype=dtype, b_order=b_order)
+        assert isinstance(choose(spec, (500, 400, 300), TARGETS["cpu"]).mainloop, CpuPanel)

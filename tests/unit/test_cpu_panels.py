@@ -15,7 +15,7 @@ from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.cpu.machine import CACHES, machine_of
 from gemmgen.cpu.panels import account, by_order, choose_panels, cycles
 from gemmgen.cpu.prior import HELD, Shape
-from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
+from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS, Target, calibrate, measured_on
 from gemmgen.kernel_names import kernel_name
 from gemmgen.passes.validate import problems_as_asked, validate
@@ -208,9 +208,10 @@ def test_sums_of_16_bit_floats_stay_in_registers_or_wait_in_float32(dtype: DType
 
 
 def test_what_vectors_cannot_do_is_left_to_others() -> None:
-    assert choose_panels(GemmSpec(dtype=I8), (1000, 1000, 1000), CPU) is None
+    assert choose_panels(GemmSpec(dtype=C64), (1000, 1000, 1000), CPU) is None
     unconverted = replace(CPU, features=CPU.features - {"converted_vectors"})
-    assert choose_panels(GemmSpec(dtype=F16), (1000, 1000, 1000), unconverted) is None
+    for dtype in (F16, I8):
+        assert choose_panels(GemmSpec(dtype=dtype), (1000, 1000, 1000), unconverted) is None
 
 
 def test_a_compiler_that_keeps_fewer_pointers_gets_fewer_rows_in_place() -> None:

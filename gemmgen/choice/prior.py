@@ -39,6 +39,8 @@ from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Elements that a thread packs.
+PACKS = 4
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
 
@@ -88,11 +90,13 @@ def accounts(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: in
     placed = np.ceil(count / d.cluster) * d.cluster
     blocks = placed[0] * placed[1] * products
     steps = np.ceil(np.ceil(k / d.parts) / d.depth)
-    each = np.ceil(blocks * d.parts / rates.cores)
-    dealt, stays = d.dealt > 0, d.stays > 0
-    even = np.where(dealt, blocks / rates.cores, each)
-    together = np.minimum(each, np.where(d.staged > 0, rates.resident, rates.unstaged))
+    each, resident = np.ceil(blocks * d.parts / rates.cores), np.where(d.staged > 0, rates.resident, rates.unstaged)
     inside, deep, packs = np.minimum(d.block, extents), np.minimum(d.depth, k / steps), bool(d.packed.any())
+    dealt, stays = d.dealt > 0, d.stays > 0
+    if packs:
+        each = _gathered(d, resident, each, blocks, products * k * extents, c)
+    even = np.where(dealt, blocks / rates.cores, each)
+    together = np.minimum(each, resident)
     grid = _Grid(extents, count, placed, blocks, steps, each, together, inside, deep, packs)
     fetch, of_all, outside = _fetch(spec, d, rates, k, grid, c)
     # The last round of blocks may have fewer of them at once.
@@ -158,6 +162,17 @@ class _Grid:
     inside: Numbers
     deep: Numbers
     packs: bool
+
+
+def _gathered(d: Designs, resident: Numbers, each: Numbers, blocks: Numbers, elements: Numbers, c: Machine) -> Numbers:
+    """Blocks of the busiest multiprocessor behind a kernel that packs so many elements of A, and of B: not all of its
+    threads are done at once, and blocks that wait for them fill up the multiprocessors that they leave first.
+    """
+    packing, waiting = (elements * d.packed).sum(0) / PACKS / c.cores, each * (d.threads + d.producers)
+    more = np.maximum(0, np.minimum(resident, blocks * d.parts) - each) * packing / (packing + waiting)
+    # No table shows that blocks of warpgroups lose by it.
+    found: Numbers = np.where((d.unit == WGMMA) | (d.dealt > 0) | (d.stays > 0), each, each + more)
+    return found
 
 
 def _step(

@@ -16,8 +16,8 @@ from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THRE
 from gemmgen.ir.dtypes import DType
 from gemmgen.spec import GemmSpec
 
-#: Registers of a thread beside its sums.
-OTHER_REGISTERS = 56
+#: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
+OTHER_REGISTERS, ADDRESSES = 56, 24
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -116,7 +116,9 @@ def _resident(spec: GemmSpec, d: Designs, staged: Numbers, machine: Machine) -> 
         staged: stages of the epilogue.
     """
     shared = d.held * spec.dtype.size + staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    registers = (d.sums * spec.accumulator.size / 4 + OTHER_REGISTERS) * d.threads + d.producers * 32
+    # What a work-item multiplies next is read while it multiplies.
+    other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0), OTHER_REGISTERS)
+    registers = (d.sums * spec.accumulator.size / 4 + other) * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
     return np.minimum(np.maximum(found, 1), BLOCKS)

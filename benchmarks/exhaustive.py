@@ -7,6 +7,7 @@ Shapes are drawn by a commit's hash, as by `drawn_shapes.py`. Of each are measur
 the prior puts at most three times as high as its first; and points of the space near its best. The fastest ten are
 measured again, in turns with the choice. With `--most 24` only the first 12 of a search and the prior's first are
 measured: less of each shape, and more shapes. `--part 2/4` is the second of four parts of the shapes: a process a GPU.
+`--target sm_80` leaves out what came after that architecture, so that this GPU stands for an older one.
 
 A line a shape: how many were measured; the time of the fastest by that of the choice, and by that of the fastest of the
 first 10, 20 and 40 that a search measures.
@@ -23,6 +24,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -34,7 +36,7 @@ from drawn_shapes import Shape, drawn
 from gemmgen.choice import gpu
 from gemmgen.choose import choose
 from gemmgen.ir.dtypes import FLOAT8
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import TARGETS, Target
 from gemmgen.kernel_names import kernel_name
 from gemmgen.options import build_spec
 from gemmgen.runtime.cuda_devices import pick
@@ -128,6 +130,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--most", type=int, default=MOST, help="schedules of a shape")
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--target", help="sm_80: with the instructions that this architecture has, and no others")
     parser.add_argument("--builders", type=int, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
     parser.add_argument("--output", type=Path)
@@ -139,14 +142,16 @@ def main() -> None:
         return
     info, (part, parts) = pick(), map(int, said.part.split("/"))
     builders = said.builders or max(1, len(os.sched_getaffinity(0)) // parts - 1)
-    runner, rows = LocalRunner(is_alone=False, builders=builders), []
+    runner, rows, target = LocalRunner(is_alone=False, builders=builders), [], info.target
+    if said.target:
+        target = replace(target, name=said.target, features=TARGETS[said.target].features)
     layouts = ["row,col"] if build_spec(dtype=said.dtype).dtype in FLOAT8 else "row,row row,col col,row col,col".split()
     lines = [json.dumps({"device": str(info), "commit": said.commit, "dtype": said.dtype})]
     for shape, layout in list(drawn(said.commit, said.dtype, said.count, layouts))[part - 1 :: parts]:
         if time.perf_counter() - begin > said.seconds:
             break
         spec = promised(build_spec(dtype=said.dtype, layout=layout), shape)
-        rows.append(measured(spec, shape, info.target, runner, said.most))
+        rows.append(measured(spec, shape, target, runner, said.most))
         lines.append(json.dumps(rows[-1]))
         print(told(rows[-1])[0], *cast("list[str]", rows[-1]["wrong"]), sep="\n", flush=True)
         if said.output:

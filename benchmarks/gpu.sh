@@ -1,85 +1,83 @@
 #!/usr/bin/env bash
-# What is checked and measured on a GPU of NVIDIA, by parts; results go to a folder, for benchmarks/results.
+# What is tested and measured on GPUs of NVIDIA, by parts, spread over the GPUs of a machine; a file a part in a folder.
 #
-#     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices tables fp32 choose repeats sanitizer
+#     benchmarks/gpu.sh FOLDER PART...
+#     benchmarks/gpu.sh out tests,1/4 tests,2/4 tests,3/4 tests,4/4 epilogues weights
+#     benchmarks/gpu.sh out drawn,bfloat16,1/2 drawn,bfloat16,2/2 tuned,float32,1/4 exhaustive,float32,1/4,sm_80
 #
-# Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
-# TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does, the last two of them the repeats, too.
+# Parts are the functions below; what follows a comma are their arguments. They begin in the order that is given, each
+# on the first GPU that is free, with caches of its own: name long ones first. A part takes at most SECONDS_EACH (500),
+# so that a kernel that hangs costs no more. GPUS says which GPUs (all), COMMIT what shapes are drawn by (HEAD), COUNT
+# how many of them. CuPy, torch and pytest-xdist are needed; compute-sanitizer for the part of its name.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
-out=${1:?a folder for the results}
+folder=${1:?a folder for the results}
 shift
-mkdir -p "$out"
+mkdir -p "$folder"
+read -ra gpus <<<"${GPUS:-$(nvidia-smi --query-gpu=index --format=csv,noheader | tr '\n' ' ')}"
+jobs=$(($(nproc) / ${#gpus[@]} - 1))
+commit=${COMMIT:-$(git rev-parse HEAD)}
 
-bench() { timeout 200 python3 -m gemmgen bench --backend cuda --vs cublas "$@"; }
-checked() { timeout "$1" python3 -m pytest -q -p no:cacheprovider -p no:benchmark "${@:2}"; }
+bounded() { timeout "${SECONDS_EACH:-500}" "$@"; }
+measure() { bounded python3 "benchmarks/$1.py" "${@:2}"; }
 
+# tests,2/4: every fourth file of the tests of devices.
 tests() {
-    checked 200 -n 8 tests/device/test_cuda_*.py tests/device/test_{epilogues,prologues,complex}.py \
-        --deselect tests/device/test_cuda_wgmma.py | tail -40
+    local part=${1:-1/1}
+    # What waits for a copy that never comes hangs: each test has its limit.
+    bounded python3 -m pytest -q -m "" -p no:cacheprovider -p no:benchmark --timeout 120 -n "$jobs" \
+        $(ls tests/device/test_*.py | awk -v part="${part%/*}" -v parts="${part#*/}" 'NR % parts == part % parts')
 }
 
-wgmma() {
-    # What waits for a copy that never comes hangs: nothing is timed before all is right.
-    checked 200 -x -p no:xdist tests/device/test_cuda_{wgmma,box_stores}.py | tail -20 || return
-    bench --preset wgmma_64x64_s8,wgmma_64x128_s4,wgmma_64x128_s4_2x1,wgmma_128x144_s4,wgmma_192x192_s4,wgmma_128x256_s4,wgmma_128x256_s4_turns --sizes 512,1000,1024,1536,2048,3072,4096,8192,16384 \
-        --json "$out/wgmma_bf16.json"
+# The choice for drawn shapes beside cuBLAS; the same after a minute's search a shape.
+drawn() {
+    measure drawn_shapes --commit "$commit" --dtype "$1" --part "${2:-1/1}" --count "${COUNT:-200}" \
+        --processes "$jobs" --json "$result.json" "${@:3}"
+}
+tuned() { COUNT=${COUNT:-16} drawn "$1" "${2:-1/1}" --tune 60; }
+
+# exhaustive,float32,1/4,sm_80: what the choice and a search lose, with what an older GPU has.
+exhaustive() {
+    measure exhaustive --commit "$commit" --dtype "$1" --part "${2:-1/1}" ${3:+--target "$3"} --count "${COUNT:-24}" \
+        --builders "$jobs" --output "$result.jsonl.gz"
 }
 
-matrices() {
-    bench --preset mma_f64_4x8_16x8 --sizes 1024,2048,4096,8192 --json "$out/mma_f64.json"
-    bench --preset mma_s8_8x16_16x8 --sizes 1024,4096,8192 --json "$out/mma_s8.json"
-    bench --preset mma_3xtf32_8x8_16x16 --sizes 1024,2048,4096 --json "$out/mma_3xtf32.json"
-}
+epilogues() { measure epilogues --jobs "$jobs" --json "$result.json"; }
+weights() { measure weights; }
+grouped() { measure grouped --device gpu --dtypes "${1:-bfloat16}"; }
+block_scales() { measure block_scales; }
+streaming() { measure streaming; }
+families() { measure few_rows --family "$1" ${2:+--dtypes "${2//+/,}"} --jobs "$jobs" --shapes "${COUNT:-20}"; }
+host_time() { measure host_time --json "$result.json"; }
+first_calls() { measure first_calls --json "$result.json"; }
+tables() { measure tables_cuda "$folder"; }
 
-tables() {
-    timeout 300 python3 benchmarks/tables_cuda.py "$out"
-}
-
-fp32() {
-    local ring=mbarrier_8x16_16x16
-    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_boxes_packed,${ring}_split7,async_8x8_8x16,async_8x4_8x16
-    presets+=,mbarrier_8x16_8x8_slices4,mbarrier_8x16_8x8_slices4_packed,mbarrier_8x8_4x8_slices8
-    presets+=,mbarrier_8x8_8x8_split128,mbarrier_8x8_2x16_split8
-    bench --best --preset "$presets" --sizes 512,1024,2048,4096,8192,16384,4095,1000x999x1001,128x14336x4096,64x64x65536 \
-        --json "$out/best.json"
-    bench --best --preset "$presets" --sizes 16x4096x4096,256:256,1024:64 --json "$out/best_more.json"
-    bench --best --preset mbarrier_8x16_16x16_atomic7,mbarrier_8x8_8x8_atomic128,mbarrier_8x8_2x16_atomic8 \
-        --sizes 128x14336x4096,64x64x65536,16x4096x4096 --json "$out/atomic.json"
-}
-
-choose() {
-    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 7 --jobs 15
-    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 8 --jobs 15 --dtype bfloat16
-}
-
-# Eight processes, each with every eighth preset: compiling is most of the work. side_by_side SECONDS COMMAND...
-side_by_side() {
-    local part
-    for part in 0 1 2 3 4 5 6 7; do
-        timeout "$1" "${@:2}" python3 benchmarks/check_cuda.py $how --part "$part/8" >"$out/part$part.txt" 2>&1 &
-    done
-    wait
-    grep -h "FAILED\|SUMMARY\|Error\|hazard" "$out"/part?.txt | sort | uniq -c | head -40
-    echo "$(cat "$out"/part?.txt | grep -c ' ok ') presets, $(cat "$out"/part?.txt | grep -c ' failed$') of 8 parts done"
-    rm -f "$out"/part?.txt
-}
-
-repeats() {
-    how="--repeats 300 ${NAMES:-}" side_by_side "${SECONDS_EACH:-100}" env
-}
-
-sanitizer() {
-    local tool
-    for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
-        echo "-- $tool"
-        how="--small ${NAMES:-}" side_by_side "${SECONDS_EACH:-90}" compute-sanitizer --tool "$tool"
-    done
-}
+# NAMES of presets: each the same bits 300 times; and the checks of memory, races and barriers.
+repeats() { measure check_cuda --repeats 300 ${NAMES:-}; }
+sanitizer() { bounded compute-sanitizer --tool "${1:-memcheck}" python3 benchmarks/check_cuda.py --small ${NAMES:-}; }
 
 for part in "$@"; do
-    declare -F "$part" >/dev/null || { echo "no part $part: see the head of $0" >&2; exit 2; }
-    printf '\n== %s\n' "$part"
-    "$part" 2>&1 | tee "$out/$part.txt"
+    declare -F "${part%%,*}" >/dev/null || { echo "no part ${part%%,*}: see $0" >&2; exit 2; }
 done
+
+# A pipe holds the GPUs that are free.
+free=$(mktemp -u)
+mkfifo "$free"
+exec 3<>"$free"
+rm "$free"
+printf '%s\n' "${gpus[@]}" >&3
+for part in "$@"; do
+    read -ru 3 gpu
+    (
+        IFS=, read -ra words <<<"$part"
+        result=$folder/${part//[,\/]/_}
+        export CUDA_VISIBLE_DEVICES=$gpu XDG_CACHE_HOME=$folder/.cache$gpu XDG_DATA_HOME=$folder/.data$gpu
+        SECONDS=0
+        "${words[@]}" >"$result.txt" 2>&1
+        echo "== $part on GPU $gpu: exit code $?, $SECONDS s"
+        tail -n 3 "$result.txt"
+        echo "$gpu" >&3
+    ) &
+done
+wait

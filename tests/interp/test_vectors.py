@@ -352,7 +352,7 @@ def test_pointers_keep_loads_of_a_short() -> None:
     """Without them each step works out all rows' places anew: 12x32 was 0.57 times as fast."""
     text = driver.emit(GemmSpec(), COPIED, "opencl", CPU).text
     assert "a_frag[i] = a_rows[i][k0];" in text
-    assert "__global const float *a_rows[3];" in text
+    assert "__global const float *a_rows[MR];" in text
 
 
 def test_what_is_left_of_k_needs_no_loop_where_k_is_known() -> None:

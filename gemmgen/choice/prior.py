@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.choice.columns import (
+    FMA,
     LINE,
     SECTOR,
     WARPGROUP_ROWS,
@@ -170,8 +171,8 @@ def _gathered(d: Designs, resident: Numbers, each: Numbers, blocks: Numbers, ele
     """
     packing, waiting = (elements * d.packed).sum(0) / PACKS / c.cores, each * (d.threads + d.producers)
     more = np.maximum(0, np.minimum(resident, blocks * d.parts) - each) * packing / (packing + waiting)
-    # No table shows that blocks of warpgroups lose by it.
-    found: Numbers = np.where((d.unit == WGMMA) | (d.dealt > 0) | (d.stays > 0), each, each + more)
+    # Tables show it where work-items multiply; hardly where warpgroups do.
+    found: Numbers = np.where((d.unit == FMA) & (d.dealt == 0) & (d.stays == 0), each + more, each)
     return found
 
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, allocs
 from gemmgen.ir.stmt import (
-    Alloc,
     Block,
     Body,
     CooperativeCopy,
@@ -137,8 +136,7 @@ def _repeated(body: Body, times: int) -> Iterator[tuple[Stmt, int]]:
 def buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
     """What the kernel allocates there; a step that is written twice (for the rest of K) counts once, the larger."""
     largest: dict[str, Buffer] = {}
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.space is space:
-            other = largest.get(stmt.buffer.name, stmt.buffer)
-            largest[stmt.buffer.name] = max(other, stmt.buffer, key=lambda b: b.elements)
+    for stmt in allocs(kernel, space):
+        other = largest.get(stmt.buffer.name, stmt.buffer)
+        largest[stmt.buffer.name] = max(other, stmt.buffer, key=lambda b: b.elements)
     return tuple(largest.values())

@@ -22,12 +22,12 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, SCALAR, SPANNING_VECTOR
 from gemmgen.ir.dtypes import BOOL, F32, I32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, both, ceil_div, compare, convert, number, select
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import Kernel, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
-from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import prologue_applied
 from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
 from gemmgen.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.instructions import TILE_LINE_BYTES
 from gemmgen.ir.kernel import Kernel, addressed, awaits_others
 from gemmgen.ir.sizes import GROUP_COUNT, OF_ALL_GROUPS
 from gemmgen.ir.stmt import TmaCopy, VectorCopy
-from gemmgen.ir.walk import map_expr, substitute, walk
+from gemmgen.ir.walk import map_expr, of_kind, substitute
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
 from gemmgen.spec import GemmSpec
 
@@ -19,7 +21,7 @@ def span(kernel: Kernel) -> int:
     """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes; or 2^63."""
     if any(matrix.reach > 2**31 for matrix in kernel.matrices):
         return 2**63
-    moves = (s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.byte_place and s.src.space is Space.GLOBAL)
+    moves = (s for s in of_kind(VectorCopy, kernel.body) if s.byte_place and s.src.space is Space.GLOBAL)
     return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 
 
@@ -70,9 +72,20 @@ def given_shape(matrix: Buffer) -> tuple[Expr, ...]:
     return (GROUP_COUNT * shape[0],) if len(shape) == 1 and matrix.batch_stride is not None else shape
 
 
-def too_wide(spec: GemmSpec) -> list[str]:
-    """The condition, in C, that a gated product's B has more columns than an int counts."""
-    return ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
+def broken_promises(kernel: Kernel, spec: GemmSpec, signs: bool = False) -> Iterator[str]:
+    """Where a launcher's sizes, leading dimensions and strides are not what the spec says, in C.
+
+    Args:
+        signs: whether it is asked that strides are not negative.
+    """
+    names = [p.name for p in kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
+    yield from ("k < 0" for name in names if name == "k")
+    # More columns of a gated product's B than an int counts.
+    yield from ["n >= 1 << 30"] if spec.halves > 1 and spec.n is None else []
+    yield from (f"{name} < 0" for name in names if signs and name.startswith("stride_"))
+    units = dict(zip("mnk", spec.multiple_of, strict=True))
+    units |= {f"{what}{x}": spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
+    yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
 
 def products(kernel: Kernel) -> Var | None:
@@ -83,7 +96,7 @@ def products(kernel: Kernel) -> Var | None:
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
-    copies = [s for s in walk(kernel.body) if isinstance(s, TmaCopy)]
+    copies = list(of_kind(TmaCopy, kernel.body))
     swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
     for p in (box for matrix in kernel.matrices for box in tma_tiles_of(matrix, kernel)):
         if p.tma_tile is not None:
@@ -97,8 +110,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
 
 def tma_tiles_of(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
     """A matrix as it is given; and where the last TMA tile is narrower, in that form as well."""
-    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, TmaCopy))
-    found = (x.tma_tile for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
+    found = (x.tma_tile for s in of_kind(TmaCopy, kernel.body) for x in (s.src, s.dst) if x.name == matrix.name)
     return tuple(replace(matrix, tma_tile=box) for box in dict.fromkeys((matrix.tma_tile, *found)))
 
 

@@ -15,7 +15,7 @@ from gemmgen.ir.instructions import WORD_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import BlockPayload, Multiply, PayloadAdvance, PlaceStmt, Prefetch, VectorCopy
 from gemmgen.ir.synchronization import Barrier
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import of_kind, walk
 from gemmgen.records import dataclass
 
 #: The extension.
@@ -81,7 +81,7 @@ class BlockPrinter(Printer, Protocol):
 
 def multiplies_by(kernel: Kernel, atom: str) -> bool:
     """Whether a kernel has matrix instructions of a name."""
-    return any(isinstance(s, Multiply) and s.atom.name == atom for s in walk(kernel.body))
+    return any(s.atom.name == atom for s in of_kind(Multiply, kernel.body))
 
 
 def dpas_function(instruction: Instruction) -> str:
@@ -92,28 +92,28 @@ def dpas_function(instruction: Instruction) -> str:
 
 def splits_barriers(kernel: Kernel) -> bool:
     """Whether it has barriers in two parts."""
-    return any(isinstance(s, Barrier) and s.part != "all" for s in walk(kernel.body))
+    return any(s.part != "all" for s in of_kind(Barrier, kernel.body))
 
 
 def reads_2d_blocks(kernel: Kernel) -> bool:
     """Whether a kernel needs the extension."""
-    return any(isinstance(s, VectorCopy) and s.atom.block is not None for s in walk(kernel.body))
+    return any(s.atom.block is not None for s in of_kind(VectorCopy, kernel.body))
 
 
 def writes_2d_blocks(kernel: Kernel) -> bool:
     """Whether it stores C by it."""
-    return any(isinstance(s, VectorCopy) and s.atom.name == "block_2d_write" for s in walk(kernel.body))
+    return any(s.atom.name == "block_2d_write" for s in of_kind(VectorCopy, kernel.body))
 
 
 def private_words(kernel: Kernel) -> frozenset[Buffer]:
     """Arrays of a lane's elements that are read and written in words."""
-    copies = (s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.block is not None)
+    copies = (s for s in of_kind(VectorCopy, kernel.body) if s.atom.block is not None)
     return frozenset(s.dst for s in copies if s.dst.space is Space.PRIVATE)
 
 
 def payloads(kernel: Kernel) -> frozenset[Buffer]:
     """The arrays of address payloads."""
-    return frozenset(s.payload for s in walk(kernel.body) if isinstance(s, BlockPayload))
+    return frozenset(s.payload for s in of_kind(BlockPayload, kernel.body))
 
 
 def payload_needs(kernel: Kernel) -> list[str]:
@@ -124,7 +124,7 @@ def payload_needs(kernel: Kernel) -> list[str]:
 
 def payload_moves(kernel: Kernel) -> list[dict[str, str]]:
     """The functions that advance a payload."""
-    axes = {s.axis for s in walk(kernel.body) if isinstance(s, PayloadAdvance)}
+    axes = {s.axis for s in of_kind(PayloadAdvance, kernel.body)}
     return [{"name": _move_name(axis), "axis": "YX"[axis]} for axis in sorted(axes, reverse=True)]
 
 

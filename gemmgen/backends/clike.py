@@ -43,6 +43,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, c
 from gemmgen.ir.functions import MATH
 from gemmgen.ir.instructions import DP4A
 from gemmgen.ir.kernel import Kernel, idle_without, uses_features
+from gemmgen.ir.show import headline
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
@@ -59,12 +60,11 @@ from gemmgen.ir.stmt import (
     Return,
     Stmt,
     Store,
-    TmaCopy,
     VectorCopy,
 )
-from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, RoleStep, SyncStmt
+from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.walk import places, walk, walk_expr
+from gemmgen.ir.walk import of_kind, places, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
 from gemmgen.records import dataclass
@@ -190,9 +190,15 @@ class CLike(ABC):
         restrict = self.restrict if restrict is None else restrict
         return f"{self.matrix_space}{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
 
-    def role_barrier(self, barrier: Barrier) -> str:
-        """The barrier of a role or of a sub-group, where the language has roles."""
-        raise LoweringError(f"{self.name} has no barriers of {barrier.role_items or 'sub-group'} work-items")
+    def sync(self, stmt: SyncStmt) -> list[str]:
+        """A step that synchronises, where the language has it; all have the barrier of a group."""
+        if isinstance(stmt, Barrier) and stmt == Barrier(stmt.memory):
+            return [self.barrier]
+        raise self._lacking(stmt)
+
+    def _lacking(self, stmt: Stmt) -> LoweringError:
+        """That the language has no words for a statement, or none before it is expanded."""
+        return LoweringError(f"{self.name} has no words for `{headline(stmt)}`")
 
     def unroll(self, loop: For) -> str:
         """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
@@ -206,22 +212,10 @@ class CLike(ABC):
         """What the skeleton says beside that, of all kernels of the file."""
         return {}
 
-    def async_group(self, group: AsyncGroup) -> str:
-        """A statement about asynchronous copies, where the language has them."""
-        raise LoweringError(f"{self.name} has no asynchronous copies to {group.verb}")
-
-    def mbarrier(self, step: Mbarrier) -> list[str]:
-        """A step with mbarriers, where the language has them."""
-        raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
-
-    def dependent_launch(self, step: DependentLaunch) -> str:
-        """The statement that waits for the kernels before, or lets those after start."""
-        raise LoweringError(f"{self.name} has no {step.verb} of kernels")
-
     def multiply(self, stmt: Multiply) -> str:
         """A sub-group's matrix instruction, where the language has it; a work-item's, which all have."""
         if stmt.atom != DP4A:
-            raise LoweringError(f"{self.name} has no {stmt.atom.name}")
+            raise self._lacking(stmt)
         return f"dp4a({self.addresses(stmt)});"
 
     def addresses(self, stmt: Stmt) -> str:
@@ -232,17 +226,9 @@ class CLike(ABC):
         """The function for those, if the kernel calls it: by what the language calls the instruction, or by the sum
         that compilers know it by.
         """
-        if not any(isinstance(s, Multiply) and s.atom == DP4A for s in walk(self.kernel.body)):
+        if not any(s.atom == DP4A for s in of_kind(Multiply, self.kernel.body)):
             return []
         return rendered("dp4a.j2", qualifier=qualifier, instruction=instruction, element=self.types[I8.name])
-
-    def tma_copy(self, stmt: TmaCopy) -> str:
-        """The statement that begins a copy of a TMA tile, where the language has it."""
-        raise LoweringError(f"{self.name} has no TMA tiles of {stmt.src.name} to copy")
-
-    def role(self, step: RoleStep) -> list[str]:
-        """Statements that only roles have, where the language has them."""
-        raise LoweringError(f"{self.name} has no roles for {type(step).__name__}")
 
     @abstractmethod
     def vector_copy(self, move: VectorCopy) -> str:
@@ -256,7 +242,7 @@ class CLike(ABC):
         """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
         numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
-        copies = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
+        copies = list(of_kind(VectorCopy, self.kernel.body))
         moves = [s for s in copies if s.atom.edge != "bounded" and s.atom.unit(s.width, s.src.dtype.size) > 1]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
@@ -404,10 +390,8 @@ class CLike(ABC):
                 yield self.vector_copy(stmt)
             case Multiply():
                 yield self.multiply(stmt)
-            case TmaCopy():
-                yield self.tma_copy(stmt)
             case _ if isinstance(stmt, SyncStmt):
-                yield from self._sync(stmt)
+                yield from self.sync(stmt)
             case _ if isinstance(stmt, PlaceStmt):
                 yield self._placed(stmt)
             case For():
@@ -419,7 +403,7 @@ class CLike(ABC):
                 yield from self.indented(body, 2)
                 yield "}"
             case _:
-                raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+                raise self._lacking(stmt)
 
     def _declaration(self, buffer: Buffer, following: Stmt | None) -> list[str]:
         """A scalar together with its first value, where that comes next."""
@@ -438,19 +422,6 @@ class CLike(ABC):
         """The element that a move brings, in the type that it has there."""
         return self.expr(convert(Load(move.src, move.src_index), move.dst.dtype))
 
-    def _sync(self, stmt: SyncStmt) -> list[str]:
-        match stmt:
-            case Barrier():
-                return [self.role_barrier(stmt) if stmt != Barrier(stmt.memory) else self.barrier]
-            case AsyncGroup():
-                return [self.async_group(stmt)]
-            case Mbarrier():
-                return self.mbarrier(stmt)
-            case DependentLaunch():
-                return [self.dependent_launch(stmt)]
-            case _:
-                return self.role(stmt)
-
     def _placed(self, stmt: PlaceStmt) -> str:
         """Where a pointer is from here on, or what will be needed."""
         match stmt:
@@ -465,7 +436,7 @@ class CLike(ABC):
                 return f"{self.parameter(view)} = {addresses.name}[{self.expr(place)}];"
             case PointerIncrement(view, by):
                 return f"{view.name} += {self.expr(by)};"
-        raise LoweringError(f"{self.name} has no {type(stmt).__name__}")
+        raise self._lacking(stmt)
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.unroll_factor:

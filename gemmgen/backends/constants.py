@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
 from gemmgen.backends.clike import CLike
 from gemmgen.errors import LoweringError
@@ -212,11 +213,7 @@ def guards(defined: Iterable[Definition], file: CLike, kernels: Sequence[CLike])
     for name in sorted(values - free, key=lambda name: list(FIELDS).index(name)):
         by_field.setdefault(FIELDS[name], []).append(name)
     fixed = [
-        Guard(
-            " && ".join(f"{name} == {constants[name]}" for name in names),
-            " || ".join(f"{name} != {constants[name]}" for name in names),
-            f"{_enumerated(names)} cannot change here: {file.remedy(field)}",
-        )
+        _guard(names, "== {}", "!= {}", f"cannot change here: {file.remedy(field)}", constants)
         for field, names in by_field.items()
     ]
     return [*fixed, *_steps(known, file, kernels), *_sizes(known, file), *_limits(known, file)]
@@ -239,23 +236,14 @@ def _steps(known: set[str], file: CLike, kernels: Sequence[CLike]) -> list[Guard
         if number in DERIVED and unit.isdigit():
             # Of one vector, and of several, elements are counted differently.
             vectors.setdefault((file.constants[number] == int(unit), unit), []).append(number)
-    guards = [
-        Guard(
-            " && ".join(f"{x} % {unit} == 0" for x in numbers),
-            " || ".join(f"{x} % {unit} != 0" for x in numbers),
-            f"{_enumerated(numbers)} must be {'multiples' if numbers[1:] else 'a multiple'} of {unit.strip('()')}",
-        )
-        for unit, numbers in multiples.items()
-    ]
+    guards = []
+    for unit, numbers in multiples.items():
+        what = f"must be {'multiples' if numbers[1:] else 'a multiple'} of {unit.strip('()')}"
+        guards.append(_guard(numbers, f"% {unit} == 0", f"% {unit} != 0", what))
     for (is_one, unit), numbers in vectors.items():
-        holds, fails = ("==", "!=") if is_one else (">", "<=")
-        guards.append(
-            Guard(
-                " && ".join(f"{x} {holds} {unit}" for x in numbers),
-                " || ".join(f"{x} {fails} {unit}" for x in numbers),
-                f"{_enumerated(numbers)} must {'be' if is_one else 'exceed'} {unit} here: {file.remedy('tile')}",
-            )
-        )
+        holds, fails, must = ("==", "!=", "be") if is_one else (">", "<=", "exceed")
+        what = f"must {must} {unit} here: {file.remedy('tile')}"
+        guards.append(_guard(numbers, f"{holds} {unit}", f"{fails} {unit}", what))
     return guards
 
 
@@ -307,16 +295,18 @@ def _limits(known: set[str], file: CLike) -> list[Guard]:
     for (side, bound, reason), numbers in by_reason.items():
         holds, fails = {"": ("==", "!="), " or more": (">=", "<"), " or less": ("<=", ">")}[side]
         numbers = [*dict.fromkeys(numbers)]
-        guards.append(
-            Guard(
-                " && ".join(f"{x} {holds} {bound}" for x in numbers),
-                " || ".join(f"{x} {fails} {bound}" for x in numbers),
-                f"{_enumerated(numbers)} must be {bound}{side}: {reason}",
-            )
-        )
+        guards.append(_guard(numbers, f"{holds} {bound}", f"{fails} {bound}", f"must be {bound}{side}: {reason}"))
     if "STAGES" in known & file.free and not any("STAGES >=" in guard.holds for guard in guards):
         guards.append(Guard("STAGES >= 2", "STAGES < 2", "STAGES must be 2 or more"))
     return guards
+
+
+def _guard(
+    numbers: Sequence[str], holds: str, fails: str, what: str, values: Mapping[str, int] = MappingProxyType({})
+) -> Guard:
+    """That the same holds of all these numbers; `{}` stands for a value of each."""
+    conditions, contraries = ([f"{x} {text.format(values.get(x))}" for x in numbers] for text in (holds, fails))
+    return Guard(" && ".join(conditions), " || ".join(contraries), f"{_enumerated(numbers)} {what}")
 
 
 def _enumerated(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends import hopper, ptx
@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, convert
 from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
-from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
     RANK,
@@ -22,12 +22,13 @@ from gemmgen.ir.synchronization import (
     Barrier,
     DependentLaunch,
     Mbarrier,
-    RoleStep,
+    MultiplyGroup,
     SetMaxRegisters,
     StoreGroup,
+    SyncStmt,
 )
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import of_kind
 from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import map_name, tensor_maps
 from gemmgen.source import TensorMap
@@ -94,7 +95,7 @@ class Cuda(Simt):
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         return {
             **super().fields(kernels, workspaces),
-            "takes_maps": any(isinstance(stmt, TmaCopy) for stmt in walk(self.kernel.body)),
+            "takes_maps": any(of_kind(TmaCopy, self.kernel.body)),
             "guard": guard(self.program or self.kernel.name, self.needs(), self.targets),
         }
 
@@ -127,7 +128,7 @@ class Cuda(Simt):
 
     def bounds(self) -> str:
         # Registers are handed over only where the compiler knows how many there are for one block.
-        hands_over = any(isinstance(s, SetMaxRegisters) for s in walk(self.kernel.body))
+        hands_over = any(of_kind(SetMaxRegisters, self.kernel.body))
         blocks = self.kernel.min_blocks or int(hands_over)
         cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
         return f"{cluster}__launch_bounds__({self.bound()}{f', {blocks}' if blocks else ''})"
@@ -148,9 +149,8 @@ class Cuda(Simt):
         return super().parameter(param, "" if param.name in awaited(self.kernel) else restrict)
 
     def aligned(self) -> list[Buffer]:
-        multiplied = (s for s in walk(self.kernel.body) if isinstance(s, Multiply))
         # Matrix instructions take words.
-        words = [x for s in multiplied for x in (s.a, s.b) if x.dtype.size < ptx.WORD]
+        words = [x for s in of_kind(Multiply, self.kernel.body) for x in (s.a, s.b) if x.dtype.size < ptx.WORD]
         return super().aligned() + words
 
     def more_shared(self) -> list[Member]:
@@ -162,12 +162,12 @@ class Cuda(Simt):
         return found.bytes if found is not None and ptx.swizzles(self.kernel) else super().dynamic_bytes()
 
     def shared_alignment(self, buffer: Buffer) -> int:
-        boxed = any(isinstance(s, TmaCopy) and buffer in (s.src, s.dst) for s in walk(self.kernel.body))
+        boxed = any(buffer in (s.src, s.dst) for s in of_kind(TmaCopy, self.kernel.body))
         swizzled = LINES * buffer.layout.swizzle
         return max(swizzled, BOX_ALIGNMENT if boxed else 1, super().shared_alignment(buffer))
 
     def uses(self) -> frozenset[str]:
-        atoms = (s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply) and s.atom.scope == "warp")
+        atoms = (s.atom for s in of_kind(Multiply, self.kernel.body) if s.atom.scope == "warp")
         tall = "tall_f64" in self.target.features and any(atom.dtype == F64 for atom in atoms)
         return frozenset({"tall_f64"} if tall else ())
 
@@ -230,11 +230,26 @@ class Cuda(Simt):
         own = f"{hex((1 << cols) - 1)}u"
         return own if rows == 1 else f"{own} << threadIdx.y % {self.warp // cols} * {cols}"
 
-    def role_barrier(self, barrier: Barrier) -> str:
-        if barrier.groups > 1:
-            whole = "cluster_sync();" if barrier.role_items else "cluster_sync_relaxed();"
-            return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
-        return "__syncwarp();" if barrier.of_sub_group else f"named_barrier_sync<{barrier.role_items}>();"
+    def sync(self, stmt: SyncStmt) -> list[str]:
+        match stmt:
+            case Barrier() if stmt.groups > 1:
+                whole = "cluster_sync();" if stmt.role_items else "cluster_sync_relaxed();"
+                return [whole if stmt.part == "all" else f"cluster_{stmt.part}();"]
+            case Barrier(of_sub_group=True):
+                return ["__syncwarp();"]
+            case Barrier() if stmt.role_items:
+                return [f"named_barrier_sync<{stmt.role_items}>();"]
+            case AsyncGroup(verb, pending):
+                return [f"cp_async_{verb}_group{f'<{self.number(pending)}>' if verb == 'wait' else ''}();"]
+            case Mbarrier():
+                return ptx.mbarrier(stmt, self)
+            case DependentLaunch(verb):
+                return [f"{ptx.HANDOVERS[verb]}();"]
+            case StoreGroup():
+                return [hopper.store_group(stmt)]
+            case MultiplyGroup() | SetMaxRegisters():
+                return hopper.role(stmt, self)
+        return super().sync(stmt)
 
     def in_group(self, buffer: Buffer, rank: Expr) -> str:
         name = self.memory(buffer.name)
@@ -247,11 +262,10 @@ class Cuda(Simt):
             return hopper.multiply(stmt, stmt.atom, self)
         return ptx.multiply(stmt, self)
 
-    def tma_copy(self, stmt: TmaCopy) -> str:
-        return hopper.tma_store(stmt, self) if stmt.mbarrier is None else hopper.tma_copy(stmt, stmt.mbarrier, self)
-
-    def role(self, step: RoleStep) -> list[str]:
-        return [hopper.store_group(step)] if isinstance(step, StoreGroup) else hopper.role(step, self)
+    def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
+        if isinstance(stmt, TmaCopy):
+            return iter((hopper.tma_copy(stmt, self),))
+        return super()._statement(stmt, following)
 
     def _placed(self, stmt: PlaceStmt) -> str:
         if isinstance(stmt, PointerInit) and stmt.view.layout.swizzle:
@@ -263,21 +277,10 @@ class Cuda(Simt):
             return hopper.put(move, self)
         return super().vector_copy(move) if move.atom.matrices is None else ptx.load(move, self)
 
-    def async_group(self, group: AsyncGroup) -> str:
-        pending = f"<{self.number(group.pending)}>" if group.verb == "wait" else ""
-        return f"cp_async_{group.verb}_group{pending}();"
-
-    def dependent_launch(self, step: DependentLaunch) -> str:
-        return f"{ptx.HANDOVERS[step.verb]}();"
-
-    def mbarrier(self, step: Mbarrier) -> list[str]:
-        return ptx.mbarrier(step, self)
-
 
 def awaited(kernel: Kernel) -> frozenset[str]:
     """The matrices that the kernels before write while this one begins."""
-    awaits = (stmt for stmt in walk(kernel.body) if isinstance(stmt, DependentLaunch))
-    return frozenset(buffer.name for step in awaits for buffer in step.buffers)
+    return frozenset(buffer.name for step in of_kind(DependentLaunch, kernel.body) for buffer in step.buffers)
 
 
 def _agree(maps: Sequence[TensorMap]) -> bool:

@@ -16,8 +16,8 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import Body, Multiply, PointerInit, Store, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import mask
-from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
-from gemmgen.ir.walk import walk
+from gemmgen.ir.synchronization import Barrier, MultiplyGroup, SetMaxRegisters, StoreGroup
+from gemmgen.ir.walk import of_kind, walk
 from gemmgen.launch import map_name
 
 #: Descriptors of tiles count in so many bytes.
@@ -44,10 +44,10 @@ _PAIRS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__flo
 def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
     """What the template is told of the functions that a kernel's statements call."""
     body = kernel.body
-    views = (s.view for s in walk(body) if isinstance(s, PointerInit) and s.view.layout.swizzle)
-    atoms = [s.atom for s in walk(body) if isinstance(s, Multiply) and s.atom.scope == "warpgroup"]
+    views = (s.view for s in of_kind(PointerInit, body) if s.view.layout.swizzle)
+    atoms = [s.atom for s in of_kind(Multiply, body) if s.atom.scope == "warpgroup"]
     puts = _puts(body, types)
-    lines = {s.dst.layout.swizzle for s in walk(body) if isinstance(s, VectorCopy) and is_put(s)}  # of C, and so one
+    lines = {s.dst.layout.swizzle for s in of_kind(VectorCopy, body) if is_put(s)}  # of C, and so one
     return {
         "used": set(_called(kernel)),
         "batch": _of_batch(body),
@@ -86,8 +86,11 @@ def _called(kernel: Kernel) -> Iterator[str]:
 # --- TMA ------------------------------------------------------------------------------------------
 
 
-def tma_copy(stmt: TmaCopy, tells: Mbarrier, printer: CLike) -> str:
-    """The statement that begins a copy."""
+def tma_copy(stmt: TmaCopy, printer: CLike) -> str:
+    """The statement that begins a load or a store."""
+    if (tells := stmt.mbarrier) is None:
+        matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
+        return f"tma_store_{len(stmt.dst_index)}d(&{matrix}, {_place(stmt.dst_index, printer)}, {own});"
     to, matrix = printer.address(stmt.dst, stmt.dst_index), map_name(stmt.src, printer.kernel)
     barrier = f"&{printer.memory(tells.name)}[{printer.expr(tells.index)}]"
     name, _, how = _load_function(stmt.src).partition("tma_load")
@@ -102,12 +105,6 @@ def _load_function(matrix: Buffer) -> str:
     )
 
 
-def tma_store(stmt: TmaCopy, printer: CLike) -> str:
-    """The statement that begins a store."""
-    matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
-    return f"tma_store_{len(stmt.dst_index)}d(&{matrix}, {_place(stmt.dst_index, printer)}, {own});"
-
-
 def store_group(stmt: StoreGroup) -> str:
     """The statement about stores under way."""
     return STORE_STEPS[stmt.verb] + (f"<{stmt.pending}>();" if stmt.verb == "wait" else "();")
@@ -120,10 +117,8 @@ def _place(index: Sequence[Expr], printer: CLike) -> str:
 
 def _of_batch(body: Body) -> bool:
     """Whether tensor maps are of a batch's matrices."""
-    copies = [stmt for stmt in walk(body) if isinstance(stmt, TmaCopy)]
-    return any(
-        len(matrix.shape) > 2 for copy in copies for matrix in (copy.dst, copy.src) if matrix.tma_tile is not None
-    )
+    boxes = (x for copy in of_kind(TmaCopy, body) for x in (copy.dst, copy.src) if x.tma_tile is not None)
+    return any(len(matrix.shape) > 2 for matrix in boxes)
 
 
 # --- sums on their way to shared memory -----------------------------------------------------------
@@ -151,7 +146,7 @@ def _put_function(move: VectorCopy) -> str:
 
 def _puts(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
     """The functions that put sums down."""
-    found = (s for s in walk(body) if isinstance(s, VectorCopy) and is_put(s))
+    found = (s for s in of_kind(VectorCopy, body) if is_put(s))
     moves = {(s.atom, s.width, s.dst.dtype, s.src.dtype): s for s in found}
     words: list[dict[str, object]] = []
     for (atom, width, dtype, sums), move in moves.items():
@@ -186,10 +181,9 @@ def point(stmt: PointerInit, printer: CLike) -> str:
 
 def _lies_along_k(view: Buffer, kernel: Kernel) -> bool:
     """Whether K is the fast axis of a tile."""
-    products = (stmt for stmt in walk(kernel.body) if isinstance(stmt, Multiply))
     return any(
         (stmt.a == view and not stmt.atom.a_transposed) or (stmt.b == view and not stmt.atom.b_transposed)
-        for stmt in products
+        for stmt in of_kind(Multiply, kernel.body)
     )
 
 

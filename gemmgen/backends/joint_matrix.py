@@ -9,7 +9,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.kernel import Kernel, fragments_of
 from gemmgen.ir.stmt import FragmentApply, Multiply, VectorCopy
-from gemmgen.ir.walk import places, walk
+from gemmgen.ir.walk import of_kind, places
 
 #: What the types of fragments are called, by their use.
 FRAGMENTS = {"a": "FragmentA", "b": "FragmentB", "accumulator": "FragmentC"}
@@ -25,12 +25,12 @@ def uses_fragments(kernel: Kernel) -> bool:
 
 def fragment_types(kernel: Kernel, types: Mapping[str, str]) -> list[dict[str, object]]:
     """The types of fragments, for templates/sycl/joint_matrix.hpp.j2."""
-    multiply = next((s for s in walk(kernel.body) if isinstance(s, Multiply)), None)
+    multiply = next(of_kind(Multiply, kernel.body), None)
     if multiply is None or not uses_fragments(kernel):
         return []
     atom = multiply.atom
     shapes = {"a": (atom.rows, atom.depth), "b": (atom.depth, atom.cols), "accumulator": (atom.rows, atom.cols)}
-    columns = {s.dst for s in walk(kernel.body) if isinstance(s, VectorCopy) and _by_columns(s)}
+    columns = {s.dst for s in of_kind(VectorCopy, kernel.body) if _by_columns(s)}
     return [
         {
             "name": FRAGMENTS[use],
@@ -69,7 +69,7 @@ def load_functions(kernel: Kernel, types: Mapping[str, str], zero: Callable[[DTy
     """The functions that load fragments, for the same: the type of elements, a zero of that, and whether
     both functions are called.
     """
-    loads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.fragment is not None]
+    loads = [s for s in of_kind(VectorCopy, kernel.body) if s.atom.fragment is not None]
     dtype = loads[0].src.dtype
     return {
         "element": types[dtype.name],

@@ -38,9 +38,9 @@ from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
 from gemmgen.ir.stmt import Multiply, PlaceStmt, VectorCopy, in_bytes
-from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS, Target
-from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.walk import map_body, of_kind
 from gemmgen.ir.workspace import Workspace
 
 SHUFFLES = ("broadcast", "shuffle_xor")
@@ -201,17 +201,18 @@ class OpenCL(CLike):
         names = enabled(self.kernel, self.target)
         return [*(f"#pragma OPENCL EXTENSION {name} : enable" for name in names), *([""] if names else [])]
 
-    def role_barrier(self, barrier: Barrier) -> str:
+    def sync(self, stmt: SyncStmt) -> list[str]:
         """A barrier of a sub-group, which orders what its compiler does; a part of one of a group."""
-        if barrier == Barrier("none", of_sub_group=True):
-            return "sub_group_barrier(0);"
-        if barrier == Barrier("none", part=barrier.part):
-            return f"barrier_{barrier.part}();"
-        return super().role_barrier(barrier)
+        match stmt:
+            case Barrier("none", 0, True, 1, "all"):
+                return ["sub_group_barrier(0);"]
+            case Barrier("none", 0, False, 1, "arrive" | "wait" as part):
+                return [f"barrier_{part}();"]
+        return super().sync(stmt)
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy)]
+        moves = list(of_kind(VectorCopy, self.kernel.body))
         plain = conversions(_without_matrices(self.kernel))
         used = {m.atom.name for m in moves}
         if any(m.byte_place and m.atom.name == BLOCK_READ for m in moves):
@@ -270,7 +271,7 @@ class OpenCL(CLike):
 
     def _multiplications(self, plain: AbstractSet[tuple[DType, DType, int]]) -> list[dict[str, object]]:
         """Matrix instructions with software that stands in for them; `plain` are conversions that others call, too."""
-        atoms = {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}
+        atoms = {s.atom for s in of_kind(Multiply, self.kernel.body)}
         return [
             {
                 "function": dpas_function(atom),
@@ -305,7 +306,7 @@ class OpenCL(CLike):
 
     def _from_local(self) -> list[VectorCopy]:
         """Loads of vectors from local memory."""
-        return [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.atom.name == ALIGNED_VECTOR.name]
+        return [s for s in of_kind(VectorCopy, self.kernel.body) if s.atom.name == ALIGNED_VECTOR.name]
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Local memory that vectors are loaded from begins where one may."""
@@ -325,7 +326,7 @@ class OpenCL(CLike):
         return self.target.features & named
 
     def requirements(self) -> list[str]:
-        reads = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.atom.name == BLOCK_READ)
+        reads = (s for s in of_kind(VectorCopy, self.kernel.body) if s.atom.name == BLOCK_READ)
         narrow = any(s.atom.unit(s.width, s.src.dtype.size) > 1 for s in reads)
         begins = [f"matrices that begin on multiples of {self.alignment()} bytes"] if narrow else []
         return [*requirements(self.kernel, self.target), *begins]
@@ -451,7 +452,7 @@ def _suffix(width: int) -> str:
 
 def matrix_extensions(kernel: Kernel) -> tuple[str, ...]:
     """The extensions in whose place a kernel has software."""
-    by_tf32 = any(isinstance(s, Multiply) and s.atom.dtype == F32 for s in walk(kernel.body))
+    by_tf32 = any(s.atom.dtype == F32 for s in of_kind(Multiply, kernel.body))
     return (MATRICES, *([MATRICES_TF32] if by_tf32 else []), *([BLOCK_2D] if reads_2d_blocks(kernel) else []))
 
 
@@ -469,7 +470,7 @@ def enabled(kernel: Kernel, target: Target) -> tuple[str, ...]:
         shuffles = uses_calls(kernel, SHUFFLES)
         return (*names, "cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else []))
     names.append("cl_intel_subgroups")
-    moves = [s for s in walk(kernel.body) if isinstance(s, VectorCopy)]
+    moves = list(of_kind(VectorCopy, kernel.body))
     read = {BLOCK_WORDS[s.src.dtype.size]["extension"] for s in moves if s.atom.name in (BLOCK_READ, "packed_block")}
     return (*names, *sorted(read - {*names}))
 

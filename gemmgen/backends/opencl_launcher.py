@@ -14,12 +14,12 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.layout import LIMIT, lay_out
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import I32, I64, DType
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.walk import walk_expr
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import given_shape, products, span, too_wide
+from gemmgen.launch import broken_promises, given_shape, products, span
 
 #: Extensions that a host asks the device for before it builds.
 REQUIRED_SIZE = "cl_intel_required_subgroup_size"
@@ -81,7 +81,7 @@ def launcher_fields(file: CLike, printers: Sequence[CLike], workspaces: Sequence
     between = {w.name: _workspace(w, file) for w in workspaces}
     spans = list(_spans(file, kernels))
     matrices = [p for p in file.kernel.launcher_params if isinstance(p, Buffer)]
-    refused = [*_promises(file), *_reaches(spans), *_reached(workspaces, between)]
+    refused = [*broken_promises(file.kernel, file.spec, signs=True), *_reaches(spans), *_reached(workspaces, between)]
     empty = " || ".join(f"{var.name} < 1" for var in file.kernel.extents)
     launch = _launch_params(file.kernel)
     return {
@@ -181,18 +181,6 @@ def _is_zero(file: CLike, sign: str = "==", between: str = "&&") -> str:
 
 
 # --- what is checked before a launch --------------------------------------------------------------
-
-
-def _promises(file: CLike) -> Iterator[str]:
-    """Where sizes, leading dimensions and strides are not what the spec says."""
-    names = [p.name for p in file.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
-    if "k" in names:
-        yield "k < 0"
-    yield from too_wide(file.spec)
-    yield from (f"{name} < 0" for name in names if name.startswith("stride_"))
-    units = dict(zip("mnk", file.spec.multiple_of, strict=True))
-    units |= {f"{what}{x}": file.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
-    yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
 
 
 def _spans(file: CLike, kernels: Sequence[Kernel]) -> Iterator[Mapping[str, str | int]]:

@@ -9,16 +9,15 @@ from itertools import groupby
 
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.shared_struct import MBARRIER, MBARRIER_BYTES, Member, member_of
-from gemmgen.backends.simt import shared
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import F32, F64, I32
 from gemmgen.ir.expr import Call
 from gemmgen.ir.instructions import Instruction
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, allocs
 from gemmgen.ir.stmt import Body, Multiply, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import AsyncGroup, DependentLaunch, Mbarrier, MbarrierVerb
-from gemmgen.ir.walk import exprs, walk, walk_expr
+from gemmgen.ir.walk import exprs, of_kind, walk, walk_expr
 from gemmgen.launch import tensor_maps
 
 #: Functions of elements before they are multiplied -> those that they are printed as.
@@ -92,15 +91,15 @@ def mbarrier(step: Mbarrier, printer: CLike) -> list[str]:
 
 def mbarriers(kernel: Kernel) -> list[Mbarrier]:
     """The arrays of them, as they are made ready."""
-    return [s for s in walk(kernel.body) if isinstance(s, Mbarrier) and s.verb == "init"]
+    return [s for s in of_kind(Mbarrier, kernel.body) if s.verb == "init"]
 
 
 def swizzles(kernel: Kernel) -> bool:
     """Whether lines of shared memory swizzle, so that all of it is asked for at the launch, mbarriers too: the first
     line stands where shared memory begins.
     """
-    boxes = any(isinstance(s, TmaCopy) for s in walk(kernel.body))
-    return boxes or any(s.buffer.layout.swizzle for s in shared(kernel))
+    boxes = any(of_kind(TmaCopy, kernel.body))
+    return boxes or any(s.buffer.layout.swizzle for s in allocs(kernel, Space.LOCAL))
 
 
 def _init(step: Mbarrier, printer: CLike) -> list[str]:
@@ -181,9 +180,7 @@ def load(move: VectorCopy, printer: CLike) -> str:
 def loads(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
     """The functions that fill operands by lines."""
     found = {
-        _loader(s): s
-        for s in walk(body)
-        if isinstance(s, VectorCopy) and s.atom.matrices is not None and s.dst.space is Space.PRIVATE
+        _loader(s): s for s in of_kind(VectorCopy, body) if s.atom.matrices is not None and s.dst.space is Space.PRIVATE
     }
     words: list[dict[str, object]] = []
     for name, move in sorted(found.items()):
@@ -204,7 +201,7 @@ def loads(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
 
 def multiplications(body: Body, types: Mapping[str, str], features: Collection[str]) -> list[dict[str, object]]:
     """The functions that multiply."""
-    atoms = dict.fromkeys(s.atom for s in walk(body) if isinstance(s, Multiply) and s.atom.scope == "warp")
+    atoms = dict.fromkeys(s.atom for s in of_kind(Multiply, body) if s.atom.scope == "warp")
     words: list[dict[str, object]] = []
     for atom in atoms:
         if atom.dtype is F64:

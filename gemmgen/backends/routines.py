@@ -16,7 +16,7 @@ from gemmgen.ir.dtypes import BOOL, F32, I8
 from gemmgen.ir.expr import Bin, Expr, Var
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls
 from gemmgen.ir.stmt import Body, Comment, For, If, Let, Stmt, VectorCopy
-from gemmgen.ir.walk import bodies, exprs, map_body, walk, walk_expr
+from gemmgen.ir.walk import bodies, exprs, map_body, of_kind, walk_expr
 from gemmgen.positions import K_LOAD, LOAD_STAGE
 
 #: What the function is called, and its parameters: where the step of K begins, and the stage that is filled.
@@ -92,7 +92,7 @@ def _loads(body: Body) -> list[Stmt]:
 
 def has_loads(body: Body) -> bool:
     """Whether there is any."""
-    return any(isinstance(stmt, Let) and stmt.var == K_LOAD for stmt in walk(body))
+    return any(stmt.var == K_LOAD for stmt in of_kind(Let, body))
 
 
 def written_once(printer: Printer, branch: If) -> Iterator[str] | None:
@@ -110,7 +110,7 @@ def ways_by_width(branch: If) -> list[tuple[If, int]]:
     found: list[tuple[If, int]] = []
     here: Body = (branch,)
     while len(here) == 1 and isinstance(way := here[0], If):
-        widths = {stmt.width for stmt in walk(way.then) if isinstance(stmt, VectorCopy) and by_width(stmt.width)}
+        widths = {stmt.width for stmt in of_kind(VectorCopy, way.then) if by_width(stmt.width)}
         if len(widths) != 1:
             break
         found.append((way, int(widths.pop())))
@@ -127,7 +127,7 @@ def copies_by_width(printer: Printer, ways: Sequence[tuple[If, int]]) -> Iterato
         printer.constants = {**constants, WIDTH: width}
         texts.append([*printer.indented(way.then, 2)])
     printer.constants = constants
-    matrix = next(stmt.src.name for stmt in walk(ways[0][0].then) if isinstance(stmt, VectorCopy))
+    matrix = next(stmt.src.name for stmt in of_kind(VectorCopy, ways[0][0].then))
     name, common = f"load_{matrix}", all(text == texts[0] for text in texts)
     if common:
         yield f"const auto {name} = [&](int {WIDTH}) {{"

@@ -18,14 +18,14 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import THREADS, by_width
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
-from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, I32, I64, DType
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import allocs
 from gemmgen.ir.sizes import GROUPS
-from gemmgen.ir.stmt import Alloc, VectorCopy
-from gemmgen.ir.walk import walk, walk_expr
+from gemmgen.ir.stmt import VectorCopy
+from gemmgen.ir.walk import of_kind, walk_expr
 from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import given_shape, map_name, passed, span, too_wide
+from gemmgen.launch import broken_promises, given_shape, map_name, passed, span
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
@@ -160,7 +160,7 @@ class Simt(CLike):
 
     def copies(self) -> list[Mapping[str, object]]:
         """The functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and self.is_copy(s)]
+        moves = [s for s in of_kind(VectorCopy, self.kernel.body) if self.is_copy(s)]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, kind="copy", to=t, source=t) for copy in found for t in copy.kept()}
@@ -196,7 +196,7 @@ class Simt(CLike):
 
     def aligned(self) -> list[Buffer]:
         """What vectors are loaded from and stored to."""
-        moves = (s for s in walk(self.kernel.body) if isinstance(s, VectorCopy) and s.width > 1)
+        moves = (s for s in of_kind(VectorCopy, self.kernel.body) if s.width > 1)
         return [x for move in moves for x in (move.src, move.dst)]
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
@@ -230,7 +230,7 @@ class Simt(CLike):
     @property
     def shared(self) -> SharedStruct | None:
         """What a kernel has of it, if any."""
-        arrays = [*dict.fromkeys((s.buffer, s.reuses) for s in shared(self.kernel))]
+        arrays = [*dict.fromkeys((s.buffer, s.reuses) for s in allocs(self.kernel, Space.LOCAL))]
         members = [*(self._member(*array) for array in arrays), *self.more_shared()]
         step = self.kernel.name.removeprefix(self.program or self.kernel.name).strip("_")
         return SharedStruct(f"{step.title()}Shared", tuple(members)) if members else None
@@ -343,7 +343,8 @@ class Simt(CLike):
         """
         params = [*(self.parameter(p, "") for p in self.kernel.launcher_params), f"{self.api}Stream_t stream"]
         odd = [f"!is_aligned({name}, {size})" for name, size in self._addresses()]
-        wrong = [*self._promises(), *self._spans(min(span(p.kernel) for p in kernels)), *self._memory(workspaces)]
+        wrong = [*broken_promises(self.kernel, self.spec), *self._spans(min(span(p.kernel) for p in kernels))]
+        wrong += self._memory(workspaces)
         refusals = [(self.misaligned, odd), (f"{self.api}ErrorInvalidValue", wrong)]
         called = {"is_aligned"} if odd else set()
         called |= {name for name in ("is_in_reach", "lie_apart") if f"{name}(" in " ".join(wrong)}
@@ -429,16 +430,6 @@ class Simt(CLike):
                 if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
                     yield p.name, bytes_
 
-    def _promises(self) -> Iterator[str]:
-        """What the spec says of sizes, of leading dimensions and of how matrices of a batch lie apart."""
-        names = [p.name for p in self.kernel.launcher_params if isinstance(p, Var) and p.dtype in (I32, I64)]
-        if "k" in names:
-            yield "k < 0"
-        yield from too_wide(self.spec)
-        units = dict(zip("mnk", self.spec.multiple_of, strict=True))
-        units |= {f"{what}{x}": self.spec.ld_unit(x) for what in ("ld", "stride_") for x in "abc"}
-        yield from (f"{name} % {units[name]} != 0" for name in names if units.get(name, 1) > 1)
-
     def _spans(self, most: int) -> Iterator[str]:
         """How far matrices reach; `most` is what they must span less than."""
         if most not in (REACHED, FAR):
@@ -461,11 +452,6 @@ class Simt(CLike):
                 # From the left on, all factors are 64 bits wide.
                 product = self.expr(x.elements, PRECEDENCE["*"])
                 yield f"1LL * {product} >= 1LL << 31"
-
-
-def shared(kernel: Kernel) -> list[Alloc]:
-    """What lies in shared memory."""
-    return [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
 
 @dataclass(frozen=True, slots=True)

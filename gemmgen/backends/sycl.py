@@ -39,11 +39,11 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
-from gemmgen.ir.kernel import Kernel, conversions, fragments_of, uses_calls
+from gemmgen.ir.kernel import Kernel, allocs, conversions, fragments_of, uses_calls
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, PlaceStmt, Stmt, VectorCopy
-from gemmgen.ir.synchronization import Barrier
+from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS
-from gemmgen.ir.walk import in_numbers, walk
+from gemmgen.ir.walk import in_numbers, of_kind
 from gemmgen.ir.workspace import Workspace
 from gemmgen.records import dataclass
 
@@ -439,10 +439,13 @@ class Sycl(CLike):
         del self._applied[stmt.fragment]
         return [opening, *body, "});"]
 
-    def role_barrier(self, barrier: Barrier) -> str:
-        if barrier.part != "all":
-            return f"barrier_{barrier.part}();"
-        return "sycl::group_barrier(sub_group);" if barrier.of_sub_group else super().role_barrier(barrier)
+    def sync(self, stmt: SyncStmt) -> list[str]:
+        match stmt:
+            case Barrier(part="arrive" | "wait" as part):
+                return [f"barrier_{part}();"]
+            case Barrier(of_sub_group=True):
+                return ["sycl::group_barrier(sub_group);"]
+        return super().sync(stmt)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
@@ -498,7 +501,7 @@ def _conversions(kernel: Kernel, elements: Elements) -> set[str]:
 def _moves(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
     """Moves of neighbours, by the types and the numbers that occur."""
     types = elements.types
-    moves = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.name in MOVES]
+    moves = [s for s in of_kind(VectorCopy, kernel.body) if s.atom.name in MOVES]
     moves = [move for move in moves if move.src.vector == move.dst.vector == 1]
     found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
     # A copy that converts has one that doesn't inside.
@@ -524,7 +527,7 @@ def _moves(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
 
 def _vectors(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
     """Vectors of a work-item's own."""
-    held = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.vector > 1}
+    held = {s.buffer for s in of_kind(Alloc, kernel.body) if s.buffer.vector > 1}
     found = sorted({(x.vector, elements.types[x.dtype.name]) for x in held}, key=lambda x: x[0])
     return [{"width": width, "element": element, "vector": f"sycl::{element}{width}"} for width, element in found]
 
@@ -534,12 +537,12 @@ def _vectors(kernel: Kernel, elements: Elements) -> list[dict[str, object]]:
 
 def block_loads(kernel: Kernel) -> list[VectorCopy]:
     """The moves by which a sub-group loads neighbours."""
-    return [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.atom.name == "block_read"]
+    return [s for s in of_kind(VectorCopy, kernel.body) if s.atom.name == "block_read"]
 
 
 def local_arrays(kernel: Kernel) -> list[Buffer]:
     """What lies in local memory."""
-    return [s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    return [s.buffer for s in allocs(kernel, Space.LOCAL)]
 
 
 def shares_lanes(kernel: Kernel) -> bool:
@@ -554,7 +557,7 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
     """
     found = ["builtins.hpp", "ext/oneapi/free_function_kernel_properties.hpp"]
     found += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
-    if any(isinstance(s, Barrier) for s in walk(kernel.body)):
+    if any(of_kind(Barrier, kernel.body)):
         found.append("group_barrier.hpp")
     if "atomic_add" in words:
         found.append("atomic_ref.hpp")
@@ -569,7 +572,7 @@ def _headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list
     if block_loads(kernel):
         experimental = "ext/oneapi/experimental"
         found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-    if any(isinstance(s, Alloc) and s.buffer.vector > 1 for s in walk(kernel.body)):
+    if any(s.buffer.vector > 1 for s in of_kind(Alloc, kernel.body)):
         found.append("vector.hpp")
     found += [header for p in kernel.matrices for header in elements.headers.get(p.dtype.name, ())]
     return sorted(set(found))

@@ -19,7 +19,7 @@ from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Multiply
-from gemmgen.ir.walk import walk
+from gemmgen.ir.walk import of_kind
 
 #: What 2D block messages need of the language. What device code has of OpenCL C's own is in its address spaces.
 BLOCK_2D_WORDS = BlockWords(
@@ -67,7 +67,7 @@ def functions(printer: CLike, converter: Converter, dimensions: int) -> list[str
 
 def _fields(printer: CLike, converter: Converter) -> dict[str, object]:
     kernel = printer.kernel
-    atom = next(s.atom for s in walk(kernel.body) if isinstance(s, Multiply))
+    atom = next(s.atom for s in of_kind(Multiply, kernel.body))
     sums, (of_a, of_b) = printer.types[atom.sums.name], _vectors(atom)
     vectors = {("int", 2), (sums, 8), of_a, of_b}
     multiplication = {

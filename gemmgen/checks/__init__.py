@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from gemmgen.checks.capacity import capacity_problems
 from gemmgen.checks.cpu_panel import vector_problems
 from gemmgen.checks.direct import dp4a_problems, gemv_problems
-from gemmgen.checks.dpas import block_2d_problems, matrix_problems
-from gemmgen.checks.joint_matrix import joint_matrix_problems
+from gemmgen.checks.dpas import block_2d_problems, joint_matrix_problems, matrix_problems
 from gemmgen.checks.tma_ring import tma_problems
 from gemmgen.checks.warp_mma import direct_mma_problems, mfma_problems, warp_problems
 from gemmgen.checks.warpgroup_mma import warpgroup_problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.checks.types import other_type
 from gemmgen.ir.instructions import DP4A
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -15,7 +16,7 @@ def dp4a_problems(spec: GemmSpec, s: Schedule, _: Target) -> Iterator[str]:
     if s.atom != DP4A.name:
         return
     if spec.dtype != DP4A.dtype:
-        yield f"atom dp4a multiplies {DP4A.dtype}, not {spec.dtype}: use dtype {DP4A.dtype}, or atom fma"
+        yield other_type("atom dp4a", (DP4A.dtype,), spec, "atom fma")
         return
     for name in "ab":
         if (made := spec.made(name)) != DP4A.dtype:

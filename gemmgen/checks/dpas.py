@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.checks.capacity import fragment_problems, whole_sub_groups
-from gemmgen.checks.types import as_they_are
+from gemmgen.checks.types import as_they_are, lacks, other_type
 from gemmgen.ir.copy_instructions import BLOCK_2D_LINE
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.instructions import DPAS_LANES, DPAS_ROWS, DPAS_TYPES, dpas, of_elements
+from gemmgen.ir.instructions import (
+    DPAS_LANES,
+    DPAS_ROWS,
+    DPAS_TYPES,
+    JOINT_MATRIX_LANES,
+    JOINT_MATRIX_ROWS,
+    dpas,
+    joint_matrix,
+    of_elements,
+)
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.dpas import BLOCK_2D_LANES
@@ -23,8 +32,7 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     # Larger registers mean nothing to another atom's mainloop.
     plain = "--set atom=fma --set large_grf=false" if s.large_grf else "atom fma"
     if spec.dtype not in DPAS_TYPES:
-        known = " or ".join(map(str, DPAS_TYPES))
-        yield f"atom dpas multiplies {known}, not {spec.dtype}: use dtype {known}, or {plain}"
+        yield other_type("atom dpas", DPAS_TYPES, spec, plain)
         return
     if spec.batched:
         yield f"atom dpas multiplies one product, not a batch: call it for each, or use {plain}"
@@ -34,8 +42,7 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         yield f"group {s.group[0]}x{lanes}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use group 1x8 or 1x16"
         return
     atom = dpas(spec.dtype, lanes)
-    if lacking := sorted(atom.needs - target.features):
-        yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target intel, or atom fma"
+    yield from lacks("atom dpas", atom.needs, target, "target intel, or atom fma")
     if target.sub_group_sizes and lanes not in target.sub_group_sizes:
         sizes = ", ".join(map(str, target.sub_group_sizes))
         yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {sizes}"
@@ -63,10 +70,9 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
             "method"
         )
         return
-    yield from _as_block_2d_reads_find_them(spec, packed)
+    yield from _as_they_lie(spec, "block_2d", packed)
     atom = of_elements(dpas(spec.dtype, BLOCK_2D_LANES))
-    if lacking := sorted(atom.needs - target.features):
-        yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target xe_hpc, or atom fma"
+    yield from lacks("atom dpas", atom.needs, target, "target xe_hpc, or atom fma")
     if target.sub_group_sizes and BLOCK_2D_LANES not in target.sub_group_sizes:
         sizes = ", ".join(map(str, target.sub_group_sizes))
         yield f"block_2d takes sub-groups of {BLOCK_2D_LANES}, but target {target.name!r} has {sizes}: {packed}"
@@ -86,9 +92,7 @@ def block_2d_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         yield "address_payloads prefetches, but there are none: use prefetch_distance 1, or address_payloads none"
     if s.block_writes:
         yield from _as_block_2d_writes_ask(spec, s, atom.sums)
-    least = BLOCK_2D_LINE // spec.dtype.size
-    if s.split_k > 1 and s.block_k < least:
-        yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with block_2d: use block_k {least}"
+    yield from _deep_enough(spec, s, "block_2d")
     # Fragments hold a sub-step of A and B.
     words = (
         rows * cols + 2 * (rows * atom.a.cols.values // atom.a.rows.lanes + cols * atom.depth) * spec.dtype.size // 4
@@ -107,19 +111,59 @@ def _as_block_2d_writes_ask(spec: GemmSpec, s: Schedule, sums: DType) -> Iterato
         yield f"split_k = {s.split_k}, but block_writes stores to C: use split_k 1, or {plain}"
 
 
-def _as_block_2d_reads_find_them(spec: GemmSpec, packed: str) -> Iterator[str]:
-    """Matrices that such reads take as they lie."""
+def _deep_enough(spec: GemmSpec, s: Schedule, what: str) -> Iterator[str]:
+    """Parts of K whose lines are as long as 2D block messages ask."""
+    least = BLOCK_2D_LINE // spec.dtype.size
+    if s.split_k > 1 and s.block_k < least:
+        yield f"block_k = {s.block_k}, but parts of K are {least} deep at least with {what}: use block_k {least}"
+
+
+def _as_they_lie(spec: GemmSpec, what: str, instead: str) -> Iterator[str]:
+    """Matrices that 2D block reads, and loads of fragments, take as they are."""
     if spec.listed:
-        yield f"listed matrices, but block_2d needs the address of each: use a constant stride (batched), or {packed}"
+        yield f"listed matrices, but {what} needs the address of each: use a constant stride (batched), or {instead}"
     if spec.is_wide:
-        yield f"matrices of 2^31 elements and more, but block_2d counts by 32 bits: leave --wide out, or {packed}"
-    # Reads transpose a column-major B; of A's half words they can't.
+        yield f"matrices of 2^31 elements and more, but {what} counts by 32 bits: leave --wide out, or {instead}"
+    # Both transpose a column-major B; of A's half words reads can't.
     orders = {"a": spec.a_order, "c": spec.c_order}
     if by_columns := [name for name, order in orders.items() if order == "col"]:
         named = ", ".join(by_columns)
-        yield f"{named} in column-major order, but block_2d takes only B so: use row-major order, or {packed}"
+        yield f"{named} in column-major order, but {what} takes only B so: use row-major order, or {instead}"
+    # In the place of 2D block reads, a kernel before packs what these do not take.
+    packs = what == "block_2d"
     for name in "ab":
-        if (stored := spec.read(name, False)) != spec.dtype and not stored.pairs:
-            yield f"{name}_dtype {stored}, but block_2d loads {name.upper()} to dpas as it is: {packed}"
+        stored, loads = spec.read(name, False), f"but {what} loads {name.upper()} {'to dpas ' if packs else ''}as it is"
+        if stored != spec.dtype and not (stored.pairs and packs):
+            yield f"{name}_dtype {stored}, {loads}: {'' if packs else f'use {spec.dtype}, or '}{instead}"
         if spec.prologue(name) is not None:
-            yield f"prologue_{name}, but block_2d loads {name.upper()} to dpas as it is: {packed}"
+            yield f"prologue_{name}, {loads}: {'' if packs else 'leave it out, or '}{instead}"
+
+
+def joint_matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is joint_matrix, each with a remedy."""
+    if spec.dtype not in JOINT_MATRIX_ROWS:
+        yield other_type("atom joint_matrix", JOINT_MATRIX_ROWS, spec, "another method")
+        return
+    yield from _as_they_lie(spec, "joint_matrix", "use another method")
+    if spec.emulate:
+        yield (
+            "16-bit floats kept in integers, but joint_matrix multiplies floats: leave --emulate out, or use another "
+            "method"
+        )
+    atom = joint_matrix(spec.dtype)
+    yield from lacks("atom joint_matrix", atom.needs, target, "--backend sycl --target xe_hpc, or atom dpas")
+    if target.sub_group_sizes and JOINT_MATRIX_LANES not in target.sub_group_sizes:
+        sizes = ", ".join(map(str, target.sub_group_sizes))
+        yield f"joint_matrix has {JOINT_MATRIX_LANES} lanes, but target {target.name!r} has {sizes}: use atom dpas"
+    rows, cols = s.tile
+    if rows % atom.rows:
+        fitting = -(-rows // atom.rows) * atom.rows
+        yield f"the tile's {rows} rows are no multiple of {atom.rows}, those of a fragment: use tile {fitting}x{cols}"
+    yield from whole_sub_groups(s, target, JOINT_MATRIX_LANES)
+    if s.block_k % atom.depth:
+        goes = f"but a fragment goes {atom.depth} deep in {spec.dtype}"
+        yield f"block_k = {s.block_k}, {goes}: use block_k {atom.depth}, or a multiple of it"
+    yield from _deep_enough(spec, s, "joint_matrix")
+    # Fragments of a step of an instruction's depth.
+    words = rows * cols + (rows // JOINT_MATRIX_LANES + cols) * atom.depth * spec.dtype.size // 4
+    yield from fragment_problems(s, target, words, JOINT_MATRIX_LANES)

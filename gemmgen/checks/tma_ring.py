@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, role_problems
+from gemmgen.checks.types import lacks
 from gemmgen.ir.dtypes import F32
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
@@ -19,8 +20,7 @@ _ACROSS = {"a": "rows", "b": "columns"}
 
 def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule that loads by TMA, each with a remedy."""
-    if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
-        yield f"tma, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or leave them out"
+    yield from lacks("tma", ("wgmma", "tensor_maps"), target, "target sm_90a, or leave them out")
     yield from role_problems(s, target)
     if spec.batched:
         yield "TMA goes by a map of one matrix, not of a batch: leave tma out, or call the kernel for each"

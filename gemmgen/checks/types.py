@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gemmgen.ir.copy_instructions import ASYNC_COPY
 from gemmgen.ir.dtypes import F16, F32, FLOAT8, I8, DType
@@ -65,6 +65,18 @@ def _long_vectors(s: Schedule) -> Iterator[str]:
     for name, width in (("a.width", s.a.width), ("b.width", s.b.width), ("c_width", s.c_width)):
         if 2 * width > MOST_PARTS:
             yield f"{name} = {width} complex numbers are more than a vector's {MOST_PARTS} real ones: use 8"
+
+
+def other_type(what: str, known: Iterable[DType], spec: GemmSpec, instead: str) -> str:
+    """That something multiplies these types, not the product's."""
+    types = " or ".join(map(str, known))
+    return f"{what} multiplies {types}, not {spec.dtype}: use dtype {types}, or {instead}"
+
+
+def lacks(what: str, needs: Collection[str], target: Target, remedy: str) -> Iterator[str]:
+    """That a target has not all features that something needs."""
+    if lacking := sorted({*needs} - target.features):
+        yield f"{what}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
 
 
 def lacking(dtype: DType, target: Target) -> Iterator[str]:

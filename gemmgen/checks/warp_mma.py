@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gemmgen.checks.types import as_they_are
+from gemmgen.checks.types import as_they_are, lacks, other_type
 from gemmgen.ir.copy_instructions import PAIR
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
@@ -36,16 +36,10 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule by which warps multiply, each with a remedy."""
     atom = matrix_instruction(s.atom, spec.dtype, "warp")
     if atom is None:
-        known = " or ".join(str(x.dtype) for x in MMA_INSTRUCTIONS if x.name == s.atom)
-        others = [x.name for x in MMA_INSTRUCTIONS if x.dtype == spec.dtype]
-        yield (
-            f"atom {s.atom} multiplies {known}, not {spec.dtype}: use dtype {known}, or atom "
-            f"{' or '.join([*others, *(() if spec.dtype in FLOAT8 else ('fma',))])}"
-        )
+        yield other_atom(spec, s, MMA_INSTRUCTIONS)
         return
-    if lacking := sorted(atom.needs - target.features):
-        remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
-        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
+    remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
+    yield from lacks(f"atom {s.atom}", atom.needs, target, remedy)
     made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in MADE]
     yield from as_they_are(spec, s, but=made)
     yield from _registers(
@@ -53,6 +47,14 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     )
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
+
+
+def other_atom(spec: GemmSpec, s: Schedule, known: Iterable[Instruction]) -> str:
+    """That a schedule's atom is of other types than the product."""
+    known = list(known)
+    others = [*(x.name for x in known if x.dtype == spec.dtype), *(() if spec.dtype in FLOAT8 else ("fma",))]
+    types = (x.dtype for x in known if x.name == s.atom)
+    return other_type(f"atom {s.atom}", types, spec, f"atom {' or '.join(others)}")
 
 
 def _registers(s: Schedule, made: list[str]) -> Iterator[str]:
@@ -111,11 +113,9 @@ def _part(s: Schedule) -> str:
 def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose lanes load what `mma` multiplies, each with a remedy."""
     if spec.dtype not in MADE:
-        known = " or ".join(map(str, MADE))
-        yield f"method mma_direct multiplies {known}, not {spec.dtype}: use dtype {known}, or method gemv"
+        yield other_type("method mma_direct", MADE, spec, "method gemv")
         return
-    if "mma" not in target.features:
-        yield f"method mma_direct, but target {target.name!r} lacks mma: use sm_80 or later, or method gemv"
+    yield from lacks("method mma_direct", ("mma",), target, "sm_80 or later, or method gemv")
     yield from _lanes(s)
     for name, order, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
         if order != wanted:
@@ -152,12 +152,9 @@ def mfma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose atom is mfma, each with a remedy."""
     atom = matrix_instruction("mfma", spec.dtype)
     if atom is None:
-        known = " or ".join(str(x.dtype) for x in MFMA_INSTRUCTIONS)
-        yield f"atom mfma multiplies {known}, not {spec.dtype}: use dtype {known}, or atom fma"
+        yield other_type("atom mfma", (x.dtype for x in MFMA_INSTRUCTIONS), spec, "atom fma")
         return
-    if lacking := sorted(atom.needs - target.features):
-        lacks = f"target {target.name!r} lacks {', '.join(lacking)}"
-        yield f"atom mfma, but {lacks}: use --backend opencl --target gfx942, or atom fma"
+    yield from lacks("atom mfma", atom.needs, target, "--backend opencl --target gfx942, or atom fma")
     yield from as_they_are(spec, s)
     if s.block_k % atom.depth:
         yield f"block_k = {s.block_k} is not made of steps of {atom.depth}: use block_k {atom.depth}"

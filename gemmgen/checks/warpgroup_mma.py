@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from gemmgen.checks.roles import ALIGNMENT, MOST_LINES, launched, role_problems
 from gemmgen.checks.schedulers import joined_problems
-from gemmgen.checks.types import as_they_are
-from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.checks.types import as_they_are, lacks
+from gemmgen.checks.warp_mma import other_atom
 from gemmgen.ir.instructions import (
     WARPGROUP_LANES,
     WGMMA_COLS,
@@ -40,13 +40,9 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     """What is wrong with a schedule whose atom is wgmma, each with a remedy."""
     atom = matrix_instruction(s.atom, spec.dtype, "warpgroup")
     if atom is None:
-        known = " or ".join(str(x.dtype) for x in WGMMA_INSTRUCTIONS if x.name == s.atom)
-        others = [x.name for x in WGMMA_INSTRUCTIONS if x.dtype == spec.dtype]
-        either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
-        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use dtype {known}, or atom {either}"
+        yield other_atom(spec, s, WGMMA_INSTRUCTIONS)
         return
-    if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
-        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
+    yield from lacks(f"atom {s.atom}", ("wgmma", "tensor_maps"), target, "target sm_90a, or atom mma")
     if spec.listed:
         yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
     yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))

@@ -53,8 +53,9 @@ EVEN = 2
 #: What vectors a tile may have where it is as tall as C, and their bytes at most: each row of B is a stream of its own
 #: from memory, of which hardware fetches some lines ahead.
 WIDE, WIDE_BYTES = (8, 6, 4, 3, 2, 1), 256
-#: Rows of C up to which B may come from memory a few lines at a time.
-FEW_ROWS, FEW_LINES = 5, (8, 16)
+#: Rows of B in place at a time, where one tile is as tall as C. Rows of C up to which 16-bit floats are in parts of K
+#: for it.
+FEW_LINES, FEW_ROWS = (8, 16), 5
 #: Rows of C up to which the first tile of a column may copy B: more of them hide a copy of all panels, whose loop over
 #: K is written out. And bytes of B, as many as its pages of 4 KiB have addresses kept: its lines of a tile are a page
 #: each, and wait for those of other pages.
@@ -158,7 +159,7 @@ class _Candidates:
             kc=kc,
             mc=int(p.mc[at]),
             block_k=_steps(spec, form, min(shape[2], kc)),
-            b_prefetch=_ahead(spec, form, shape, target),
+            b_prefetch=_ahead(spec, form, shape, kc, target),
         )
 
 
@@ -171,11 +172,11 @@ def _steps(spec: GemmSpec, form: _Form, depth: int) -> int:
     return WRITTEN_OUT if is_ready and by_lines and depth >= WRITTEN_OUT else 1
 
 
-def _ahead(spec: GemmSpec, form: _Form, shape: Shape, target: Target) -> int:
+def _ahead(spec: GemmSpec, form: _Form, shape: Shape, kc: int, target: Target) -> int:
     """How many steps of K ahead lines of B in place are prefetched, where it is large or a tile copies it as it
-    multiplies: hardware fetches no line ahead that is a row further. Few rows read some rows of B at a time instead.
+    multiplies: hardware fetches no line ahead that is a row further. It follows a few rows at a time.
     """
-    is_in_place = not form.copied and not form.dot and shape[0] > FEW_ROWS
+    is_in_place = not form.copied and not form.dot and kc not in FEW_LINES
     is_large = shape[1] * shape[2] * spec.dtype.size > derived(target).second / 2
     if "cache_prefetch" not in target.features:
         return 0
@@ -312,7 +313,7 @@ def _of_columns(spec: GemmSpec, sizes: _Sizes, target: Target) -> Iterator[tuple
         if (way := (rows, vectors, copied, lanes)) in seen:
             continue
         seen.add(way)
-        few = FEW_LINES if m <= FEW_ROWS and not copied else ()
+        few = FEW_LINES if m <= _tallest(target) and not copied else ()
         if spec.c_order == "col" and by_lines and not copied:
             few = (0, *few)  # what waits in C goes there and back an element at a time
         kept = tuple(dict.fromkeys(depth for depth in (*few, *depths) if depth or not copied))

@@ -33,8 +33,9 @@ HELD = 0.7
 FULL = 6
 #: Instructions of a load of a narrower type than that of the sums: two of them convert.
 CONVERTED = 3
-#: Rows of B in place at a time whose lines hardware follows, and those at the same places of their pages that it keeps.
-FOLLOWED, WAYS = 16, 8
+#: Rows of B in place at a time whose lines hardware follows; of rows from memory; and of those at the same places of
+#: their pages that it keeps.
+FOLLOWED, FOLLOWED_FAR, WAYS = 16, 8, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def panels(schedules: Sequence[Schedule], cores: int) -> Panels:
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What a work-item has to do: tiles along rows and columns, steps of K and blocks of them, tiles of a column that
-    are computed before those right of them, work-items of all and of the busiest core.
+    are computed before those right of them, work-items of all and of the busiest core, and whether B comes from memory
+    so few rows at a time that hardware follows all of them.
     """
 
     down: Numbers
@@ -107,6 +109,7 @@ class _Work:
     stay: Numbers
     groups: Numbers
     rounds: Numbers
+    streams: npt.NDArray[np.bool_]
 
 
 def cycles(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> Numbers:
@@ -116,7 +119,7 @@ def cycles(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> Numbers
 
 def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[str, Numbers]:
     """The cycles of the busiest core for a product by each schedule, by what they go to."""
-    work = _work(p, shape)
+    work = _work(spec, p, shape, machine)
     tiles, many = work.down * work.across, np.minimum(work.groups, p.cores) > 1
     multiply, together = _steps(spec, p, work, shape, machine)
     b_lines = work.across * work.depth * p.cols * spec.dtype.size / LINE
@@ -131,7 +134,7 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
         "multiply-adds and loads": multiply,
         "lines on their way": together - multiply,
         "copies of B": copy,
-        "beginnings of tiles": tiles * work.blocks * begin,
+        "beginnings of tiles": tiles * np.where(work.streams, 1, work.blocks) * begin,
         "single elements of C": tiles * single,
     }
     total = {name: work.rounds * part for name, part in parts.items()}
@@ -145,7 +148,7 @@ def account(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> dict[s
     }
 
 
-def _work(p: Panels, shape: Shape) -> _Work:
+def _work(spec: GemmSpec, p: Panels, shape: Shape, machine: Machine) -> _Work:
     m, n, k = shape
     down, rows_each = _shares(m, p.rows, p.down, p.even_down)
     across, cols_each = _shares(n, p.cols, p.across, p.even_across)
@@ -163,6 +166,7 @@ def _work(p: Panels, shape: Shape) -> _Work:
         stay=np.where(p.mc > 0, np.minimum(rows_each, p.mc), rows_each),
         groups=groups,
         rounds=np.minimum(np.ceil(groups / p.cores), even_share + 1 - 1 / p.cores),
+        streams=(p.copied == 0) & (p.dot == 0) & (block <= FOLLOWED_FAR) & _is_far(spec, shape, machine),
     )
 
 
@@ -184,6 +188,11 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     fma = steps / lanes * np.maximum(p.rows * p.cols / width / machine.fma, machine.latency)
     # The first tile has loaded what it copies: a store a cycle is left.
     fma += p.fused * steps / work.down * p.cols / width
+    # What waits for memory goes from a block of K to the next: each vector of sums is loaded and stored, or each
+    # element at an edge of C.
+    whole = np.floor(m / p.rows) * np.floor(n / p.cols) / (np.ceil(m / p.rows) * np.ceil(n / p.cols))
+    sums = p.rows * p.cols * (2 / width + machine.single * (1 - whole))
+    fma += work.streams * work.down * work.across * (work.blocks - 1) * sums
     known = np.where(p.dot > 0, np.inf, np.where(p.copied > 0, machine.pointers_beside_copy, machine.pointers))
     loaded = CONVERTED if spec.accumulator.size > size else 1
     # In place, where rows are no whole lines, vectors lie on two lines: as many of them as a vector is parts of a line.
@@ -192,9 +201,10 @@ def _steps(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
     loads = loaded * p.rows * (1 + (p.rows > known)) + of_b * p.cols / width
     multiply = _beside(fma, steps * loads / lanes / machine.load)
     second, third, home = _lines(spec, p, work, shape, machine)
-    apart, b_bytes = far * _apart(spec, p, work, shape) * machine.apart, n * k * size
-    from_memory = b_bytes > HELD * machine.third
-    first_pass = np.where(p.fused, apart, apart / work.down) * (b_bytes > HELD * machine.second and not from_memory)
+    from_memory = _is_far(spec, shape, machine)
+    apart = far * _apart(spec, p, work, shape, from_memory) * machine.apart
+    is_third = n * k * size > HELD * machine.second and not from_memory
+    first_pass = np.where(p.fused, apart, apart / work.down) * is_third
     second *= np.where(in_place, machine.strided, 1.0)
     beyond = second * machine.second_line, third * machine.third_line + home + first_pass
     together = _beside(fma, steps * loads / lanes / machine.load, *beyond)
@@ -211,10 +221,15 @@ def _stored(spec: GemmSpec, p: Panels, work: _Work) -> Numbers:
     return work.down * work.across * p.rows * p.cols * spec.dtype.size * (2 * work.blocks - 1)
 
 
-def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape) -> Numbers:
+def _is_far(spec: GemmSpec, shape: Shape, machine: Machine) -> bool:
+    """Whether B comes from memory."""
+    return shape[1] * shape[2] * spec.dtype.size > HELD * machine.third
+
+
+def _apart(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, from_memory: bool) -> Numbers:
     """Of B in place, the lines of a step that hardware does not fetch ahead: it follows few rows at a time."""
     row = shape[1] * spec.dtype.size
-    followed = min(FOLLOWED, WAYS * PAGE / gcd(row, PAGE))
+    followed = FOLLOWED_FAR if from_memory else min(FOLLOWED, WAYS * PAGE / gcd(row, PAGE))
     width = p.cols * spec.dtype.size
     return np.where(p.across * width >= PAGE, 1 - np.minimum(1.0, followed / work.block), 1.0) * width / LINE
 
@@ -242,7 +257,11 @@ def _lines(spec: GemmSpec, p: Panels, work: _Work, shape: Shape, machine: Machin
         third += lines * beyond
     # Of a copy and the rows of B that it is made of, the first leave the second level as the last come.
     third += work.across * panel * ((p.copied > p.fused) * 2 * work.across * panel > machine.second)
-    c = _stored(spec, p, work)
+    # Sums that wait for the next few rows of B come back before other lines have driven them from the second level.
+    stored, sums = _stored(spec, p, work), work.down * work.across * p.rows * p.cols * size
+    near = work.streams & (sums + work.across * panel <= HELD * machine.second)
+    c = np.where(near, sums, stored)
+    second += (stored - c) * work.block / work.depth
     a_line, b_line = np.full_like(rows, machine.third_line), machine.third_line
     if (m + n) * k * size > HELD * machine.third:
         several = (p.dot > 0) & (p.rows > 1)

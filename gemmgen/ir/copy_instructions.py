@@ -215,8 +215,6 @@ class CopyAtom:
 
     Attributes:
         name: the key by which backends and the interpreter know it.
-        element_step: from one element of a lane to its next.
-        lane_step: from one lane of the sub-group to the next; (0, 0) if lanes address on their own.
         widths: how many elements one instruction can move.
         edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
             `guard`: must not be issued there. `undefined`: allowed, with values to be discarded. `zero_fill`: the
@@ -224,6 +222,8 @@ class CopyAtom:
             `bounded`: it is told how large the matrix is and makes zeros of what lies past that. `part`: it is told
             how many elements are inside, and reads or writes these alone; what it doesn't read is zero.
         needs: features of the target.
+        element_step: from one element of a lane to its next.
+        lane_step: from one lane of the sub-group to the next; (0, 0) if lanes address on their own.
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
         adds: whether it adds atomically to what memory holds.
@@ -238,11 +238,11 @@ class CopyAtom:
     """
 
     name: str
-    element_step: tuple[int, int]
-    lane_step: tuple[int, int]
     widths: tuple[int, ...]
     edge: Edge
     needs: frozenset[str] = frozenset()
+    element_step: tuple[int, int] = (0, 1)
+    lane_step: tuple[int, int] = (0, 0)
     aligned: bool = False
     is_async: bool = False
     adds: bool = False
@@ -304,25 +304,21 @@ def in_pairs(elements: Expr) -> Expr:
 
 
 #: One element by an ordinary load or store.
-SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
+SCALAR = CopyAtom("scalar", (1,), "clamp")
 #: Both elements that share a byte, by an ordinary load of it; or those of several bytes, which registers hold.
-BYTE_OF_PAIR = CopyAtom("byte_of_pair", (0, 1), (0, 0), (PAIR, 8, 16, 32), "clamp")
+BYTE_OF_PAIR = CopyAtom("byte_of_pair", (PAIR, 8, 16, 32), "clamp")
 #: `width` neighbours of the fast axis by one vector load or store of a work-item.
-VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
+VECTOR = CopyAtom("vector", (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.
-ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
+ALIGNED_VECTOR = CopyAtom("aligned_vector", (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
 #: Those of `width` neighbours that are inside, by as wide vectors as their place allows.
-PART_OF_VECTOR = CopyAtom("part_of_vector", (0, 1), (0, 0), (2, 4, 8, 16), "part", bytes=(2, 4, 8, 16))
+PART_OF_VECTOR = CopyAtom("part_of_vector", (2, 4, 8, 16), "part", bytes=(2, 4, 8, 16))
 #: 16 bytes that begin anywhere, by the two aligned vectors that they lie in and a shift of their words.
-SPANNING_VECTOR = CopyAtom(
-    "spanning_vector", (0, 1), (0, 0), (8, 16), "guard", frozenset({"funnel_shifts"}), bytes=(16,), around=True
-)
+SPANNING_VECTOR = CopyAtom("spanning_vector", (8, 16), "guard", frozenset({"funnel_shifts"}), bytes=(16,), around=True)
 #: From global to local memory without a register on the way: `cp.async` (PTX ISA, "Data Movement and Conversion
 #: Instructions: cp.async"), of 4, 8 or 16 bytes.
 ASYNC_COPY = CopyAtom(
     "async_copy",
-    (0, 1),
-    (0, 0),
     (1, 2, 4, 8, 16),
     "zero_fill",
     frozenset({"async_copy"}),
@@ -333,12 +329,10 @@ ASYNC_COPY = CopyAtom(
 
 
 #: Adds an element to global memory: `atomicAdd`, `sycl::atomic_ref`. Sums come out in no fixed order.
-ATOMIC_ADD = CopyAtom("atomic_add", (0, 1), (0, 0), (1,), "guard", frozenset({"atomic_add"}), adds=True)
+ATOMIC_ADD = CopyAtom("atomic_add", (1,), "guard", frozenset({"atomic_add"}), adds=True)
 #: The same with `width` neighbours at a time: `red.global.add` (PTX ISA, "Parallel Synchronization and Communication
 #: Instructions: red").
-ATOMIC_ADD_VECTOR = CopyAtom(
-    "atomic_add", (0, 1), (0, 0), (1, 2, 4), "guard", frozenset({"atomic_vectors"}), aligned=True, adds=True
-)
+ATOMIC_ADD_VECTOR = CopyAtom("atomic_add", (1, 2, 4), "guard", frozenset({"atomic_vectors"}), aligned=True, adds=True)
 
 
 def block_read(sub_group: int) -> CopyAtom:
@@ -346,12 +340,12 @@ def block_read(sub_group: int) -> CopyAtom:
     row, one element a lane (cl_intel_subgroups, "Sub-group block reads"), which begin on a multiple of four bytes.
     """
     needs = frozenset({"block_read"})
-    return CopyAtom("block_read", (0, sub_group), (0, 1), (1, 2, 4, 8), "guard", needs, begins=4)
+    return CopyAtom("block_read", (1, 2, 4, 8), "guard", needs, (0, sub_group), (0, 1), begins=4)
 
 
 #: `intel_sub_group_block_read` from an image: `width` rows of one segment, one element a lane.
 IMAGE_BLOCK_READ = CopyAtom(
-    "image_block_read", (1, 0), (0, 1), (1, 2, 4, 8), "undefined", frozenset({"block_read", "image_block_read"})
+    "image_block_read", (1, 2, 4, 8), "undefined", frozenset({"block_read", "image_block_read"}), (1, 0), (0, 1)
 )
 
 
@@ -403,16 +397,8 @@ def by_payload(atom: CopyAtom) -> CopyAtom:
 
 
 def _block_2d(block: Block2D, lane_step: tuple[int, int]) -> CopyAtom:
-    return CopyAtom(
-        "block_2d",
-        block.offset(1),
-        lane_step,
-        (block.elements,),
-        "bounded",
-        frozenset({"sub_groups", "block_read"}),
-        aligned=True,
-        block=block,
-    )
+    needs, step = frozenset({"sub_groups", "block_read"}), block.offset(1)
+    return CopyAtom("block_2d", (block.elements,), "bounded", needs, step, lane_step, aligned=True, block=block)
 
 
 def block_2d_conditions(matrix: Buffer) -> tuple[Expr, ...]:
@@ -437,13 +423,6 @@ def fragment_load(layout: ThreadValueLayout, by_elements: bool = False) -> CopyA
         layout: which lane has which element, as lines lie in memory.
         by_elements: whether it is filled element by element instead, which asks nothing of the matrix.
     """
-    return CopyAtom(
-        "joint_matrix_elements" if by_elements else "joint_matrix",
-        (0, 0),
-        (0, 0),
-        (layout.rows.values * layout.cols.values,),
-        "bounded",
-        frozenset({"joint_matrix"}),
-        aligned=not by_elements,
-        fragment=layout,
-    )
+    name, elements = f"joint_matrix{'_elements' * by_elements}", layout.rows.values * layout.cols.values
+    needs = frozenset({"joint_matrix"})
+    return CopyAtom(name, (elements,), "bounded", needs, (0, 0), aligned=not by_elements, fragment=layout)

@@ -32,12 +32,14 @@ class Node:
     Attributes:
         CHILDREN: fields with expressions or parts: one, a tuple of them, or None for none.
         PLACES: of each element of a buffer that it touches, the field with the buffer and that with its coordinates.
+        WRITES: those of the fields with buffers, or tiles, that it writes to.
         BODIES: fields with statements.
         BINDS: fields with names that are bound: in the node's bodies, or, if it has none, to the end of its block.
     """
 
     CHILDREN: ClassVar[tuple[str, ...]] = ()
     PLACES: ClassVar[tuple[tuple[str, str], ...]] = ()
+    WRITES: ClassVar[tuple[str, ...]] = ()
     BODIES: ClassVar[tuple[str, ...]] = ()
     BINDS: ClassVar[tuple[str, ...]] = ()
 

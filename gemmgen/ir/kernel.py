@@ -28,12 +28,25 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import DependentLaunch, Mbarrier, MultiplyGroup, SetMaxRegisters, StoreGroup
-from gemmgen.ir.walk import bodies, exprs, in_numbers, map_body_exprs, map_expr, places, substitute, walk, walk_expr
+from gemmgen.ir.walk import (
+    bodies,
+    exprs,
+    in_numbers,
+    map_body_exprs,
+    map_expr,
+    of_kind,
+    places,
+    substitute,
+    walk,
+    walk_expr,
+)
 from gemmgen.ir.workspace import Workspace
 from gemmgen.records import dataclass
 
 #: Bytes of a private array from which on it lies in memory.
 LARGEST_IN_REGISTERS = 8192
+#: The variables of loops over rows and columns of a work-item's own, along K, and over the elements of a vector.
+ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +222,21 @@ def idle_without(kernel: Kernel, size: Var) -> bool:
     return any(map_expr(in_numbers(extent), substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
 
 
+def allocs(kernel: Kernel, space: Space) -> list[Alloc]:
+    """The declarations of arrays in a space."""
+    return [s for s in of_kind(Alloc, kernel.body) if s.buffer.space is space]
+
+
 def local_bytes(kernel: Kernel) -> int:
     """Local memory of a group, in bytes."""
-    local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    local = allocs(kernel, Space.LOCAL)
     own, reused = (sum(s.buffer.bytes for s in local if s.reuses is reuses) for reuses in (False, True))
     return max(own, reused)
 
 
 def memory_bytes(kernel: Kernel) -> int:
     """Private arrays of a work-item that no registers hold, in bytes."""
-    private = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.PRIVATE}
+    private = {s.buffer for s in allocs(kernel, Space.PRIVATE)}
     return sum(buffer.bytes for buffer in private if buffer.bytes > LARGEST_IN_REGISTERS)
 
 
@@ -237,7 +255,7 @@ def addressed(kernel: Kernel) -> frozenset[str]:
 
 def awaits_others(kernel: Kernel) -> bool:
     """Whether a kernel waits for those before it, and so may be launched before they are complete."""
-    return any(isinstance(stmt, DependentLaunch) and stmt.verb == "await" for stmt in walk(kernel.body))
+    return any(stmt.verb == "await" for stmt in of_kind(DependentLaunch, kernel.body))
 
 
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
@@ -249,10 +267,10 @@ def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
     """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time; those in
     the meaning of matrix instructions, too.
     """
-    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, VectorCopy)}
+    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in of_kind(VectorCopy, kernel.body)}
     nodes = expressions(kernel)
     calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
-    factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
+    factors = {(s.atom.dtype, s.atom.sums, 1) for s in of_kind(Multiply, kernel.body)}
     return {change for change in moves | calls | factors if change[0] != change[1]}
 
 
@@ -285,6 +303,11 @@ def loop(var: Var, count: int, body: Body) -> Body:
     if count == 1 and not is_free(count):
         return map_body_exprs(body, substitute({var: Const(0)}))
     return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
+
+
+def each_register(tile: Registers, *body: Stmt) -> Body:
+    """Statements for each register of a tile, in row `i` and column `j` of those that a work-item has."""
+    return loop(ROW, tile.fragment.rows.values, loop(COL, tile.fragment.cols.values, body))
 
 
 def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:
@@ -326,8 +349,8 @@ def arguments(*values: Buffer | Expr | None) -> tuple[Buffer | Var, ...]:
 def fragments_of(body: Body) -> dict[Buffer, str]:
     """The arrays of fragments, and what instructions use them for."""
     found: dict[Buffer, str] = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Multiply) and stmt.atom.name == "joint_matrix":
+    for stmt in of_kind(Multiply, body):
+        if stmt.atom.name == "joint_matrix":
             found |= {stmt.a: "a", stmt.b: "b", stmt.acc: "accumulator"}
     return found
 

@@ -26,8 +26,9 @@ def packed_read(lanes: int, word: DType) -> CopyAtom:
     are split in two. Half words take a block read, whose lanes lie side by side: vectors would have to be taken apart.
     """
     if word == I32:
-        return CopyAtom("packed_vectors", (0, 1), (0, DPAS_ROWS), (DPAS_ROWS,), "inside", frozenset({"sub_groups"}))
-    return CopyAtom("packed_block", (0, lanes), (0, 1), (DPAS_ROWS,), "inside", frozenset({"block_read"}))
+        needs = frozenset({"sub_groups"})
+        return CopyAtom("packed_vectors", (DPAS_ROWS,), "inside", needs, lane_step=(0, DPAS_ROWS))
+    return CopyAtom("packed_block", (DPAS_ROWS,), "inside", frozenset({"block_read"}), (0, lanes), (0, 1))
 
 
 def ldmatrix_atom(operand: str, transposed: bool, size: int) -> CopyAtom | None:
@@ -41,21 +42,13 @@ def ldmatrix_atom(operand: str, transposed: bool, size: int) -> CopyAtom | None:
         return None
     name = f"ldmatrix_{operand}{'_transposed' if transposed else ''}"
     matrices = LdMatrix(transposed, operand == "a")
-    return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8, 16), "inside", _MMA, aligned=True, bytes=(8, 16), matrices=matrices)
+    return CopyAtom(name, (2, 4, 8, 16), "inside", _MMA, aligned=True, bytes=(8, 16), matrices=matrices)
 
 
 #: Four matrices of 8 x 16 bytes, transposed as if two bytes were one element. Lane 8 q + i says where line i of matrix
 #: q begins; a lane gets two neighbours of each of two lines of a matrix.
 LDMATRIX_BYTES = CopyAtom(
-    "ldmatrix_bytes",
-    (0, 1),
-    (0, 0),
-    (16,),
-    "inside",
-    _MMA,
-    aligned=True,
-    bytes=(16,),
-    matrices=LdMatrix(True, False),
+    "ldmatrix_bytes", (16,), "inside", _MMA, aligned=True, bytes=(16,), matrices=LdMatrix(True, False)
 )
 _STORES = frozenset({"tensor_maps"})
 #: Bytes of elements that can be put down in lines that swizzle: by matrices, and by pairs.
@@ -63,13 +56,11 @@ STAGED_BYTES = (2, 4)
 #: Two or four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store
 #: instruction: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight
 #: columns. Lane 8 q + i says where line i of matrix q begins.
-STMATRIX = CopyAtom(
-    "stmatrix", (0, 1), (0, 0), (4, 8), "inside", _STORES, aligned=True, bytes=(8, 16), matrices=LdMatrix(False, True)
-)
+STMATRIX = CopyAtom("stmatrix", (4, 8), "inside", _STORES, aligned=True, bytes=(8, 16), matrices=LdMatrix(False, True))
 #: The same, transposed (`.trans`): a line of a matrix is a column of the sums. A lane's two neighbours go to two lines.
 STMATRIX_TRANS = replace(STMATRIX, name="stmatrix_transposed", matrices=LdMatrix(True, True))
 #: A work-item's own pair, of elements that no such matrix has; and transposed, one below the other.
-SWIZZLED_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
+SWIZZLED_PAIR = CopyAtom("swizzled", (2,), "inside", _STORES, aligned=True, bytes=(8,))
 SWIZZLED_PAIR_TRANS = replace(SWIZZLED_PAIR, name="swizzled_transposed", element_step=(1, 0), aligned=False)
 
 

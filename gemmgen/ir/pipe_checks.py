@@ -10,7 +10,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline
 from gemmgen.ir.stmt import Block, Body, CooperativeCopy, For, FragmentLoad, If, Mma, Stmt, Tile, TileMma
 from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
-from gemmgen.ir.walk import bodies, walk
+from gemmgen.ir.walk import bodies, of_kind
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.
 _State = dict[str, PipeVerb]
@@ -29,7 +29,7 @@ def check_pipes(kernel: Kernel) -> None:
     Raises: KernelFault of kind `pipe`.
     """
     last: _State = {}
-    pipes = {stmt.pipe.name: stmt.pipe for stmt in walk(kernel.body) if isinstance(stmt, PipeOp)}
+    pipes = {stmt.pipe.name: stmt.pipe for stmt in of_kind(PipeOp, kernel.body)}
     _check_body(kernel.body, pipes, last)
     for name, verb in last.items():
         if verb != "release":

@@ -217,16 +217,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
             case Block(inner, apart, parts):
                 yield f"{indent}block{'' if apart is None else f', {parts} parts by {show_expr(apart)} apart'}:"
                 yield from _block(inner, indent + _INDENT)
-            case (
-                Fill()
-                | FragmentLoad()
-                | CooperativeCopy()
-                | Mma()
-                | TileMma()
-                | Reduction()
-                | EpilogueStore()
-                | PipeOp()
-            ):
+            case _ if isinstance(stmt, TileStmt):
                 yield indent + _on_tiles(stmt)
             case _:
                 yield indent + _on_elements(stmt)

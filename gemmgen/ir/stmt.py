@@ -123,6 +123,7 @@ class CooperativeCopy(Node):
     """
 
     CHILDREN = ("dst", "src", "mbarrier")
+    WRITES = ("dst",)
 
     dst: Tile
     src: Tile
@@ -201,6 +202,7 @@ class EpilogueStore(Node):
     """
 
     CHILDREN = ("dst", "acc", "alpha", "beta", "first", "last")
+    WRITES = ("dst",)
 
     dst: Tile
     acc: Registers
@@ -249,6 +251,7 @@ class Store(Node):
 
     CHILDREN = ("index", "value")
     PLACES = (("buffer", "index"),)
+    WRITES = ("buffer",)
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -272,6 +275,7 @@ class VectorCopy(Node):
 
     CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element", "extent")
     PLACES = (("dst", "dst_index"), ("src", "src_index"))
+    WRITES = ("dst",)
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -295,6 +299,7 @@ class TmaCopy(Node):
 
     CHILDREN = ("dst_index", "src_index", "mbarrier")
     PLACES = (("dst", "dst_index"), ("src", "src_index"))
+    WRITES = ("dst",)
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -320,6 +325,7 @@ class Multiply(Node):
 
     CHILDREN = ("acc_index", "a_index", "b_index")
     PLACES = (("acc", "acc_index"), ("a", "a_index"), ("b", "b_index"))
+    WRITES = ("acc",)
 
     acc: Buffer
     acc_index: tuple[Expr, ...]

@@ -51,7 +51,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
     Tile,
-    TileMma,
+    TileStmt,
     TmaCopy,
     VectorCopy,
 )
@@ -104,7 +104,19 @@ class _Verifier(Checker):
         for stmt in body:
             self._at = stmt
             self._exprs(exprs(stmt), scope)
+            self._touched(stmt, scope)
             self._stmt(stmt, scope)
+
+    def _touched(self, stmt: Stmt, scope: _Scope) -> None:
+        """The elements, tiles and registers that a statement names, as its kind declares them."""
+        for (name, _), (buffer, index) in zip(stmt.PLACES, places(stmt), strict=True):
+            self._element(buffer, index, scope, written=name in stmt.WRITES)
+        for name in stmt.CHILDREN:
+            match getattr(stmt, name):
+                case Tile(buffer, origin):
+                    self._element(buffer, origin, scope, written=name in stmt.WRITES)
+                case Registers() as registers:
+                    self._registers(registers, scope)
 
     def _stmt(self, stmt: Stmt, scope: _Scope) -> None:
         match stmt:
@@ -117,7 +129,6 @@ class _Verifier(Checker):
                 if scope.varies(value):
                     scope.varying.add(var.name)
             case Store(buffer, index, value):
-                self._element(buffer, index, scope, written=True)
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
                 parted = scope.divergent and buffer.name not in scope.own
                 differs = parted or any(map(scope.varies, (*index, value)))
@@ -125,9 +136,9 @@ class _Verifier(Checker):
                     not (buffer.places and differs), f"{buffer.name} may differ between work-items of a group"
                 )
             case VectorCopy():
-                self._move(stmt, scope)
+                self._move(stmt)
             case Multiply():
-                self._multiply(stmt, scope)
+                self._multiply(stmt)
             case For():
                 self._for(stmt, scope)
             case If(condition, then, orelse):
@@ -140,12 +151,12 @@ class _Verifier(Checker):
             case FragmentApply():
                 self._apply(stmt, scope)
             case TmaCopy():
-                self._tma_copy(stmt, scope)
-            case Fill() | FragmentLoad() | CooperativeCopy() | Mma() | TileMma() | Reduction() | EpilogueStore():
-                self._on_tiles(stmt, scope)
+                self._hold(tma_copy_problems(stmt, self._target))
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} has batches of different sizes")
+            case _ if isinstance(stmt, TileStmt):
+                self._on_tiles(stmt, scope)
             case _ if isinstance(stmt, PlaceStmt):
                 self._place(stmt, scope)
             case Return() | Comment():
@@ -167,8 +178,7 @@ class _Verifier(Checker):
 
     def _payload(self, stmt: BlockPayload | PayloadAdvance, scope: _Scope) -> None:
         if isinstance(stmt, BlockPayload):
-            self._element(stmt.matrix, stmt.index, scope)
-            self._extent(stmt.atom, stmt.extent, scope)
+            self._extent(stmt.atom, stmt.extent)
         self._needs(stmt.atom.needs, "an address payload")
         self._element(stmt.payload, (*stmt.which, Const(0)), scope, written=True)
 
@@ -180,8 +190,7 @@ class _Verifier(Checker):
             in_caches = stmt.buffer.space in (Space.GLOBAL, Space.PRIVATE)
             self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, which can't be prefetched")
             self._needs(frozenset({"cache_prefetch"}) if stmt.atom is None else stmt.atom.needs, "a prefetch")
-            self._element(stmt.buffer, stmt.index, scope)
-            self._extent(stmt.atom, stmt.extent, scope)
+            self._extent(stmt.atom, stmt.extent)
             return
         if isinstance(stmt, PointerIncrement):
             self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
@@ -193,7 +202,6 @@ class _Verifier(Checker):
         self._require(stmt.view.space is what, f"{stmt.view.name} is {stmt.view.space.value}, not {what.value}")
         self._require(stmt.buffer.space is into, f"{stmt.buffer.name} is {stmt.buffer.space.value}, not {into.value}")
         self._same(stmt.view.dtype, stmt.buffer.dtype, f"{stmt.view.name} and {stmt.buffer.name}")
-        self._element(stmt.buffer, stmt.index, scope)
         if stmt.which is None:
             self._bind(stmt.view, scope)
         else:
@@ -224,9 +232,7 @@ class _Verifier(Checker):
             inner.varying.add(var.name)
         self._body(stmt.body, inner)
 
-    def _move(self, stmt: VectorCopy, scope: _Scope) -> None:
-        self._element(stmt.src, stmt.src_index, scope)
-        self._element(stmt.dst, stmt.dst_index, scope, written=True)
+    def _move(self, stmt: VectorCopy) -> None:
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
         self._atom_width(stmt, stmt.src if stmt.src.space is not Space.PRIVATE else stmt.dst)
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
@@ -237,7 +243,6 @@ class _Verifier(Checker):
                 stmt.atom.edge in ("zero_fill", "part"), f"atom {stmt.atom.name} can move no part of its elements"
             )
             self._integer(stmt.valid)
-            self._expr(stmt.valid, scope)
         if stmt.byte_place is not None:
             numbers = {Space.GLOBAL: 1, Space.IMAGE: 2}.get(stmt.src.space)
             self._require(
@@ -245,33 +250,24 @@ class _Verifier(Checker):
             )
             for number in stmt.byte_place:
                 self._integer(number)
-                self._expr(number, scope)
         if stmt.from_element is not None:
             self._require(stmt.byte_place is not None and stmt.src.space is Space.GLOBAL, "an element to count from")
             self._integer(stmt.from_element)
-            self._expr(stmt.from_element, scope)
-        self._extent(stmt.atom, stmt.extent, scope)
+        self._extent(stmt.atom, stmt.extent)
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
-    def _extent(self, atom: CopyAtom | None, extent: tuple[Expr, ...], scope: _Scope) -> None:
+    def _extent(self, atom: CopyAtom | None, extent: tuple[Expr, ...]) -> None:
         """How large a matrix is that an instruction is told the size of."""
         asked = 2 if atom is not None and atom.edge == "bounded" else 0
         self._require(len(extent) == asked, f"{len(extent)} extents of a matrix, not {asked}")
         for number in extent:
             self._integer(number)
-            self._expr(number, scope)
 
-    def _tma_copy(self, stmt: TmaCopy, scope: _Scope) -> None:
-        self._element(stmt.src, stmt.src_index, scope)
-        self._element(stmt.dst, stmt.dst_index, scope, written=True)
-        self._hold(tma_copy_problems(stmt, self._target))
-
-    def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
+    def _multiply(self, stmt: Multiply) -> None:
         atom = stmt.atom
-        for (buffer, index), dtype in zip(places(stmt), (atom.sums, atom.a_register, atom.b_register), strict=True):
-            self._element(buffer, index, scope, written=buffer == stmt.acc)
+        for (buffer, _), dtype in zip(places(stmt), (atom.sums, atom.a_register, atom.b_register), strict=True):
             self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
         self._needs(atom.needs, atom.name)
         alone = atom.scope == "thread"
@@ -294,25 +290,16 @@ class _Verifier(Checker):
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(
-        self, stmt: Fill | FragmentLoad | CooperativeCopy | Mma | TileMma | Reduction | EpilogueStore, scope: _Scope
-    ) -> None:
+    def _on_tiles(self, stmt: TileStmt, scope: _Scope) -> None:
         match stmt:
             case Fill(dst, value):
-                self._registers(dst, scope)
                 self._same(dst.buffer.dtype, value.dtype, f"{dst.buffer.name} and the value")
             case FragmentLoad(dst, src, atom, _):
-                self._registers(dst, scope)
-                self._tile(src, scope)
                 self._convertible(dst.buffer, src.buffer, "both sides of the copy")
-                if stmt.of is not None:
-                    self._tile(stmt.of, scope)
                 self._prologue(stmt.prologue, scope.inner())
                 self._atom_width(stmt, src.buffer)
                 self._needs(atom.needs, f"atom {atom.name}")
             case CooperativeCopy(dst, src):
-                self._tile(dst, scope, written=True)
-                self._tile(src, scope)
                 if stmt.prologue is None:
                     self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the stage")
                 self._prologue(stmt.prologue, scope.inner())
@@ -320,27 +307,14 @@ class _Verifier(Checker):
                 self._require(stmt.part == "all" or stmt.via is not None, f"a {stmt.part} with no registers between")
                 if stmt.via is not None:
                     self._declared(stmt.via, scope)
-            case Mma(acc, a, b):
-                for registers in (acc, a, b):
-                    self._registers(registers, scope)
+            case Mma(acc):
                 self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
                 self._require(acc.buffer.dtype.real is not None or not any(stmt.conj), "conjugates of real numbers")
-            case TileMma(acc, a, b):
-                self._registers(acc, scope)
-                if isinstance(a, Tile):
-                    self._tile(a, scope)
-                else:
-                    self._registers(a, scope)
-                self._tile(b, scope)
-            case Reduction(dst, src, planes, atom, _):
-                self._registers(dst, scope)
-                self._tile(src, scope)
+            case Reduction(planes=planes, atom=atom):
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._require(planes >= 1, f"a sum of {planes} tiles")
-            case EpilogueStore(dst, acc, alpha, beta, atom):
+            case EpilogueStore(acc=acc, alpha=alpha, beta=beta, atom=atom):
                 self._needs(atom.needs, f"atom {atom.name}")
-                self._tile(dst, scope, written=True)
-                self._registers(acc, scope)
                 for factor in (alpha, beta):
                     self._same(acc.buffer.dtype, factor.dtype, f"{acc.buffer.name} and {show_expr(factor)}")
                 self._steps(stmt.steps, acc.buffer.dtype, scope.inner())
@@ -364,11 +338,7 @@ class _Verifier(Checker):
         self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
         self._rank(buffer, 2 + (registers.slot is not None) + (registers.opaque is not None))
         if registers.slot is not None:
-            self._exprs((registers.slot,), scope)
             self._integer(registers.slot)
-
-    def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
-        self._element(tile.buffer, tile.origin, scope, written=written)
 
 
 # --- fragments, of which no kernel may know which lane has which element ---------------------------

@@ -46,6 +46,7 @@ _FOLDED: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 _Part = TypeVar("_Part", bound=Node)
 _Held = TypeVar("_Held")
+_Kind = TypeVar("_Kind")
 
 
 def children(node: Node) -> list[Node]:
@@ -191,6 +192,11 @@ def walk(body: Body) -> Iterator[Stmt]:
             pending += (inner for held in reversed(bodies(stmt)) for inner in reversed(held))
 
 
+def of_kind(kind: type[_Kind], body: Body) -> Iterator[_Kind]:
+    """Every statement of a kind, in the order of `walk`."""
+    return (stmt for stmt in walk(body) if isinstance(stmt, kind))
+
+
 def map_bodies(stmt: Stmt, rewrite: Callable[[Body], Body]) -> Stmt:
     """The statement with each of its bodies rewritten as a whole."""
     return _with(stmt, stmt.BODIES, cast("Callable[[object], object]", rewrite))
@@ -202,6 +208,11 @@ def map_body(body: Body, rewrite: Callable[[Stmt], Body]) -> Body:
     for stmt in body:
         out += rewrite(map_bodies(stmt, lambda inner: map_body(inner, rewrite)) if stmt.BODIES else stmt)
     return _or_same(body, tuple(out))
+
+
+def map_parts(stmt: _Part, rewrite: Callable[[Node], Node]) -> _Part:
+    """The statement with the parts rewritten that it holds itself: tiles, registers, expressions."""
+    return _with(stmt, stmt.CHILDREN, lambda held: rewrite(held) if isinstance(held, Node) else held)
 
 
 def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:

@@ -15,6 +15,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR, CopyAtom
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare, minimum, number, select
+from gemmgen.ir.kernel import COL as J
 from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.sizes import GROUP_ROWS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, VectorCopy
@@ -30,7 +31,6 @@ from gemmgen.mainloops.micro_kernels import (
     OuterProduct,
     Panel,
 )
-from gemmgen.passes.expand import COL as J
 from gemmgen.positions import (
     ACROSS,
     BLOCK,

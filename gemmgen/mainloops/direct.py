@@ -25,6 +25,8 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.elementwise import Step
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, compare, is_const, minimum, number, select
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import Kernel, arguments
 from gemmgen.ir.stmt import (
     Alloc,
@@ -44,8 +46,6 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.shared_memory import SharedTiles
-from gemmgen.passes.expand import COL as J
-from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
 from gemmgen.positions import (
     COL,

@@ -15,6 +15,9 @@ from gemmgen.ir.copy_instructions import SCALAR
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, number
 from gemmgen.ir.instructions import DPAS_ROWS, Instruction, dpas
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import DEPTH as P
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.operands import packed_read
 from gemmgen.ir.stmt import (
@@ -34,9 +37,6 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.mainloop import Mainloop
-from gemmgen.passes.expand import COL as J
-from gemmgen.passes.expand import DEPTH as P
-from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand_functions import copied
 from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, call
 from gemmgen.records import cached_property, dataclass

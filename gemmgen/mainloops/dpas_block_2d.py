@@ -27,6 +27,9 @@ from gemmgen.ir.copy_instructions import (
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, all_of, ceil_div, compare, is_const, number
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES, Instruction, dpas, of_elements
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import DEPTH as P
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
@@ -47,9 +50,6 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.mainloops.sub_group_tiles import SUB_GROUP_COL, SubGroupTiles, of_sub_group
-from gemmgen.passes.expand import COL as J
-from gemmgen.passes.expand import DEPTH as P
-from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     K0,

@@ -14,12 +14,13 @@ from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, compare, select
 from gemmgen.ir.instructions import ACROSS, MMA_WIDE
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, loop
 from gemmgen.ir.stmt import Body, Comment, Let, Registers, Store
 from gemmgen.positions import LANE, LOCAL_COL
 from gemmgen.schedule import Schedule
 
-ROW, COL, PAIR, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+#: Which pair of instructions exchanges sums.
+PAIR = Var("p")
 
 
 def instructions(schedule: Schedule) -> int:

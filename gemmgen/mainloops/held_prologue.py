@@ -10,10 +10,12 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_STEP_K, Step
-from gemmgen.ir.expr import Bin, Expr, Load, Var, minimum
+from gemmgen.ir.expr import Expr, Load, Var, minimum
+from gemmgen.ir.kernel import ROW as OWN
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, Registers, Store
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.mainloops.sum_factors import scaled
 from gemmgen.mainloops.warp_mma import add_step
 from gemmgen.passes.expand_functions import without_factor
 from gemmgen.positions import K0, ROW, ROW0, position_in_c
@@ -22,7 +24,7 @@ from gemmgen.records import cached_property, dataclass
 
 #: Sums of a thread up to which those of a step are kept apart, to be scaled and added; of more, elements are scaled.
 MOST_STEP_SUMS = 64
-OWN, GROUP_OF_STEP = Var("i"), Var("g")
+GROUP_OF_STEP = Var("g")
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,4 @@ class HeldPrologue:
         factor = self._factor
         if factor is None or self.scales_steps:
             return ()
-        place = acc.at(OWN, Var("j"))
-        scaled = Store(acc.buffer, place, Bin("*", Load(acc.buffer, place), factor))
-        say = Comment("Scales that hold for all of K multiply the sums, not each element.")
-        return say, *loop(OWN, self.rows.values, loop(Var("j"), acc.fragment.cols.values, (scaled,)))
+        return scaled(acc, factor)

@@ -17,6 +17,9 @@ from gemmgen.ir.copy_instructions import (
 )
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.instructions import Instruction, joint_matrix
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import DEPTH as P
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import (
     Alloc,
@@ -30,9 +33,6 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import Barrier
 from gemmgen.mainloops.sub_group_tiles import SubGroupTiles
-from gemmgen.passes.expand import COL as J
-from gemmgen.passes.expand import DEPTH as P
-from gemmgen.passes.expand import ROW as I
 from gemmgen.positions import (
     K0,
     K_MAIN,

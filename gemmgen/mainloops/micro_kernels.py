@@ -11,7 +11,8 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import SCALAR, VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, compare, minimum, number, select
 from gemmgen.ir.instructions import FMA, VECTOR_FMA, VECTOR_FMA_ALONG_K, Instruction
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import ELEMENT, ROW, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -31,8 +32,7 @@ from gemmgen.ir.stmt import (
     Tile,
     VectorCopy,
 )
-from gemmgen.passes.expand_vectors import COL as J
-from gemmgen.passes.expand_vectors import ELEMENT, ROW, at_once, unrolled
+from gemmgen.passes.expand_vectors import at_once, unrolled
 from gemmgen.positions import COL, COL0, FIRST_COL, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass

@@ -15,9 +15,9 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import PART_OF_VECTOR, SCALAR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.dtypes import BOOL, F64
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, compare, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ROW, each_register
 from gemmgen.ir.operands import ldmatrix_atom
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Registers, Store, Tile
 from gemmgen.mainloops import exchange
@@ -226,9 +226,6 @@ def _each(
     acc: Registers, value: Callable[[Expr, tuple[Expr, ...]], Expr], to: tuple[Buffer, tuple[Expr, ...]] | None = None
 ) -> Body:
     """Stores what comes of each sum and its place, there or elsewhere."""
-    row, col = Var("i"), Var("j")
-    place = acc.at(row, col)
+    place = acc.at(ROW, COL)
     buffer, at = to or (acc.buffer, place)
-    store = Store(buffer, at, value(Load(acc.buffer, place), place))
-    rows, cols = acc.fragment.rows.values, acc.fragment.cols.values
-    return loop(row, rows, loop(col, cols, (store,)))
+    return each_register(acc, Store(buffer, at, value(Load(acc.buffer, place), place)))

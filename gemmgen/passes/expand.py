@@ -12,7 +12,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import by_width, is_free
 from gemmgen.ir.copy_instructions import IMAGE_BLOCK_READ, AxisLayout
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var
-from gemmgen.ir.kernel import Kernel, end_of_names, loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, Kernel, each_register, end_of_names, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -26,15 +26,13 @@ from gemmgen.ir.stmt import (
     Mma,
     PointerInit,
     Reduction,
-    Registers,
     Stmt,
     Store,
     TileMma,
     VectorCopy,
 )
-from gemmgen.ir.walk import map_bodies, map_body, walk, walk_expr
-from gemmgen.passes.expand_epilogue import expand_epilogue
-from gemmgen.passes.expand_fragments import fill_fragments, store_fragments
+from gemmgen.ir.walk import map_bodies, map_body, of_kind, walk_expr
+from gemmgen.passes.expand_epilogue import expand_epilogue, fill_fragments, store_fragments
 from gemmgen.passes.expand_functions import copied, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
@@ -45,7 +43,6 @@ from gemmgen.records import dataclass
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
 MOST_PLANES = 128
-ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
 
 def expand(kernel: Kernel) -> Kernel:
@@ -81,7 +78,7 @@ class _Expander:
             case EpilogueStore() if stmt.acc.buffer.vector > 1:
                 return epilogue_vectors(stmt)
             case Fill():
-                return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
+                return each_register(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
             case FragmentLoad() if stmt.src.buffer.layout.swizzle:
                 return load_operand(stmt, self._hoist)
             case FragmentLoad():
@@ -104,18 +101,11 @@ class _Expander:
                 return _views_before(stmt)
         return (stmt,)
 
-    def _each(self, tile: Registers, *body: Stmt) -> Body:
-        """`body` for each register of a tile, rows outermost."""
-        fragment = tile.fragment
-        return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
-
     def _named(self, origin: Expr, spread: AxisLayout) -> Expr:
         """The first element that a lane owns, by its name where the kernel has one for it."""
         start = origin + spread.start
-        for stmt in walk(self.kernel.body):
-            if isinstance(stmt, Let) and stmt.value == start and not isinstance(start, Const):
-                return stmt.var
-        return start
+        names = (stmt.var for stmt in of_kind(Let, self.kernel.body) if stmt.value == start)
+        return start if isinstance(start, Const) else next(names, start)
 
     def _copy(self, copy: FragmentLoad) -> Body:
         """Fill a fragment: loops over the slow and the fast axis of the source."""

@@ -1,5 +1,6 @@
 """Expand the update of C: alpha * sums + beta * C through an epilogue's functions, element by element or by vectors of
-neighbours, where they are inside of C.
+neighbours, where they are inside of C. Of sums that sub-groups hold as fragments, fragment after fragment, as
+`FragmentApply` tells where elements stand.
 """
 
 from __future__ import annotations
@@ -7,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.copy_instructions import AxisLayout, aligned
+from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout, aligned
 from gemmgen.ir.expr import Const, Expr, Load, Var, both, convert, is_const
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, loop
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
     EpilogueStore,
+    Fill,
+    FragmentApply,
     If,
     Let,
+    Registers,
     Stmt,
     Store,
     VectorCopy,
@@ -34,7 +39,6 @@ from gemmgen.passes.expand_functions import (
 from gemmgen.passes.expand_tma_store import store_by_tma
 from gemmgen.positions import COL0, SUM_ROW
 
-ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
 #: The first element of an axis that a lane owns, from the origin of its tile on; by its name where it has one.
 Namer = Callable[[Expr, AxisLayout], Expr]
 
@@ -78,8 +82,14 @@ def _add(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
     move = VectorCopy(dst.buffer, (line, start), values, first, update.atom, width)
     single = replace(move, dst_index=(line, start + ELEMENT), src_index=each, width=1)
     add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
-    columns = loop(COL, spread.values // width, (*filled, *add))
-    return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
+    return _lines(update, names, line, (*filled, *add))
+
+
+def _lines(update: EpilogueStore, names: Body, line: Expr, body: Body) -> Body:
+    """A body for each vector of C that a lane owns, in the lines that are inside."""
+    fragment = update.acc.fragment
+    columns = loop(COL, fragment.cols.values // update.width, body)
+    return loop(ROW, fragment.rows.values, (*names, If(line < update.dst.buffer.shape[-2], columns)))
 
 
 def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], Body]:
@@ -97,24 +107,14 @@ def _scaled(update: EpilogueStore) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr
 
 def _epilogue_vectors(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
     """The same by vectors of neighbours, where they are inside and may stand there."""
-    dst, width = update.dst, update.width
-    spread = update.acc.fragment.cols
-    start = named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
-    planes = dst.origin[:-2]
-    if dst.buffer.space is Space.LOCAL:
-        dealt, at = _dealt(dst.buffer, (*planes, line, start))
-        columns = loop(COL, spread.values // width, _epilogue_vector(update, at))
-        return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
-    place = (*planes, line, start + ELEMENT)
-    sum_ = _sum_of_vector(update, ELEMENT)
-    single = new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
-    column = If(
-        _fits(update, start),
-        _epilogue_vector(update, (*planes, line, start)),
-        loop(ELEMENT, width, single),
-    )
-    row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
-    return loop(ROW, update.acc.fragment.rows.values, row)
+    dst, fragment, width = update.dst, update.acc.fragment, update.width
+    start = named(dst.origin[-1], fragment.cols) + fragment.cols.chunk_step(COL, width)
+    place = (*dst.origin[:-2], line, start)
+    if dst.buffer.space is not Space.LOCAL:
+        return _lines(update, names, line, _vector_or_elements(update, place))
+    dealt, place = _dealt(dst.buffer, place)
+    columns = loop(COL, fragment.cols.values // width, _epilogue_vector(update, place))
+    return loop(ROW, fragment.rows.values, (*names, *dealt, *columns))
 
 
 def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr) -> Body:
@@ -125,10 +125,6 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
     place, inside = (*dst.origin[:-2], line, start), c.shape[-1] - start
     first, each = (_sum_of_vector(update, e) for e in (Const(0), ELEMENT))
 
-    def lines(*body: Stmt) -> Body:
-        columns = loop(COL, cols.values // width, body)
-        return loop(ROW, acc.fragment.rows.values, (*names, If(line < c.shape[-2], columns)))
-
     own, out = Load(acc.buffer, each), list[Stmt]()
     if not is_const(update.alpha, 1.0):
         product = loop(ELEMENT, width, (Store(acc.buffer, each, update.alpha * own),))
@@ -136,11 +132,13 @@ def _finished_first(update: EpilogueStore, named: Namer, names: Body, line: Expr
     old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
     read = VectorCopy(old, (Const(0),), c, place, update.atom, width, inside)
     sum_ = with_old(update, own, Load(old, (ELEMENT,)))
-    added = lines(Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),)))
+    added = _lines(update, names, line, (Alloc(old), read, *loop(ELEMENT, width, (Store(acc.buffer, each, sum_),))))
     out += unless_beta_is_zero(update, added)
     if update.steps:
-        out += lines(*loop(ELEMENT, width, _stepped(update, each, (*place[:-1], start + ELEMENT))))
-    return (*out, *lines(VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)))
+        stepped = _stepped(update, each, (*place[:-1], start + ELEMENT))
+        out += _lines(update, names, line, loop(ELEMENT, width, stepped))
+    stored = VectorCopy(c, place, acc.buffer, first, update.atom, width, inside)
+    return (*out, *_lines(update, names, line, (stored,)))
 
 
 def _stepped(update: EpilogueStore, at: tuple[Expr, ...], place: tuple[Expr, ...]) -> Body:
@@ -181,14 +179,19 @@ def _epilogue_columns(update: EpilogueStore, named: Namer) -> Body:
     fragment, dst, width = update.acc.fragment, update.dst, update.width
     start = named(dst.origin[-1], fragment.rows) + fragment.rows.chunk_step(ROW, width)
     line = named(dst.origin[-2], fragment.cols) + fragment.cols.step(COL)
-    planes = dst.origin[:-2]
-    place = (*planes, line, start + ELEMENT)
-    sum_ = _sum_of_vector(update, ELEMENT)
-    single = new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
-    vector = _epilogue_vector(update, (*planes, line, start))
-    one = If(_fits(update, start), vector, loop(ELEMENT, width, single))
-    column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, (one,)))
+    one = _vector_or_elements(update, (*dst.origin[:-2], line, start))
+    column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, one))
     return loop(COL, fragment.cols.values, (column,))
+
+
+def _vector_or_elements(update: EpilogueStore, place: tuple[Expr, ...]) -> Body:
+    """One vector of C where it is inside and may stand there, else its elements one by one."""
+    *planes, line, start = place
+    at = start + ELEMENT
+    old = Load(update.dst.buffer, (*planes, line, at))
+    row_and_col = (at, line) if update.dst.transposed else (line, at)
+    single = new_element(update, old, _sum_of_vector(update, ELEMENT), *row_and_col)
+    return (If(_fits(update, start), _epilogue_vector(update, place), loop(ELEMENT, update.width, single)),)
 
 
 def _fits(update: EpilogueStore, start: Expr) -> Expr:
@@ -216,3 +219,40 @@ def new_element(update: EpilogueStore, old: Load, place: tuple[Expr, ...], row: 
     if not update.steps:
         return (store,)
     return once_whole(update, finished(update, store, value, row, col), (store,))
+
+
+# --- sums that sub-groups hold as fragments (`joint_matrix`) ----------------------------------------
+
+#: Where an element stands in its fragment, and which of its lane's it is.
+FRAGMENT_ROW, FRAGMENT_COL, SUM = Var("r"), Var("q"), Var("sum")
+#: Where it stands in C.
+C_ROW, C_COL = Var("c_row"), Var("c_col")
+
+
+def fill_fragments(fill: Fill) -> Body:
+    """The same value for all elements."""
+    return _each_element(fill.dst, lambda place: (Store(fill.dst.buffer, place, fill.value),))
+
+
+def store_fragments(update: EpilogueStore) -> Body:
+    """C, element by element; the tile of C begins where the sub-group's own does."""
+    *planes, row, col = update.dst.origin
+    rows, cols = _layout(update.acc).shape
+    place = (Let(C_ROW, row + ROW * rows + FRAGMENT_ROW), Let(C_COL, col + COL * cols + FRAGMENT_COL))
+    old = Load(update.dst.buffer, (*planes, C_ROW, C_COL))
+    return _each_element(update.acc, lambda own: (*place, *new_element(update, old, own, C_ROW, C_COL)))
+
+
+def _each_element(registers: Registers, body: Callable[[tuple[Expr, ...]], Body]) -> Body:
+    """A body for each element, which is told the place of that among the registers."""
+    down, across = registers.buffer.extents[:2]
+    names = FRAGMENT_ROW, FRAGMENT_COL, SUM
+    apply = FragmentApply(registers.buffer, (ROW, COL), _layout(registers), *names, body((ROW, COL, SUM)))
+    return loop(ROW, down, loop(COL, across, (apply,)))
+
+
+def _layout(registers: Registers) -> ThreadValueLayout:
+    """That of a fragment."""
+    if registers.opaque is None:
+        raise LoweringError(f"{registers.buffer.name} is not made of fragments")
+    return registers.opaque

@@ -25,14 +25,13 @@ from gemmgen.ir.expr import (
     number,
     select,
 )
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import ELEMENT, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, CooperativeCopy, EpilogueStore, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
 from gemmgen.positions import FIRST_ROW
 
 # --- prologues ------------------------------------------------------------------------------------
 
-ELEMENT = Var("e")
 _NOTHING: Body = ()
 
 

@@ -9,13 +9,11 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int, compare, conj, select
 from gemmgen.ir.instructions import BROADCAST_FMA, LINES, MMA_HIGH, MMA_WIDE, Instruction
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, DEPTH, ELEMENT, ROW, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, FragmentLoad, Let, Mma, Multiply, Registers, Store, VectorCopy
 from gemmgen.positions import LANE, WARP_COL, WARP_ROW
 
 # --- multiply-adds --------------------------------------------------------------------------------
-
-ROW, COL, DEPTH = Var("i"), Var("j"), Var("p")
 
 
 def multiply_adds(mma: Mma, atom: Instruction) -> Body:
@@ -77,7 +75,6 @@ def _holder(spread: AxisLayout, element: Expr) -> tuple[Expr, Expr]:
 
 # --- matrix instructions of a warp ----------------------------------------------------------------
 
-ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
 

@@ -34,7 +34,7 @@ from gemmgen.ir.expr import (
     select,
 )
 from gemmgen.ir.instructions import WGMMA_COLS
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, each_register, loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
@@ -42,7 +42,8 @@ from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, w
 from gemmgen.passes.expand_functions import epilogue_applied, scaled, unless_beta_is_zero, with_old
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
-ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
+#: Which part of a TMA tile a warp puts down.
+PART = Var("p")
 #: Which of the TMA tiles of C's columns is stored, and of a warpgroup's rows if it has more than 64.
 BOX, TURN = Var("tma_tile"), Var("turn")
 C_ROW, C_COL = Var("c_row"), Var("c_col")
@@ -76,12 +77,7 @@ def _scaled(update: EpilogueStore) -> Body:
         return ()
     place = update.acc.at(ROW, COL)
     scale = Store(update.acc.buffer, place, scaled(update, Load(update.acc.buffer, place)))
-    return _each(update, (scale,))
-
-
-def _each(update: EpilogueStore, body: Body) -> Body:
-    fragment = update.acc.fragment
-    return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
+    return each_register(update.acc, scale)
 
 
 def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:

@@ -8,12 +8,11 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_ROW, element, old
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, compare, convert, minimum, select
 from gemmgen.ir.instructions import VECTOR_FMA_ALONG_K, Instruction
+from gemmgen.ir.kernel import COL, DEPTH, ELEMENT, ROW
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, Fill, For, If, Mma, Store, VectorCopy
 from gemmgen.ir.vectors import value_problem
 from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.passes.expand_functions import blended, epilogue_applied, once_whole, scaled, unless_beta_is_zero, with_old
-
-ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
 
 def at_once(width: int, *body: Store) -> For:

@@ -27,7 +27,7 @@ from gemmgen.ir.instructions import (
     WGMMA_DEPTH_BYTES,
     WORD_BYTES,
 )
-from gemmgen.ir.kernel import loop
+from gemmgen.ir.kernel import COL, ELEMENT, ROW, loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, PART_BYTES, TMA_TILE_ROWS
 from gemmgen.ir.stmt import (
     Alloc,
@@ -155,10 +155,10 @@ def _view(tile: Tile, name: str) -> Buffer:
 
 # --- A from registers -----------------------------------------------------------------------------
 
-ROW, COL, STEP, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+#: Which of the instructions along K.
+STEP = Var("p")
 #: One of the four matrices of a load, and which of two neighbouring rows.
 MATRIX, SIDE = Var("q"), Var("side")
-ZERO = Const(0)
 #: An element's place in A's tile.
 TILE_ROW, TILE_K, TILE_BYTE = Var("tile_row"), Var("tile_k"), Var("tile_byte")
 #: Gives a value a name at the kernel's top.

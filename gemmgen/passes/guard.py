@@ -34,7 +34,7 @@ from gemmgen.ir.expr import (
     select,
     wrap,
 )
-from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel, loop
+from gemmgen.ir.kernel import ELEMENT, LARGEST_IN_REGISTERS, Kernel, loop
 from gemmgen.ir.stmt import (
     Block,
     Body,
@@ -48,8 +48,7 @@ from gemmgen.ir.stmt import (
     Store,
     VectorCopy,
 )
-from gemmgen.ir.walk import bound, map_body, map_expr, walk, walk_expr
-from gemmgen.passes.expand import ELEMENT
+from gemmgen.ir.walk import bound, map_body, map_expr, of_kind, walk, walk_expr
 from gemmgen.records import dataclass
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
@@ -326,13 +325,13 @@ def _versions(stmt: Stmt) -> Body:
 def _guards(loop: For) -> Iterator[Expr]:
     """The conditions of collective loads that are the same in each round."""
     inside = {name for stmt in walk((loop,)) for name in bound(stmt)}
-    for stmt in walk(loop.body):
-        if isinstance(stmt, If) and _is_collective(stmt.then) and not inside & _names(stmt.condition):
+    for stmt in of_kind(If, loop.body):
+        if _is_collective(stmt.then) and not inside & _names(stmt.condition):
             yield stmt.condition
 
 
 def _is_collective(body: Body) -> bool:
-    return any(isinstance(s, VectorCopy) and any(s.atom.lane_step) for s in walk(body))
+    return any(any(s.atom.lane_step) for s in of_kind(VectorCopy, body))
 
 
 def _names(node: Expr) -> set[Var]:

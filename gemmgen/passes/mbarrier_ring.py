@@ -39,7 +39,7 @@ from gemmgen.ir.stmt import (
     Tile,
 )
 from gemmgen.ir.synchronization import Barrier, DependentLaunch, Mbarrier, MbarrierVerb, Pipe
-from gemmgen.ir.walk import map_body, map_body_exprs, map_expr, substitute, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, map_expr, of_kind, substitute
 from gemmgen.passes.slots import Across, Parts, across_in, in_slot, pipe_of, split, whole_or_part
 from gemmgen.passes.warp_specialization import behind_names, by_roles
 from gemmgen.positions import K_LOAD, LOAD_STAGE, LOCAL_INDEX, SLICE
@@ -244,7 +244,7 @@ class _Batches:
 
 def ring_with_producer(body: Body) -> Pipe | None:
     """The pipe of such a ring, if there is one."""
-    pipes = (pipe_of(stmt.body) for stmt in walk(body) if isinstance(stmt, For))
+    pipes = (pipe_of(stmt.body) for stmt in of_kind(For, body))
     return next((p for p in pipes if p is not None and p.sync == "mbarrier" and p.roles is not None), None)
 
 
@@ -270,7 +270,7 @@ def specialize_ring(body: Body, pipe: Pipe) -> Body:
 
 def _has(stmt: Stmt, pipe: Pipe) -> bool:
     """Whether it is the pipe's loop, or one around it, or asks whether that is run at all."""
-    return any(isinstance(s, For) and pipe_of(s.body) == pipe for s in walk((stmt,)))
+    return any(pipe_of(s.body) == pipe for s in of_kind(For, (stmt,)))
 
 
 def _is_for_all(stmt: Stmt) -> bool:

@@ -12,13 +12,12 @@ from typing import TypeVar, cast
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, in_pairs
 from gemmgen.ir.dtypes import BF16, F16, F32, I8
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, ceil_div, convert
-from gemmgen.ir.kernel import Kernel, loop
+from gemmgen.ir.expr import Call, Const, Expr, Load, ceil_div, convert
+from gemmgen.ir.kernel import ELEMENT, Kernel, loop
 from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_body, map_body_exprs
 
 _Part = TypeVar("_Part")
-_ELEMENT = Var("e")
 #: What elements become by their bits, as many at a time as a word has.
 HALVES, PAIRS_OF_WORD = (F16, BF16), 8
 
@@ -53,10 +52,10 @@ def _loaded(move: VectorCopy) -> Body:
     if _held(move.dst).dtype in HALVES and move.width % PAIRS_OF_WORD == 0:
         taken_apart = replace(move, src=loaded, src_index=(Const(0),), atom=BYTE_OF_PAIR)
         return (Block((Alloc(loaded), load, taken_apart)),)
-    value = _half(Load(loaded, (in_pairs(_ELEMENT),)), _ELEMENT)
-    at = (*move.dst_index[:-1], move.dst_index[-1] + _ELEMENT)
+    value = _half(Load(loaded, (in_pairs(ELEMENT),)), ELEMENT)
+    at = (*move.dst_index[:-1], move.dst_index[-1] + ELEMENT)
     store = Store(move.dst, at, convert(value, _held(move.dst).dtype))
-    return (Block((Alloc(loaded), load, *loop(_ELEMENT, move.width, (store,)))),)
+    return (Block((Alloc(loaded), load, *loop(ELEMENT, move.width, (store,)))),)
 
 
 def _expression(node: Expr) -> Expr:

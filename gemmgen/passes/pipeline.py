@@ -20,11 +20,11 @@ from functools import partial
 from itertools import pairwise, takewhile
 
 from gemmgen.ir.constants import is_free
-from gemmgen.ir.expr import Const, Expr, as_int
+from gemmgen.ir.expr import Const, Expr, Node, as_int
 from gemmgen.ir.kernel import Kernel, loop
-from gemmgen.ir.stmt import Block, Body, Comment, CooperativeCopy, For, FragmentLoad, If, Let, Mma, Registers, Stmt
+from gemmgen.ir.stmt import Block, Body, Comment, CooperativeCopy, For, If, Let, Registers, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, DependentLaunch, Mbarrier, Pipe, PipeOp
-from gemmgen.ir.walk import map_body, map_body_exprs, substitute
+from gemmgen.ir.walk import map_body, map_body_exprs, map_parts, substitute
 from gemmgen.passes.mbarrier_ring import lower_batches, ring_with_producer, specialize_ring
 from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part
 from gemmgen.passes.warp_specialization import role_pipe, specialize
@@ -224,17 +224,12 @@ def _alone(loop: For, pipe: Pipe) -> For:
     """A loop with its pipe ending where the loop ends: what stands outside of a loop over tiles."""
     plain = replace(pipe, across_tiles=False)
 
-    def own(registers: Registers) -> Registers:
-        return replace(registers, pipe=plain) if registers.pipe == pipe else registers
+    def part(held: Node) -> Node:
+        return replace(held, pipe=plain) if isinstance(held, Registers) and held.pipe == pipe else held
 
     def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case PipeOp(verb, other) if other == pipe:
-                return (PipeOp(verb, plain),)
-            case FragmentLoad():
-                return (replace(stmt, dst=own(stmt.dst)),)
-            case Mma():
-                return (replace(stmt, a=own(stmt.a), b=own(stmt.b)),)
-        return (stmt,)
+        return (
+            (PipeOp(stmt.verb, plain),) if isinstance(stmt, PipeOp) and stmt.pipe == pipe else (map_parts(stmt, part),)
+        )
 
     return replace(loop, body=map_body(loop.body, rewrite))

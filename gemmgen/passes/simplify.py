@@ -33,6 +33,7 @@ from gemmgen.ir.walk import (
     map_bodies,
     map_body,
     map_body_exprs,
+    of_kind,
     places,
     substitute,
     walk,
@@ -100,7 +101,7 @@ def _declared_here(body: Body) -> frozenset[str]:
 
 
 def _buffers(body: Body) -> Iterator[Buffer]:
-    return (s.buffer for s in walk(body) if isinstance(s, Alloc))
+    return (s.buffer for s in of_kind(Alloc, body))
 
 
 def _kept(body: Body) -> dict[Buffer, tuple[int, ...]]:
@@ -165,7 +166,7 @@ def _bind(body: Body) -> Body:
         match stmt:
             case Alloc(buffer) if buffer.space is Space.PRIVATE and not buffer.shape:
                 rest = body[i + 1 :]
-                moved = any(isinstance(s, VectorCopy) and s.src == buffer for s in walk(rest))
+                moved = any(s.src == buffer for s in of_kind(VectorCopy, rest))
                 if _writes(rest)[buffer] == 1 and not moved and any(_bound(s, buffer) for s in rest):
                     return (*out, *_bind(_with_name(rest, buffer)))
                 out.append(stmt)

@@ -10,10 +10,10 @@ from itertools import groupby
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import WIDTH, named
 from gemmgen.ir.copy_instructions import SCALAR, aligned
-from gemmgen.ir.expr import Const, Expr, all_of, as_int
-from gemmgen.ir.stmt import Body, CooperativeCopy, For, FragmentLoad, If, Mma, Registers, Stmt, Tile, TileMma
+from gemmgen.ir.expr import Const, Expr, Node, all_of, as_int
+from gemmgen.ir.stmt import Body, CooperativeCopy, For, If, Registers, Stmt, Tile
 from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
-from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, map_parts, of_kind, substitute
 from gemmgen.records import dataclass
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
@@ -50,26 +50,15 @@ def split(body: Body, pipe: Pipe) -> Parts:
 def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
     """The body with the pipe's buffers at one slot of their ring."""
 
-    def tile(t: Tile) -> Tile:
-        return replace(t, origin=(slot, *t.origin[1:])) if t.pipe == pipe else t
+    def part(held: Node) -> Node:
+        match held:
+            case Tile(origin=origin) if held.pipe == pipe:
+                return replace(held, origin=(slot, *origin[1:]))
+            case Registers() if held.pipe == pipe:
+                return replace(held, slot=slot)
+        return held
 
-    def registers(r: Registers) -> Registers:
-        return replace(r, slot=slot) if r.pipe == pipe else r
-
-    def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case FragmentLoad():
-                return (replace(stmt, dst=registers(stmt.dst), src=tile(stmt.src)),)
-            case CooperativeCopy():
-                return (replace(stmt, dst=tile(stmt.dst)),)
-            case Mma():
-                return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
-            case TileMma():
-                a = tile(stmt.a) if isinstance(stmt.a, Tile) else stmt.a
-                return (replace(stmt, a=a, b=tile(stmt.b)),)
-        return (stmt,)
-
-    return map_body(body, rewrite)
+    return map_body(body, lambda stmt: (map_parts(stmt, part),))
 
 
 def across_in(body: Body) -> For | None:
@@ -82,7 +71,7 @@ def across_in(body: Body) -> For | None:
 
 def by_elements(body: Body) -> bool:
     """Whether all that a producer's half copies can be copied by single elements as well."""
-    return not any(isinstance(s, CooperativeCopy) and _whole_only(s) for s in walk(body))
+    return not any(_whole_only(s) for s in of_kind(CooperativeCopy, body))
 
 
 def _whole_only(stage: CooperativeCopy) -> bool:
@@ -96,7 +85,7 @@ def whole_or_part(body: Body, whole: Expr) -> Body:
     where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
     vectors in either. Where lines of both operands must begin so, each decides for itself.
     """
-    stages = [s for s in walk(body) if isinstance(s, CooperativeCopy) and not s.src.buffer.prepacked]
+    stages = [s for s in of_kind(CooperativeCopy, body) if not s.src.buffer.prepacked]
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
     if lines and (len(lines) > 1 or not alone) and all(isinstance(s, CooperativeCopy) for s in body):

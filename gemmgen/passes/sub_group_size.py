@@ -9,11 +9,11 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, compare, convert, number
+from gemmgen.ir.kernel import COL as J
+from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import Kernel, live, loop
 from gemmgen.ir.stmt import Body, Comment, If, Return, Store
 from gemmgen.ir.target import FILLED_BY_WIDEST, Target
-from gemmgen.passes.expand import COL as J
-from gemmgen.passes.expand import ROW as I
 from gemmgen.positions import call
 
 

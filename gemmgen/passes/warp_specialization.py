@@ -59,7 +59,7 @@ from gemmgen.ir.synchronization import (
     SetMaxRegisters,
     WarpSpecialization,
 )
-from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
+from gemmgen.ir.walk import exprs, map_body, of_kind, walk, walk_expr
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WAVE, WAVES
 
@@ -74,7 +74,7 @@ WARP = 32
 
 def role_pipe(body: Body) -> Pipe | None:
     """The pipe between roles, if there is one."""
-    pipes = (pipe_of(stmt.body) for stmt in walk(body) if isinstance(stmt, For))
+    pipes = (pipe_of(stmt.body) for stmt in of_kind(For, body))
     return next((pipe for pipe in pipes if pipe is not None and pipe.sync == "roles"), None)
 
 
@@ -161,7 +161,7 @@ def _counting(body: Body, block: Var, loop: For) -> Body:
         if isinstance(stmt, For) and stmt.var == block:
             each = replace(stmt, body=_counting(stmt.body, block, loop))
             out += [Alloc(_DONE), Store(_DONE, (), Const(0)), each]
-        elif isinstance(stmt, For) and any(isinstance(x, For) and x.var == loop.var for x in walk(stmt.body)):
+        elif isinstance(stmt, For) and any(x.var == loop.var for x in of_kind(For, stmt.body)):
             out.append(replace(stmt, body=_counting(stmt.body, block, loop)))
         elif isinstance(stmt, For) and stmt.var == loop.var:
             out += [Let(STEPS, steps), Let(BEFORE, done), Store(_DONE, (), BEFORE + STEPS), stmt]
@@ -344,7 +344,7 @@ def _names(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 def _sums(parts: Parts) -> Buffer:
-    return next(stmt.acc.buffer for stmt in walk(parts.consume) if isinstance(stmt, TileMma))
+    return next(stmt.acc.buffer for stmt in of_kind(TileMma, parts.consume))
 
 
 # --- the ordered epilogue -------------------------------------------------------------------------

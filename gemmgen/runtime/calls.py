@@ -307,10 +307,10 @@ def _slow_address(array: Numbers) -> int:
 def _fast_address(array: Numbers) -> int:
     # `data` is the first member of NumPy's array object (`PyArrayObject_fields`). `array.ctypes` takes ten times as
     # long.
-    return _from_address(id(array) + object.__basicsize__).value
+    return _from_address(id(array) + _DATA).value
 
 
-_from_address = ctypes.c_size_t.from_address
+_from_address, _DATA = ctypes.c_size_t.from_address, object.__basicsize__
 _probe = np.zeros(3, np.int8)[1:]
 #: The address of an array's first element.
 address_of: Callable[[Numbers], int] = (

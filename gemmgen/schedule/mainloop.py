@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 from typing import ClassVar, Literal
 
 from gemmgen.records import dataclass
@@ -13,7 +14,6 @@ from gemmgen.schedule.fields import (
     Flat,
     MatrixAtom,
     Memory,
-    Pair,
     Record,
     ThreadAtom,
     WarpAtom,
@@ -62,67 +62,29 @@ OF_SUB_GROUPS = {
 IN_LOCAL_MEMORY = both("width", "prepacked", "memory", "transposed", "pad", "async_copy")
 
 
-def stages_field(default: int, least: int) -> int:
-    """Slots of a ring."""
-    return number(default, "slots of the ring in local memory", 2, 64, (1, 2, 3, 4, 6, 12, 16), least)
-
-
-def register_stages_field() -> int:
-    """Reading ahead."""
-    return number(1, "2 where the next step's operands are read ahead of use", 2, 2, (1, 2, 3))
-
-
-def slices_field() -> int:
-    """Parts of a step."""
-    return number(1, "parts of each step of K, each with work-items of its own", 4, 32, (1, 2, 4))
-
-
-def mbarrier_field(default: int, least: int) -> int:
-    """Tiles of a batch."""
-    help_text = "tiles for each pair of mbarriers; 0 for barriers of the group"
-    return number(default, help_text, 4, 32, (0, 1, 2, 3, 4), least)
-
-
-def across_field() -> bool:
-    """Reading on into the next tile."""
-    return flag("reading ahead goes on from one tile to the next")
-
-
-def large_grf_field() -> bool:
-    """Registers of a thread."""
-    return flag("twice as many registers a thread, and half as many threads (Intel)")
-
-
-def snake_field() -> bool:
-    """Order of the arithmetic."""
-    return flag("every other row of the arithmetic goes backwards")
+#: Fields that several members have, each of one meaning: slots of a ring, reading ahead, parts of a step, tiles of a
+#: batch, reading on into the next tile, registers of a thread, order of the arithmetic, meeting before each step.
+stages_field = partial(number, help="slots of the ring in local memory", like=2, most=64, tries=(1, 2, 3, 4, 6, 12, 16))
+register_stages_field = partial(number, 1, "2 where the next step's operands are read ahead of use", 2, 2, (1, 2, 3))
+slices_field = partial(number, 1, "parts of each step of K, each with work-items of its own", 4, 32, (1, 2, 4))
+_BATCHES = "tiles for each pair of mbarriers; 0 for barriers of the group"
+mbarrier_field = partial(number, help=_BATCHES, like=4, most=32, tries=(0, 1, 2, 3, 4))
+across_field = partial(flag, "reading ahead goes on from one tile to the next")
+large_grf_field = partial(flag, "twice as many registers a thread, and half as many threads (Intel)")
+snake_field = partial(flag, "every other row of the arithmetic goes backwards")
+barrier_field = partial(flag, "a barrier before each step, so that work-items share the cache")
+#: The same of roles: who loads, their registers, and when kernels begin.
+_PRODUCERS = "work-items of a group that only load: a warp or a warpgroup"
+producers_field = partial(number, 128, _PRODUCERS, 128, 128, (0, 32, 128))
+_REGISTERS = "registers of each work-item that multiplies x of each producer; 0x0 as launched"
+_LIKE = "232x40 (of a work-item that computes x of a producer)"
+registers_field = partial(pair, (0, 0), _REGISTERS, _LIKE, 255, ((0, 0), (232, 40), (240, 24)), least=0)
+late_field = partial(flag, "its kernels begin when those before them are over")
 
 
 def thread_atom_field() -> ThreadAtom:
     """What a work-item multiplies by."""
     return word("fma", "what multiplies: a work-item by multiply-adds or, of int8, by fours along K", "dp4a")
-
-
-def barrier_field() -> bool:
-    """Meeting before each step."""
-    return flag("a barrier before each step, so that work-items share the cache")
-
-
-def producers_field() -> int:
-    """Who loads."""
-    return number(128, "work-items of a group that only load: a warp or a warpgroup", 128, 128, (0, 32, 128))
-
-
-def registers_field() -> Pair:
-    """Registers of roles."""
-    help_text = "registers of each work-item that multiplies x of each producer; 0x0 as launched"
-    like = "232x40 (of a work-item that computes x of a producer)"
-    return pair((0, 0), help_text, like, 255, ((0, 0), (232, 40), (240, 24)), least=0)
-
-
-def late_field() -> bool:
-    """When kernels begin."""
-    return flag("its kernels begin when those before them are over")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class SharedMemory(Mainloop):
     schedulers: ClassVar[tuple[type[Scheduler], ...]] = (OneTile, SplitK, AtomicSplitK, ClusterSplitK, StreamK)
     family: ClassVar[Method] = "slm"
 
-    stages: int = stages_field(1, 1)
-    mbarrier: int = mbarrier_field(0, 0)
+    stages: int = stages_field(1, least=1)
+    mbarrier: int = mbarrier_field(0, least=0)
     sliced_k: int = slices_field()
     prefetch: bool = flag("the next tile is loaded into registers ahead")
     register_stages: int = register_stages_field()

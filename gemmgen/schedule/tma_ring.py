@@ -40,8 +40,8 @@ class TmaRing(Mainloop):
     operands: ClassVar[OperandKeys] = both("prepacked", "evict_first")
     family: ClassVar[Method] = "slm"
 
-    stages: int = stages_field(1, 1)
-    mbarrier: int = mbarrier_field(4, 1)
+    stages: int = stages_field(1, least=1)
+    mbarrier: int = mbarrier_field(4, least=1)
     producer_threads: int = producers_field()
     setmaxnreg: Pair = registers_field()
     serial_launch: bool = late_field()

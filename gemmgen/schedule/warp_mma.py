@@ -35,7 +35,7 @@ class WarpMma(Mainloop):
     operands: ClassVar[OperandKeys] = both("pad", "prepacked")
 
     atom: WarpAtom = word("mma", "what multiplies: a warp by matrix instructions", "dpas")
-    stages: int = stages_field(1, 1)
+    stages: int = stages_field(1, least=1)
     sliced_k: int = slices_field()
     register_stages: int = register_stages_field()
     across_tiles: bool = across_field()

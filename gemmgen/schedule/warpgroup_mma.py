@@ -45,7 +45,7 @@ class WarpgroupMma(Mainloop):
     memories: ClassVar[tuple[Memory, ...]] = ("local", "private")
 
     atom: WarpgroupAtom = word("wgmma", "what multiplies: a warpgroup by matrix instructions", "dpas")
-    stages: int = stages_field(4, 2)
+    stages: int = stages_field(4, least=2)
     producer_threads: int = producers_field()
     setmaxnreg: Pair = registers_field()
     cluster: Pair = pair(

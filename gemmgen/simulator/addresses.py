@@ -9,9 +9,9 @@ import numpy as np
 from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.stmt import VectorCopy
-from gemmgen.simulator.evaluate import IndexCode
+from gemmgen.simulator.evaluate import Reference
 from gemmgen.simulator.lanes import Active, Index, Ints, Lanes, Site, Value, agreed
-from gemmgen.simulator.memory import Base, Memory, Strided
+from gemmgen.simulator.memory import Base, Memory, Run, Strided
 
 Place = Callable[[Sequence[Index], Sequence[Index], Active], None]
 
@@ -71,8 +71,8 @@ def _around(move: VectorCopy, src: Memory, lanes: Lanes, site: Site) -> Place:
 class Pointers(Base):
     """Places in a matrix that each work-item has for itself. What they point to is looked at where it is read."""
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
         self._places: dict[int, tuple[Memory, list[Index]]] = {}
 
     def point(self, which: Index, memory: Memory, index: Sequence[Index], active: Active, site: Site) -> None:
@@ -106,21 +106,17 @@ class Pointers(Base):
         return int(which)
 
 
-def pointer_step(
-    pointers: Memory, which: IndexCode, memory: Memory, index: Sequence[IndexCode], site: Site
-) -> Callable[[Active], None]:
+def pointer_step(pointers: Reference, to: Reference, site: Site) -> Callable[[Active], None]:
     """Let one of an array of pointers point at an element."""
-    if not isinstance(pointers, Pointers):
-        raise LoweringError(f"`{site.text}` sets none of an array of pointers")
-    return lambda active: pointers.point(which(active), memory, [code(active) for code in index], active, site)
+    array, (which,) = pointers.within(Pointers, site, "sets none of an array of pointers"), pointers.index
+    return lambda active: array.point(which(active), to.memory, to.at(active), active, site)
 
 
-def prefetch_step(memory: Memory, index: Sequence[IndexCode], site: Site) -> Callable[[Active], None]:
+def prefetch_step(line: Reference, site: Site) -> Callable[[Active], None]:
     """Nothing; but there must be such an element."""
-    if not isinstance(memory, Strided):
-        raise LoweringError(f"`{site.text}` needs the address of something that has none")
+    memory = line.within(Strided, site, "needs the address of something that has none")
 
     def prefetch(active: Active) -> None:
-        memory.locate([code(active) for code in index], active, site)
+        memory.locate(line.at(active), active, site)
 
     return prefetch

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from gemmgen.errors import KernelFault, LoweringError
+from gemmgen.ir.buffer import Space
 from gemmgen.ir.copy_instructions import (
     BLOCK_2D_LINE,
     BLOCK_2D_MOST,
@@ -16,115 +17,93 @@ from gemmgen.ir.copy_instructions import (
     BLOCK_2D_WORD,
     CopyAtom,
 )
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import PayloadAdvance, Prefetch, VectorCopy
-from gemmgen.simulator.evaluate import IndexCode, require_uniform, require_whole
-from gemmgen.simulator.lanes import Active, Index, Lanes, Site, Value, agreed
-from gemmgen.simulator.memory import GlobalMemory, Memory
+from gemmgen.simulator.evaluate import IndexCode, Reference, require_uniform, require_whole
+from gemmgen.simulator.lanes import Active, Bools, Index, Lanes, Site, Value, agreed
+from gemmgen.simulator.memory import GlobalMemory
 from gemmgen.simulator.semantics import places
 
 
 def block_2d_step(
-    move: VectorCopy,
-    source: tuple[Memory, Sequence[IndexCode]],
-    target: tuple[Memory, Sequence[IndexCode]],
-    extent: Sequence[IndexCode],
-    lanes: Lanes,
-    site: Site,
+    move: VectorCopy, source: Reference, target: Reference, extent: Sequence[IndexCode], lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
-    """What a 2D block read does: each lane gets its elements of the blocks, zeros past the extent."""
-    (matrix, src_index), (registers, dst_index) = source, target
-    if not isinstance(matrix, GlobalMemory):
-        raise LoweringError(f"`{site.text}` reads no 2D block of a matrix")
-    dtype, extents = numpy_dtype(move.src.dtype), move.dst.extents
+    """What a 2D block read or write does: each lane has its elements of the blocks. Past the extent it reads zeros, and
+    writes nothing.
+    """
+    loads = move.dst.space is Space.PRIVATE
+    (outer, given), (own, held) = (source, move.src), (target, move.dst)
+    if not loads:
+        (outer, given), (own, held) = (own, held), (outer, given)
+    matrix = outer.within(GlobalMemory, site, "moves no 2D block of a matrix")
     col_unit = 1 if move.atom.block is None else move.atom.block.col_unit
-    word = max(1, BLOCK_2D_WORD // move.src.dtype.size)
 
     def step(active: Active) -> None:
-        (row, col), size = _agreed(src_index, extent, lanes, active, site)
+        (row, col), size = _agreed(outer.index, extent, lanes, active, site)
         at = [row, col * col_unit]
         if move.atom.aligned:
-            _check_matrix(move.src.dtype.size, matrix, (at, size), active, site)
-        to = [code(active) for code in dst_index]
+            _check_matrix(given.dtype.size, matrix, (at, size), active, site)
+        begin = own.at(active)
         for element in range(move.width):
-            place = _place(move.atom, at, element, lanes)
+            place, register = _place(move.atom, at, element, lanes), _register(begin, element, held.extents)
             inside = np.broadcast_to((place[0] < size[0]) & (place[1] < size[1]), len(active.mask))
-            values = np.zeros(len(active.mask), dtype)
-            # Told of whole words, it reads what a line's last one holds past the matrix.
-            past = inside & (place[1] >= matrix.shape[-1]) & (place[1] < matrix.shape[-1] + -matrix.shape[-1] % word)
-            values[past] = poison(dtype)
-            holds, _ = active.split(inside & ~past)
-            if holds is not None:
-                read = matrix.read(place, holds, site)
-                values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
-            registers.write(_register(to, element, extents), cast(Value, values), active, site)
-
-    return step
-
-
-def block_2d_write_step(
-    move: VectorCopy,
-    source: tuple[Memory, Sequence[IndexCode]],
-    target: tuple[Memory, Sequence[IndexCode]],
-    extent: Sequence[IndexCode],
-    lanes: Lanes,
-    site: Site,
-) -> Callable[[Active], None]:
-    """What a 2D block write does: each lane stores its elements of the block that are inside the extent."""
-    (registers, src_index), (matrix, dst_index) = source, target
-    if not isinstance(matrix, GlobalMemory):
-        raise LoweringError(f"`{site.text}` writes no 2D block of a matrix")
-    extents = move.src.extents
-
-    def step(active: Active) -> None:
-        at, size = _agreed(dst_index, extent, lanes, active, site)
-        _check_matrix(move.dst.dtype.size, matrix, (at, size), active, site)
-        begin = [code(active) for code in src_index]
-        for element in range(move.width):
-            place = _place(move.atom, at, element, lanes)
-            inside = np.broadcast_to((place[0] < size[0]) & (place[1] < size[1]), len(active.mask))
-            value = registers.read(_register(begin, element, extents), active, site)
-            holds, _ = active.split(inside)
+            if loads:
+                value = _read(matrix, given.dtype, place, inside, active, site)
+                own.memory.write(register, value, active, site)
+                continue
+            value, (holds, _) = own.memory.read(register, active, site), active.split(inside)
             if holds is not None:
                 matrix.write(place, value, holds, site)
 
     return step
 
 
+def _read(
+    matrix: GlobalMemory, dtype: DType, place: Sequence[Index], inside: Bools, active: Active, site: Site
+) -> Value:
+    """An element of each lane, zero where it is not inside."""
+    values, word = np.zeros(len(active.mask), numpy_dtype(dtype)), max(1, BLOCK_2D_WORD // dtype.size)
+    # Told of whole words, it reads what a line's last one holds past the matrix.
+    past = inside & (place[1] >= matrix.shape[-1]) & (place[1] < matrix.shape[-1] + -matrix.shape[-1] % word)
+    values[past] = poison(values.dtype)
+    holds, _ = active.split(inside & ~past)
+    if holds is not None:
+        read = matrix.read(place, holds, site)
+        values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
+    return cast(Value, values)
+
+
 def block_2d_prefetch_step(
-    stmt: Prefetch, matrix: Memory, index: Sequence[IndexCode], extent: Sequence[IndexCode], lanes: Lanes, site: Site
+    stmt: Prefetch, block: Reference, extent: Sequence[IndexCode], lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
     """What a 2D block prefetch does: nothing, but it asks what a read does."""
-    if not isinstance(matrix, GlobalMemory):
-        raise LoweringError(f"`{site.text}` prefetches no 2D block of a matrix")
+    matrix = block.within(GlobalMemory, site, "prefetches no 2D block of a matrix")
 
     def step(active: Active) -> None:
-        _check_matrix(stmt.buffer.dtype.size, matrix, _agreed(index, extent, lanes, active, site), active, site)
+        at = _agreed(block.index, extent, lanes, active, site)
+        _check_matrix(stmt.buffer.dtype.size, matrix, at, active, site)
 
     return step
 
 
-def payload_step(
-    payload: Memory, which: Sequence[IndexCode], index: Sequence[IndexCode], lanes: Lanes, site: Site
-) -> Callable[[Active], None]:
+def payload_step(payload: Reference, index: Sequence[IndexCode], lanes: Lanes, site: Site) -> Callable[[Active], None]:
     """What fills an address payload: row and column of the block, which all lanes of a whole sub-group say alike."""
 
     def step(active: Active) -> None:
-        at, numbers = _agreed(index, which, lanes, active, site)
+        at, numbers = _agreed(index, payload.index, lanes, active, site)
         for axis, place in enumerate(at):
-            payload.write([*numbers, axis], cast(Value, place), active, site)
+            payload.memory.write([*numbers, axis], cast(Value, place), active, site)
 
     return step
 
 
-def advance_step(
-    stmt: PayloadAdvance, payload: Memory, which: Sequence[IndexCode], site: Site
-) -> Callable[[Active], None]:
+def advance_step(stmt: PayloadAdvance, payload: Reference, site: Site) -> Callable[[Active], None]:
     """What moves the block of an address payload."""
 
     def step(active: Active) -> None:
-        place: list[Index] = [*(code(active) for code in which), stmt.axis]
-        payload.write(place, payload.read(place, active, site) + stmt.by, active, site)
+        place: list[Index] = [*payload.at(active), stmt.axis]
+        payload.memory.write(place, payload.memory.read(place, active, site) + stmt.by, active, site)
 
     return step
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.errors import KernelFault, LoweringError
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import BOOL, F32, F64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL, SIGMOID
@@ -79,6 +80,27 @@ IndexCode = Callable[[Active], Index]
 
 _Meaning = TypeVar("_Meaning")
 
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """Elements that a statement touches: their memory, and what works out each coordinate."""
+
+    memory: Memory
+    index: tuple[IndexCode, ...]
+
+    def at(self, active: Active) -> list[Index]:
+        """The coordinates."""
+        return [code(active) for code in self.index]
+
+    def within(self, kind: type[_Kind], site: Site, fault: str) -> _Kind:
+        """The memory, which must be of a kind. Raises: LoweringError, that the statement does what it can't."""
+        if not isinstance(self.memory, kind):
+            raise LoweringError(f"`{site.text}` {fault}")
+        return self.memory
+
+
 _OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -139,6 +161,10 @@ class Evaluator:
             raise LoweringError(f"`{site.text}` needs an integer where it has {show_expr(node)}")
         return cast(IndexCode, self.expr(node, scope, site))
 
+    def reference(self, buffer: Buffer, index: Sequence[Expr], scope: Scope, site: Site) -> Reference:
+        """Elements of a buffer."""
+        return Reference(scope.memory(buffer.name), tuple(self.index(i, scope, site) for i in index))
+
     def expr(self, node: Expr, scope: Scope, site: Site) -> Code:
         """The closure that yields the value of `node`."""
         match node:
@@ -155,9 +181,8 @@ class Evaluator:
             case Select(condition, then, other):
                 return self._select(*(self.expr(part, scope, site) for part in (condition, then, other)))
             case Load(buffer, index):
-                memory = scope.memory(buffer.name)
-                indexes = tuple(self.index(i, scope, site) for i in index)
-                return lambda active: memory.read([code(active) for code in indexes], active, site)
+                loaded = self.reference(buffer, index, scope, site)
+                return lambda active: loaded.memory.read(loaded.at(active), active, site)
             case Call():
                 return self._call(node, scope, site)
 

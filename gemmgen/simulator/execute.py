@@ -55,19 +55,19 @@ from gemmgen.ir.synchronization import (
     SetMaxRegisters,
     StoreGroup,
 )
-from gemmgen.ir.walk import evaluate, places, walk
+from gemmgen.ir.walk import evaluate, of_kind, places
 from gemmgen.simulator.addresses import Pointers, alignment_check, pointer_step, prefetch_step
 from gemmgen.simulator.block_io import (
     advance_step,
     block_2d_prefetch_step,
     block_2d_step,
-    block_2d_write_step,
     payload_step,
 )
 from gemmgen.simulator.evaluate import (
     Cell,
     Evaluator,
     IndexCode,
+    Reference,
     Scope,
     literal,
     nibble,
@@ -82,8 +82,8 @@ from gemmgen.simulator.memory import (
     GlobalMemory,
     ImageMemory,
     LocalMemory,
-    Memory,
     PrivateMemory,
+    Run,
     ViewMemory,
     unknown,
 )
@@ -209,6 +209,7 @@ class _Run:
         self._launch = stream.launch(kernel, self._lanes, early) if stream is not None else None
         self._evaluator = Evaluator(self._lanes, sub_group_size)
         self._sites: list[Site] = []
+        self._memory = Run(self._lanes, self._sizes, self._sites)
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes, self._group.products)
         extents = [extent for matrix in kernel.matrices for extent in matrix.shape]
@@ -241,8 +242,7 @@ class _Run:
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
             data = array(buffer, arguments[buffer.name])
-            known = self._lanes, buffer, self._sizes, self._sites, data
-            kind = GlobalMemory if buffer.tma_tile is None else BoxedMatrix
+            kind, known = GlobalMemory if buffer.tma_tile is None else BoxedMatrix, (self._memory, buffer, data)
             memory = ImageMemory(*known) if buffer.space is Space.IMAGE else kind(*known, self._launch)
             scope.memories[buffer.name] = memory
             self._group.matrices.extend([memory] if isinstance(memory, GlobalMemory) else [])
@@ -302,24 +302,24 @@ class _Run:
             case PointerIncrement():
                 return self._advance(stmt, scope, site)
             case Prefetch(buffer, index, _, None):
-                return prefetch_step(scope.memory(buffer.name), self._indexes(index, scope, site), site)
+                return prefetch_step(self._evaluator.reference(buffer, index, scope, site), site)
             case Prefetch(buffer, index, _, _, extent):
-                places = self._indexes(index, scope, site), self._indexes(extent, scope, site)
-                return block_2d_prefetch_step(stmt, scope.memory(buffer.name), *places, self._lanes, site)
+                block = self._evaluator.reference(buffer, index, scope, site)
+                return block_2d_prefetch_step(stmt, block, self._indexes(extent, scope, site), self._lanes, site)
             case BlockPayload(payload, which, _, index):
-                places = self._indexes(which, scope, site), self._indexes(index, scope, site)
-                return payload_step(scope.memory(payload.name), *places, self._lanes, site)
+                filled = self._evaluator.reference(payload, which, scope, site)
+                return payload_step(filled, self._indexes(index, scope, site), self._lanes, site)
             case PayloadAdvance(payload, which):
-                return advance_step(stmt, scope.memory(payload.name), self._indexes(which, scope, site), site)
+                return advance_step(stmt, self._evaluator.reference(payload, which, scope, site), site)
 
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
             before = tuple(self._group.memories) if reuses else ()
-            filled = any(isinstance(s, TmaCopy) and s.dst == buffer for s in walk(self._kernel.body))
+            filled = any(s.dst == buffer for s in of_kind(TmaCopy, self._kernel.body))
             plain = ClusterMemory if buffer.distributed > 1 else LocalMemory
             kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else plain
-            memory = kind(self._lanes, buffer, self._sizes, self._sites)
+            memory = kind(self._memory, buffer)
             self._group.memories.append(memory)
             scope.memories[buffer.name] = memory
 
@@ -330,21 +330,19 @@ class _Run:
 
             return retire if before else None
         if buffer.space is Space.POINTERS:
-            scope.memories[buffer.name] = Pointers(self._lanes, buffer, self._sizes, self._sites)
+            scope.memories[buffer.name] = Pointers(self._memory, buffer)
             return None
-        registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
+        registers = PrivateMemory(self._memory, buffer)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()
 
     def _point(self, stmt: PointerInit, scope: Scope, site: Site) -> _Step:
-        memory, index = scope.memory(stmt.buffer.name), self._indexes(stmt.index, scope, site)
+        (to,) = self._places(stmt, scope, site)
         if stmt.which is not None:
-            which = self._evaluator.index(stmt.which, scope, site)
-            return pointer_step(scope.memory(stmt.view.name), which, memory, index, site)
-        if not isinstance(memory, LocalMemory):
-            raise LoweringError(f"`{site.text}` points to no local memory")
-        view = scope.memories[stmt.view.name] = ViewMemory(self._lanes, stmt.view, self._sizes, self._sites, memory)
-        return lambda active: view.point([code(active) for code in index], active, site)
+            return pointer_step(self._evaluator.reference(stmt.view, (stmt.which,), scope, site), to, site)
+        memory = to.within(LocalMemory, site, "points to no local memory")
+        view = scope.memories[stmt.view.name] = ViewMemory(self._memory, stmt.view, memory)
+        return lambda active: view.point(to.at(active), active, site)
 
     def _advance(self, stmt: PointerIncrement, scope: Scope, site: Site) -> _Step:
         view = scope.memory(stmt.view.name)
@@ -378,12 +376,10 @@ class _Run:
         return apply
 
     def _store(self, stmt: Store, scope: Scope, site: Site) -> _Step:
-        memory = scope.memory(stmt.buffer.name)
-        index = self._indexes(stmt.index, scope, site)
-        value = self._evaluator.expr(stmt.value, scope, site)
+        (to,), value = self._places(stmt, scope, site), self._evaluator.expr(stmt.value, scope, site)
 
         def store(active: Active) -> None:
-            memory.write([code(active) for code in index], value(active), active, site)
+            to.memory.write(to.at(active), value(active), active, site)
 
         return store
 
@@ -470,97 +466,94 @@ class _Run:
             return self._async_vector_copy(stmt, scope, site)
         if stmt.valid is not None:
             return self._part_of_vector(stmt, scope, site)
-        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
+        target, source = self._places(stmt, scope, site)
         if stmt.atom.edge == "bounded":
-            extent = self._indexes(stmt.extent, scope, site)
-            way = block_2d_step if stmt.dst.space is Space.PRIVATE else block_2d_write_step
-            return way(stmt, (src, src_index), (dst, dst_index), extent, self._lanes, site)
+            return block_2d_step(stmt, source, target, self._indexes(stmt.extent, scope, site), self._lanes, site)
+        dst, src = target.memory, source.memory
         aligned = alignment_check(stmt, src, dst, self._lanes, site)
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
         if isinstance(dst, TileMemory):
-            return put_step(stmt, (src, src_index), (dst, dst_index), self._lanes, site)
+            return put_step(stmt, source, target, self._lanes, site)
         if stmt.atom.matrices is not None:
-            return load_step(stmt, (read, src_index), (dst, dst_index), self._lanes, site)
+            return load_step(stmt, read, source, target, self._lanes, site)
         together, keeps = any(stmt.atom.lane_step), stmt.src.dtype == stmt.dst.dtype
         write = dst.write
         if stmt.atom.adds:
-            if not isinstance(dst, GlobalMemory):
-                raise LoweringError(f"`{site.text}` adds to {stmt.dst.space.value} memory")
-            write = dst.add
+            write = target.within(GlobalMemory, site, f"adds to {stmt.dst.space.value} memory").add
         check = self._evaluator.place_check(stmt, scope, site)
 
         def move(active: Active) -> None:
-            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            begin, to = source.at(active), target.at(active)
             if together:
-                check_together(self._lanes, source if loads else target, active, site)
+                check_together(self._lanes, begin if loads else to, active, site)
             check(active)
-            aligned(source, target, active)
+            aligned(begin, to, active)
             # All elements are read before one is written.
             if stmt.atom == BYTE_OF_PAIR:
-                bytes_ = [cast(Index, read(neighbour(source, e), active, site)) for e in range(stmt.width // PAIR)]
+                bytes_ = [cast(Index, read(neighbour(begin, e), active, site)) for e in range(stmt.width // PAIR)]
                 values = [nibble(bytes_[e // PAIR], e % PAIR) for e in range(stmt.width)]
             else:
                 values = [
-                    read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)
+                    read(element(self._lanes, begin, stmt.atom, e) if loads else neighbour(begin, e), active, site)
                     for e in range(stmt.width)
                 ]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
-                index = neighbour(target, e) if loads else element(self._lanes, target, stmt.atom, e)
+                index = neighbour(to, e) if loads else element(self._lanes, to, stmt.atom, e)
                 write(index, value, active, site)
 
         return move
 
     def _part_of_vector(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         """Moves those of the elements that are inside the matrix; the others it reads as zeros."""
-        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
+        target, source = self._places(stmt, scope, site)
+        dst, src = target.memory, source.memory
         inside = self._evaluator.index(stmt.valid or Const(stmt.width), scope, site)
         loads, keeps = stmt.src.space is not Space.PRIVATE, stmt.src.dtype == stmt.dst.dtype
         zero = cast(Value, numpy_dtype(stmt.dst.dtype).type(0))
 
         def move(active: Active) -> None:
-            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            begin, to = source.at(active), target.at(active)
             valid = inside(active)
             for e in range(stmt.width):
                 holds, _ = active.split(np.greater(valid, e))
                 if loads:
-                    dst.write(neighbour(target, e), zero, active, site)
+                    dst.write(neighbour(to, e), zero, active, site)
                 if holds is not None:
-                    value = src.read(neighbour(source, e), holds, site)
+                    value = src.read(neighbour(begin, e), holds, site)
                     value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
-                    dst.write(neighbour(target, e), value, holds, site)
+                    dst.write(neighbour(to, e), value, holds, site)
 
         return move
 
     def _async_vector_copy(self, stmt: VectorCopy, scope: Scope, site: Site) -> _Step:
         """Begins a copy; elements that are not inside the matrix become zero and are not read."""
-        (dst, dst_index), (src, src_index) = self._places(stmt, scope, site)
-        if not isinstance(dst, LocalMemory):
-            raise LoweringError(f"`{site.text}` does not go to local memory")
+        target, source = self._places(stmt, scope, site)
+        dst, src = target.within(LocalMemory, site, "does not go to local memory"), source.memory
         aligned = alignment_check(stmt, src, dst, self._lanes, site)
         inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
 
         def move(active: Active) -> None:
-            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
-            aligned(source, target, active)
+            begin, to = source.at(active), target.at(active)
+            aligned(begin, to, active)
             valid = stmt.width if inside is None else inside(active)
             for e in range(stmt.width):
                 values = np.zeros(len(active.mask), numpy_dtype(stmt.dst.dtype))
                 holds, _ = active.split(valid > e if isinstance(valid, np.ndarray) else np.bool_(valid > e))
                 if holds is not None:
-                    read = src.read(neighbour(source, e), holds, site)
+                    read = src.read(neighbour(begin, e), holds, site)
                     values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
-                addresses = dst.begin(neighbour(target, e), active, site)
+                addresses = dst.begin(neighbour(to, e), active, site)
                 copy = CopyInFlight(dst, addresses, values[active.lanes], active.lanes, site)
                 self._group.copies.issue(copy, int(active.lanes[0]))
 
         return move
 
-    def _places(self, stmt: Stmt, scope: Scope, site: Site) -> list[tuple[Memory, tuple[IndexCode, ...]]]:
+    def _places(self, stmt: Stmt, scope: Scope, site: Site) -> list[Reference]:
         """The memory that a statement touches, and where."""
-        return [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in places(stmt)]
+        return [self._evaluator.reference(x, index, scope, site) for x, index in places(stmt)]
 
     def _indexes(self, index: tuple[Expr, ...], scope: Scope, site: Site) -> tuple[IndexCode, ...]:
         return tuple(self._evaluator.index(i, scope, site) for i in index)

@@ -13,6 +13,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.walk import evaluate, walk_expr
+from gemmgen.records import dataclass
 from gemmgen.simulator.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.simulator.launches import Launch
 from gemmgen.simulator.races import Accesses, Conflict
@@ -36,13 +37,22 @@ def unknown(extent: Expr, sizes: dict[str, int]) -> frozenset[str]:
     return frozenset(x.name for x in walk_expr(extent) if isinstance(x, Var)) - sizes.keys()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What all memory of a run knows of it: its lanes, the sizes by their names, and its statements."""
+
+    lanes: Lanes
+    sizes: dict[str, int]
+    sites: Sequence[Site]
+
+
 class Base:
     """What all of them share: bounds, addresses and messages."""
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        self._lanes, self._name, self._sites = lanes, buffer.name, sites
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        self._lanes, self._name, self._sites = run.lanes, buffer.name, run.sites
         self._extents = buffer.shape
-        self.measure(sizes)
+        self.measure(run.sizes)
         self._dtype = numpy_dtype(buffer.dtype)
 
     def measure(self, sizes: dict[str, int]) -> None:
@@ -88,10 +98,10 @@ class Strided(Base):
 
     addressed = True
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
-        self.strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
-        self.base = evaluate(buffer.layout.base, sizes)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
+        self.strides = tuple(evaluate(stride, run.sizes) for stride in buffer.layout.strides)
+        self.base = evaluate(buffer.layout.base, run.sizes)
         self._size = 0
         self.start: Index = self.base
 
@@ -128,7 +138,10 @@ class _Shared(Strided):
 
     _ADVICE = "with no barrier between"
 
-    def _clash(self, conflict: Conflict, now: str, index: Sequence[Index], active: Active, site: Site) -> NoReturn:
+    def _check(self, conflict: Conflict | None, now: str, index: Sequence[Index], active: Active, site: Site) -> None:
+        """Raises: KernelFault if there is one."""
+        if conflict is None:
+            return
         other = self._lanes.who(self._other(conflict.lane))
         verb = "wrote" if conflict.wrote else "read"
         where = f"in `{self._sites[conflict.site].text}`" if conflict.site is not None else "in the same statement"
@@ -142,10 +155,10 @@ class _Shared(Strided):
 class LocalMemory(_Shared):
     """A group's local memory, padding included; each group has its own stretch of one array."""
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
         self._size = buffer.elements
-        lanes.on_load(self.allocate)
+        run.lanes.on_load(self.allocate)
         self.allocate()
 
     def allocate(self) -> None:
@@ -165,8 +178,7 @@ class LocalMemory(_Shared):
         """Loads by address; the index is for messages."""
         addresses = address + self._base[active.lanes]
         conflict = self._accesses.read(addresses, active.lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._clash(conflict, "reads", index, active, site)
+        self._check(conflict, "reads", index, active, site)
         written = self._written[addresses]
         if not written.all():
             self._fault("unwritten", int(np.argmin(written)), index, active, site, "nothing was written there")
@@ -194,8 +206,7 @@ class LocalMemory(_Shared):
     def _overwritten(self, addresses: Ints, index: Sequence[Index], active: Active, site: Site) -> None:
         """What was there is ordered before; no barrier of the group orders a copy that nobody has waited for."""
         conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._clash(conflict, "writes", index, active, site)
+        self._check(conflict, "writes", index, active, site)
         under_way = self._under_way[addresses]
         if under_way.any():
             self._fault("race", int(np.argmax(under_way)), index, active, site, "a copy to it is still under way")
@@ -242,10 +253,8 @@ class LocalMemory(_Shared):
 class ViewMemory(Strided):
     """A place in local memory that each work-item has for itself."""
 
-    def __init__(
-        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], memory: LocalMemory
-    ) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer, memory: LocalMemory) -> None:
+        super().__init__(run, buffer)
         self.memory, self._size = memory, memory.size
 
     def point(self, index: Sequence[Index], active: Active, site: Site) -> None:
@@ -273,18 +282,10 @@ class GlobalMemory(_Shared):
 
     _ADVICE = "and no barrier orders global memory"
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        buffer: Buffer,
-        sizes: dict[str, int],
-        sites: Sequence[Site],
-        data: Floats,
-        launch: Launch | None = None,
-    ) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer, data: Floats, launch: Launch | None = None) -> None:
+        super().__init__(run, buffer)
         self._data, self._size, self._launch = data, min(len(data), buffer.reach), launch
-        lanes.on_load(self._begin)
+        run.lanes.on_load(self._begin)
         # What nobody may write to cannot be raced for.
         self._accesses = Accesses(len(data)) if buffer.writable else None
         self._stored_again = buffer.stored_again
@@ -306,8 +307,7 @@ class GlobalMemory(_Shared):
             return active.spread(self._data[address]) if isinstance(address, np.ndarray) else self._data[address]
         addresses = np.broadcast_to(address, active.lanes.shape)
         conflict = self._accesses.read(addresses, self._lanes.first + active.lanes, site.number)
-        if conflict is not None:
-            self._clash(conflict, "reads", index, active, site)
+        self._check(conflict, "reads", index, active, site)
         return active.spread(self._data[addresses])
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
@@ -348,9 +348,7 @@ class GlobalMemory(_Shared):
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
         self._touch(addresses, active.lanes, True, site)
         access = self._accesses.write if verb == "writes" else self._accesses.read
-        conflict = access(addresses, self._lanes.first + active.lanes, site.number)
-        if conflict is not None:
-            self._clash(conflict, verb, index, active, site)
+        self._check(access(addresses, self._lanes.first + active.lanes, site.number), verb, index, active, site)
         return addresses
 
     def publish_in_sub_groups(self, active: Active) -> None:
@@ -372,10 +370,8 @@ class ImageMemory(Base):
     # Its methods have the arguments that `Memory` asks for, needed or not.
     # ruff: noqa: ARG002
 
-    def __init__(
-        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], data: Floats
-    ) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer, data: Floats) -> None:
+        super().__init__(run, buffer)
         self._data = data
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
@@ -401,8 +397,8 @@ class PrivateMemory(Strided):
 
     addressed = False
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
         self._size = buffer.elements
         self.allocate()
 
@@ -494,9 +490,9 @@ class ClusterMemory(LocalMemory):
     that may not have begun.
     """
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+    def __init__(self, run: Run, buffer: Buffer) -> None:
         self._groups, self._plane = buffer.distributed, buffer.elements
-        super().__init__(lanes, buffer, sizes, sites)
+        super().__init__(run, buffer)
 
     def allocate(self) -> None:
         """Undefined content, all planes of a cluster one after the other."""

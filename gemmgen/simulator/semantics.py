@@ -22,7 +22,7 @@ from gemmgen.ir.numeric import convert, numpy_dtype, of_pairs
 from gemmgen.ir.operands import TRANSPOSED_BYTES
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.walk import evaluate
-from gemmgen.simulator.evaluate import IndexCode, require_whole
+from gemmgen.simulator.evaluate import Reference, require_whole
 from gemmgen.simulator.lanes import Active, Index, Ints, Lanes, Site, Value
 from gemmgen.simulator.memory import Memory
 from gemmgen.simulator.tiles import TileMemory
@@ -85,7 +85,7 @@ def significant(value: Numbers, digits: int) -> Numbers:
 
 
 def multiply_step(
-    instruction: Instruction, operands: Sequence[tuple[Memory, Sequence[IndexCode]]], lanes: Lanes, site: Site
+    instruction: Instruction, operands: Sequence[Reference], lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
     """What an instruction does whose sums, A and B begin at these registers of private arrays."""
     layouts = (instruction.c, instruction.a, instruction.b)
@@ -94,7 +94,7 @@ def multiply_step(
     def step(active: Active) -> None:
         if instruction.scope != "thread":
             require_whole(lanes, active, site)
-        found = [(memory, [code(active) for code in index]) for memory, index in operands]
+        found = [(x.memory, x.at(active)) for x in operands]
         in_pairs = (False, False, instruction.b_pairs)
         read = [
             _of_pairs(layout, memory, index, active, site)
@@ -171,8 +171,9 @@ def neighbour(index: list[Index], element: int) -> list[Index]:
 
 def load_step(
     move: VectorCopy,
-    source: tuple[Callable[[Sequence[Index], Active, Site], Value], Sequence[IndexCode]],
-    target: tuple[Memory, Sequence[IndexCode]],
+    read: Callable[[Sequence[Index], Active, Site], Value],
+    source: Reference,
+    target: Reference,
     lanes: Lanes,
     site: Site,
 ) -> Callable[[Active], None]:
@@ -182,12 +183,10 @@ def load_step(
     matrices = move.atom.matrices
     if matrices is None:
         raise LoweringError(f"`{site.text}` loads no matrices")
-    read, src_index = source
-    memory, dst_index = target
 
     def step(active: Active) -> None:
         require_whole(lanes, active, site)
-        begins = [np.broadcast_to(code(active), len(active.mask)) for code in src_index]
+        begins = [np.broadcast_to(code(active), len(active.mask)) for code in source.index]
         own = lanes.everyone.lanes % WARP_LANES
         first = lanes.everyone.lanes - own
         values = []
@@ -200,40 +199,35 @@ def load_step(
             of = cast(Ints, first + matrix * LINES + line)
             index: list[Index] = [begin[of] for begin in begins]
             values.append(read([*index[:-1], index[-1] + place], active, site))
-        at = [code(active) for code in dst_index]
+        at = target.at(active)
         for element, value in enumerate(values):
             matrix, e = divmod(element, per)
             band, half = (matrix % 2, matrix // 2) if matrices.rows_first else divmod(matrix, 2)
             index = [*at[:-1], at[-1] + (half * per + e)]
             if band:
                 index[-2] = index[-2] + 1
-            memory.write(index, value, active, site)
+            target.memory.write(index, value, active, site)
 
     return step
 
 
 def put_step(
-    move: VectorCopy,
-    source: tuple[Memory, Sequence[IndexCode]],
-    target: tuple[TileMemory, Sequence[IndexCode]],
-    lanes: Lanes,
-    site: Site,
+    move: VectorCopy, source: Reference, target: Reference, lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
     """Elements of a work-item's registers to lines that swizzle: neighbours of its own, side by side or one below the
     other; or by `stmatrix`, where lane 8 q + i has the coordinates of line i of matrix q for all of the warp, and all
     lanes the elements.
     """
-    (memory, src_index), (tile, dst_index) = source, target
+    tile = target.within(TileMemory, site, "puts nothing down in lines that swizzle")
     matrices, (down, on) = move.atom.matrices, move.atom.element_step
 
     def step(active: Active) -> None:
         require_whole(lanes, active, site)
-        begins = [code(active) for code in dst_index]
-        own = [code(active) for code in src_index]
+        begins, own = target.at(active), source.at(active)
         for element in range(move.width):
             row, col, place = _part(begins, lanes, active, element, move) if matrices else (0, element, begins)
             index: list[Index] = [*own[:-2], own[-2] + row, own[-1] + col]
-            value = cast(Value, convert(memory.read(index, active, site), move.dst.dtype))
+            value = cast(Value, convert(source.memory.read(index, active, site), move.dst.dtype))
             at = place if matrices else [*begins[:-2], begins[-2] + down * element, begins[-1] + on * element]
             tile.put(at, value, active, site)
 

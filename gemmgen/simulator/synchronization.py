@@ -14,7 +14,7 @@ from gemmgen.ir.expr import Call, Const, Expr, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier
-from gemmgen.ir.walk import map_expr, walk
+from gemmgen.ir.walk import map_expr, of_kind, walk
 from gemmgen.records import dataclass
 from gemmgen.simulator.evaluate import IndexCode, require_whole
 from gemmgen.simulator.in_flight import CopyInFlight, Queue
@@ -173,7 +173,7 @@ def _course(
 
     def differs(loop: For) -> bool:
         """Whether loops inside it that wait for phases may be longer for some groups than for others."""
-        inner = (s for s in walk(loop.body) if isinstance(s, For) and any(isinstance(x, Mbarrier) for x in s.body))
+        inner = (s for s in of_kind(For, loop.body) if any(isinstance(x, Mbarrier) for x in s.body))
         return any(value(s.start) is None or value(s.stop) is None for s in inner)
 
     lengths: list[int] = []

@@ -8,7 +8,6 @@ they have to exchange the parts of lines in what they ask for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.operands import PART_BYTES
 from gemmgen.ir.swizzle import swizzled
-from gemmgen.simulator.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
-from gemmgen.simulator.memory import GlobalMemory, LocalMemory, MemoryScope
+from gemmgen.simulator.lanes import Active, Bools, Floats, Index, Ints, Site, Value
+from gemmgen.simulator.memory import GlobalMemory, LocalMemory, MemoryScope, Run
 from gemmgen.simulator.races import Accesses, Conflict
 
 #: What is said of an element: TMA stores see it; its writer has fenced it; nobody has.
@@ -32,8 +31,8 @@ class TileMemory(LocalMemory):
     # Its methods have the arguments that `Memory` asks for, needed or not.
     # ruff: noqa: ARG002
 
-    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
-        super().__init__(lanes, buffer, sizes, sites)
+    def __init__(self, run: Run, buffer: Buffer) -> None:
+        super().__init__(run, buffer)
         self.swizzle, self.item = buffer.layout.swizzle, buffer.dtype.size
 
     def allocate(self) -> None:
@@ -62,13 +61,9 @@ class TileMemory(LocalMemory):
             raise KernelFault("race", site.text, f"a copy to {self._name}, in whose place something else lies by now")
         addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
         lanes = np.full(len(addresses), lane, np.int64)
-        conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._meets(conflict, "a copy overwrites", site)
-        if (
-            by_others
-            and (conflict := self._of_cluster.write(addresses, lanes, site.number, self._lanes.time)) is not None
-        ):
+        self._meets(self._accesses.write(addresses, lanes, site.number, self._lanes.time), "a copy overwrites", site)
+        if by_others:
+            conflict = self._of_cluster.write(addresses, lanes, site.number, self._lanes.time)
             self._meets(conflict, "a copy of another group overwrites", site)
         if self._under_way[addresses].any():
             raise KernelFault("race", site.text, f"a copy to the same place of {self._name} is still under way")
@@ -95,9 +90,7 @@ class TileMemory(LocalMemory):
         if not self._written[flat].all():
             raise KernelFault("unwritten", site.text, f"nothing was written to a part of {self._name}")
         lanes = np.full(len(flat), lane, np.int64)
-        conflict = self._accesses.read(flat, lanes, site.number, UNDER_WAY + group)
-        if conflict is not None:
-            self._meets(conflict, "instructions read", site)
+        self._meets(self._accesses.read(flat, lanes, site.number, UNDER_WAY + group), "instructions read", site)
         if self._lanes.cluster > 1:
             self._of_cluster.read(flat, lanes, site.number, UNDER_WAY + group)
         return self._data[addresses], flat
@@ -133,9 +126,7 @@ class TileMemory(LocalMemory):
         if not self._written[addresses].all():
             raise KernelFault("unwritten", site.text, f"nothing was written to a part of {self._name}")
         lanes = np.full(len(addresses), lane, np.int64)
-        conflict = self._accesses.read(addresses, lanes, site.number, self._lanes.time)
-        if conflict is not None:
-            self._meets(conflict, "a store reads", site)
+        self._meets(self._accesses.read(addresses, lanes, site.number, self._lanes.time), "a store reads", site)
         own = self._putter[addresses] == lane
         if (self._state[addresses] > np.where(own, _FENCED, _SEEN)).any():
             detail = f"a store may not see what was written to {self._name}: no fence of the writer before they met"
@@ -163,7 +154,10 @@ class TileMemory(LocalMemory):
         for record in records:
             record.forget(0, len(self._data), until, others)
 
-    def _meets(self, conflict: Conflict, now: str, site: Site) -> NoReturn:
+    def _meets(self, conflict: Conflict | None, now: str, site: Site) -> None:
+        """Raises: KernelFault if there is one."""
+        if conflict is None:
+            return
         other = self._lanes.who(self._lanes.first + conflict.lane)
         verb = "writes" if conflict.wrote else "reads"
         where = f" in `{self._sites[conflict.site].text}`" if conflict.site is not None else ""

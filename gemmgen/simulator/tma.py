@@ -7,41 +7,37 @@ have met since; and none may be overwritten before it has waited for the store, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
 
-from gemmgen.errors import KernelFault, LoweringError
+from gemmgen.errors import KernelFault
 from gemmgen.ir.checker import tma_tile_bytes
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.instructions import LINES
 from gemmgen.ir.stmt import TmaCopy
 from gemmgen.ir.synchronization import Mbarrier
-from gemmgen.simulator.evaluate import IndexCode
+from gemmgen.simulator.evaluate import IndexCode, Reference
 from gemmgen.simulator.in_flight import CopyInFlight, StoreInFlight
 from gemmgen.simulator.lanes import Active, Site, agreed
-from gemmgen.simulator.memory import Memory
 from gemmgen.simulator.synchronization import Group
 from gemmgen.simulator.tiles import BoxedMatrix, TileMemory
 
-Codes = Sequence[IndexCode]
-
 
 def store_step(
-    stmt: TmaCopy, source: tuple[Memory, Codes], target: tuple[Memory, Codes], group: Group, site: Site
+    stmt: TmaCopy, source: Reference, target: Reference, group: Group, site: Site
 ) -> Callable[[Active], None]:
     """What the TMA store begins. Its elements arrive at once: nobody may change them until it has read them."""
-    (tile, src_index), (matrix, dst_index) = source, target
-    if not isinstance(matrix, BoxedMatrix) or not isinstance(tile, TileMemory):
-        raise LoweringError(f"`{site.text}` stores no TMA tiles of tiles")
+    tile = source.within(TileMemory, site, "stores no TMA tiles")
+    matrix = target.within(BoxedMatrix, site, "stores no TMA tiles of a matrix")
     rows, cols = stmt.dst.tma_tile or (0, 0)
     line = as_int(stmt.src.layout.strides[-2]) or 0
     offsets = ((np.arange(rows)[:, None] * line + np.arange(cols)) * tile.item).reshape(-1)
 
     def act(active: Active) -> None:
-        begin = np.broadcast_to(tile.locate([code(active) for code in src_index], active, site), active.lanes.shape)
-        places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in dst_index]
+        begin = np.broadcast_to(tile.locate(source.at(active), active, site), active.lanes.shape)
+        places = [np.broadcast_to(active.pick(x), active.lanes.shape) for x in target.at(active)]
         each = np.stack([group.lanes.base[active.lanes], *places])
         if np.unique(each, axis=1).shape[1] < len(active.lanes):
             raise KernelFault("race", site.text, "another work-item of the group stores what the TMA store writes")
@@ -61,16 +57,15 @@ def store_step(
 def tma_step(
     stmt: TmaCopy,
     tells: Mbarrier,
-    src: tuple[Memory, Codes],
-    dst: tuple[Memory, Codes],
+    source: Reference,
+    target: Reference,
     barrier: IndexCode,
     group: Group,
     site: Site,
 ) -> Callable[[Active], None]:
     """What a TMA copy begins, one work-item of each group."""
-    (matrix, src_index), (tile, dst_index) = src, dst
-    if not isinstance(matrix, BoxedMatrix) or not isinstance(tile, TileMemory):
-        raise LoweringError(f"`{site.text}` copies no TMA tiles")
+    matrix = source.within(BoxedMatrix, site, "copies no TMA tiles of a matrix")
+    tile = target.within(TileMemory, site, "copies no TMA tiles")
     rows, cols = stmt.src.tma_tile or (0, 0)
     line = as_int(stmt.dst.layout.strides[-2]) or 0
     offsets = (np.arange(rows)[:, None] * line + np.arange(cols)).reshape(-1) * tile.item
@@ -88,8 +83,8 @@ def tma_step(
         if problem := phases.problem(which, stmt.src.multicast > 1):
             fault(problem)
         group.touches_others |= stmt.src.multicast > 1
-        begin = np.broadcast_to(tile.locate([code(active) for code in dst_index], active, site), active.lanes.shape)
-        places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index]
+        begin = np.broadcast_to(tile.locate(target.at(active), active, site), active.lanes.shape)
+        places = [np.broadcast_to(active.pick(x), active.lanes.shape) for x in source.at(active)]
         copies = []
         for i, lane in enumerate(map(int, active.lanes)):
             values = matrix.box([int(place[i]) for place in places], rows, cols, lane, site).reshape(-1)

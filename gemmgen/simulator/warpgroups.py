@@ -17,14 +17,12 @@ from gemmgen.ir.numeric import poison
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.synchronization import MultiplyGroup
 from gemmgen.records import dataclass
-from gemmgen.simulator.evaluate import IndexCode
+from gemmgen.simulator.evaluate import Reference
 from gemmgen.simulator.in_flight import ProductInFlight, Queue, group_step
 from gemmgen.simulator.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import Memory, PrivateMemory, ViewMemory
 from gemmgen.simulator.semantics import Numbers, gather, product, scatter
 from gemmgen.simulator.tiles import TileMemory
-
-Index = Sequence[IndexCode]
 
 
 def places(
@@ -108,48 +106,35 @@ class Multiplications:
         return cast(Ints, expected.reshape(-1, WARPGROUP_LANES))
 
     def multiply(
-        self, stmt: Multiply, atom: Instruction, operands: Sequence[tuple[Memory, Index]], site: Site
+        self, stmt: Multiply, atom: Instruction, operands: Sequence[Reference], site: Site
     ) -> Callable[[Active], None]:
         """What an instruction does whose A and B begin where views of tiles say."""
-        (acc, acc_index), a, b = operands
-        held = self._held(*a, stmt.a, atom, site) if atom.held else None
-        sides = ((*a, stmt.a, WARPGROUP_ROWS, atom.a_transposed), (*b, stmt.b, atom.cols, atom.b_transposed))[
-            atom.held :
-        ]
+        acc, a, b = operands
+        held = self._held(a, stmt.a, atom, site) if atom.held else None
+        sides = ((a, stmt.a, WARPGROUP_ROWS, atom.a_transposed), (b, stmt.b, atom.cols, atom.b_transposed))[atom.held :]
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
             places(atom, extent, transposed, *_descriptor(buffer.layout.strides, atom), buffer.layout.swizzle)
-            for _, _, buffer, extent, transposed in sides
+            for _, buffer, extent, transposed in sides
         ]
 
         def act(active: Active) -> None:
             warpgroups = self._warpgroups(active, site)
             tiles = [
-                self._read(memory, index, offsets, warpgroups, active, site)
-                for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)
+                self._read(operand, offsets, warpgroups, active, site)
+                for (operand, *_), offsets in zip(sides, bytes_of, strict=True)
             ]
             left, right = tiles if held is None else (held(active), *tiles)
-            sums = self._sums(acc, [agreed(code(active), active) for code in acc_index], atom, active, site)
+            sums = self._sums(acc.memory, [agreed(x, active) for x in acc.at(active)], atom, active, site)
             sums.values = product(atom, sums.values, left, right.swapaxes(-1, -2))
 
         return act
 
-    def _read(
-        self,
-        view: Memory,
-        index: Index,
-        offsets: Ints,
-        warpgroups: Ints,
-        active: Active,
-        site: Site,
-    ) -> Numbers:
+    def _read(self, operand: Reference, offsets: Ints, warpgroups: Ints, active: Active, site: Site) -> Numbers:
         """An operand of each warpgroup, [warpgroup, row or column, place along K]."""
-        if not isinstance(view, ViewMemory) or not isinstance(view.memory, TileMemory):
-            raise LoweringError(f"`{site.text}` multiplies what is no view of a tile")
-        tile = view.memory
-        begin = active.spread(
-            np.broadcast_to(view.locate([code(active) for code in index], active, site), active.lanes.shape)
-        )
+        view = operand.within(ViewMemory, site, "multiplies what is no view")
+        tile = Reference(view.memory, ()).within(TileMemory, site, "multiplies what is no view of a tile")
+        begin = active.spread(np.broadcast_to(view.locate(operand.at(active), active, site), active.lanes.shape))
         out = []
         for lanes in warpgroups:
             own = begin[lanes]
@@ -163,14 +148,11 @@ class Multiplications:
             out.append(values)
         return np.stack(out)
 
-    def _held(
-        self, memory: Memory, index: Index, buffer: Buffer, atom: Instruction, site: Site
-    ) -> Callable[[Active], Numbers]:
+    def _held(self, operand: Reference, buffer: Buffer, atom: Instruction, site: Site) -> Callable[[Active], Numbers]:
         """What takes A of each warpgroup from registers, [warpgroup, row, place along K], which nobody may write to
         after the fence before, nor until the instruction is over.
         """
-        if not isinstance(memory, PrivateMemory):
-            raise LoweringError(f"`{site.text}` takes A from no registers")
+        memory = operand.within(PrivateMemory, site, "takes A from no registers")
         self.held.append((memory, []))
 
         def changed(before: list[Value | None], at: Sequence[int]) -> bool:
@@ -178,7 +160,7 @@ class Multiplications:
             return len(now) != len(before) or any(now[i] is not before[i] for i in at)
 
         def take(active: Active) -> Numbers:
-            *which, row, col = (agreed(code(active), active) for code in index)
+            *which, row, col = (agreed(x, active) for x in operand.at(active))
             if not all(isinstance(x, int) for x in (*which, row, col)):
                 raise LoweringError(f"`{site.text}`: work-items name other registers")
             high, wide = (as_int(extent) or 1 for extent in buffer.shape[-2:])

@@ -27,6 +27,8 @@ from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Elements that a thread packs.
+PACKS = 4
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
 
@@ -148,6 +150,8 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     blocks = placed[0] * placed[1] * products
     share, depths = blocks * of.parts / d.cores, k / (of.parts * d.depth)
     each, steps = np.ceil(share), np.ceil(depths)
+    if len(of.packing):
+        each = _gathered(d, share, each, products * k * extents, c)
     even = np.where(d.dealt, share, each) if of.deals else each
     together, inside, deep = np.minimum(each, d.resident), np.minimum(d.block, extents), np.minimum(d.depth, k / steps)
     high, wide = extents / count
@@ -174,6 +178,15 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     packing = _packing(spec, of, k, count, c, products) if len(of.packing) else 0.0
     busy = (np.maximum(own, arriving) + functions) / c.clock
     return _Times(in_all, full, multiply, step, own, functions, arriving, busy, memory, cached, packing, summing)
+
+
+def _gathered(d: Rates, share: Numbers, each: Numbers, elements: Numbers, c: Machine) -> Numbers:
+    """Blocks of the busiest multiprocessor behind a kernel that packs so many elements of A, and of B: not all of its
+    threads are done at once, and blocks that wait for them fill up the multiprocessors that they leave first.
+    """
+    packing = (elements * (1 - d.loose)).sum(0) / PACKS / c.cores
+    more = np.maximum(0, np.minimum(d.resident, share * d.cores) - each)
+    return each + more * packing / (packing + each * d.waiting)
 
 
 def _step(d: Rates, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:

@@ -16,8 +16,8 @@ from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THRE
 from gemmgen.ir.dtypes import DType
 from gemmgen.spec import GemmSpec
 
-#: Registers of a thread beside its sums.
-OTHER_REGISTERS = 56
+#: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
+OTHER_REGISTERS, ADDRESSES = 56, 24
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -56,6 +56,7 @@ class Rates(NamedTuple):
         turns: how much of it warpgroups hide that store one after the other.
         cores: multiprocessors that blocks find room on.
         resident: blocks that a multiprocessor has at once.
+        waiting: threads of a block that gathers with others where a kernel before ends; infinite where none do.
         joined: parts of K that a cluster adds up.
         joining: microseconds of that.
         dealt_bytes: those of sums, where blocks are dealt out.
@@ -92,6 +93,7 @@ class Rates(NamedTuple):
     turns: Numbers
     cores: Numbers
     resident: Numbers
+    waiting: Numbers
     joined: Numbers
     joining: Numbers
     dealt_bytes: Numbers
@@ -179,6 +181,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         turns=c.aside * (d.turns - 1),
         cores=cores,
         resident=_resident(spec, d, c),
+        # Tables show it where work-items multiply; hardly where warpgroups do.
+        waiting=np.where((d.unit == FMA) & ~dealt & ~stays, d.threads + d.producers, np.inf),
         joined=d.joined,
         joining=np.where(d.joined > 1, c.another, 0.0),
         dealt_bytes=np.where(dealt, 2 * c.cores * area * 4, 0.0),
@@ -203,7 +207,9 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    registers = (d.sums * spec.accumulator.size / 4 + OTHER_REGISTERS) * d.threads + d.producers * 32
+    # What a work-item multiplies next is read while it multiplies.
+    other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0), OTHER_REGISTERS)
+    registers = (d.sums * spec.accumulator.size / 4 + other) * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
     return np.minimum(np.maximum(found, 1), BLOCKS)

@@ -18,6 +18,7 @@ from gemmgen import candidates, driver
 from gemmgen.banks import local_accesses
 from gemmgen.choice import columns, designs, epilogue, few_rows, gpu, loads, machine, prior, rates, warpgroups
 from gemmgen.choice.gpu import choose_for_gpu, ranked
+from gemmgen.choice.machine import Machine
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F16, F32, F64, I8, DType
@@ -103,8 +104,8 @@ def test_what_choices_lose_where_clusters_share_tiles(judge: ModuleType) -> None
 
 
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:
-    """The prior before, without a rate of all of L2, lost 4.4, 4.7 and 11 %."""
-    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.09, 1.65)}
+    """Without blocks that gather behind a kernel that packs, float32 lost 3.9 %, and 21 at worst."""
+    most = {"bfloat16": (1.04, 1.25), "float8_e4m3fn": (1.04, 1.15), "float32": (1.03, 1.16)}
     found = judge.regrets(judge.of_drawn(), judge.of_h100()[1])
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -401,6 +402,34 @@ def test_stores_hide_behind_other_blocks_but_the_first_ones() -> None:
         for rows in (360, 36000)
     )
     assert long < 0.9 * short
+
+
+def test_blocks_gather_where_a_kernel_that_packs_ends() -> None:
+    """An H100 took 40.7 us of 120 blocks, two of which find room on a multiprocessor, 79.1 of 504 small ones, and 65.3
+    of 252 that are alone on theirs.
+    """
+    spec, known = GemmSpec(a_order="col", b_order="col"), machine.machine_of(HOPPER)
+
+    def packed(name: str, parts: int, shape: Shape, own: Machine = known) -> float:
+        return prior.account(spec, candidates.varied(name, parts, (True, True)), shape, own)["multiply-adds"]
+
+    # Where only one finds room, none gather.
+    alone = replace(known, shared=120_000)
+    assert packed("async_8x8_16x16", 6, (185, 1280, 1152)) > 1.3 * packed(
+        "async_8x8_16x16", 6, (185, 1280, 1152), alone
+    )
+    gathering, others = (candidates.varied(x, 1, (True, True)) for x in ("async_8x4_8x16", "mbarrier_8x16_8x8_slices4"))
+    costs = prior.costs(spec, [gathering, others], (873, 2304, 640), known)
+    assert costs[0] > costs[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "resident"), [("async_8x4_8x16", 6), ("async_8x8_8x16", 4), ("mbarrier_8x8_2x16_split8", 3)]
+)
+def test_registers_are_sums_and_what_is_multiplied_next(name: str, resident: int) -> None:
+    """As many blocks as the registers that ptxas of CUDA 13 gives leave room for: 80, 128 and 106."""
+    own = columns.column(GemmSpec(), candidates.varied(name, 1, (True, True)), (8, 8, 8))
+    assert rates.weighed(GemmSpec(), own, machine.machine_of(HOPPER)).rates.resident.tolist() == [resident]
 
 
 def test_elements_of_two_bytes_are_copied_through_registers() -> None:

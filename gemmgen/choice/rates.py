@@ -181,8 +181,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         turns=c.aside * (d.turns - 1),
         cores=cores,
         resident=_resident(spec, d, c),
-        # Tables show it where work-items multiply; hardly where warpgroups do.
-        waiting=np.where((d.unit == FMA) & ~dealt & ~stays, d.threads + d.producers, np.inf),
+        waiting=_waiting(d),
         joined=d.joined,
         joining=np.where(d.joined > 1, c.another, 0.0),
         dealt_bytes=np.where(dealt, 2 * c.cores * area * 4, 0.0),
@@ -213,6 +212,14 @@ def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
     return np.minimum(np.maximum(found, 1), BLOCKS)
+
+
+def _waiting(d: Designs) -> Numbers:
+    """Threads of a block that gathers behind another kernel. Tables show it where work-items multiply; hardly where
+    warpgroups do.
+    """
+    gathers = (d.unit == FMA) & (d.dealt == 0) & (d.stays == 0)
+    return np.where(gathers, d.threads + d.producers, np.inf)
 
 
 def _conversions(spec: GemmSpec, matrix: str, scaled: npt.NDArray[np.bool_]) -> Numbers:

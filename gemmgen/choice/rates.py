@@ -136,16 +136,11 @@ def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
 
 
 def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
-    dtype, by_warpgroups = spec.dtype, d.unit == WGMMA
-    peak, reads, busy, vector, single = _of_units(dtype, c)[:, d.unit.astype(np.intp)]
-    (rows, cols), size, wide = d.block, dtype.size, LINE / dtype.size
-    area, volume = rows * cols, rows * cols * d.depth
-    # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
-    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * by_warpgroups
-    # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
-    enough = np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy)
+    (rows, cols), size, wide = d.block, spec.dtype.size, LINE / spec.dtype.size
+    area, units = rows * cols, _of_units(spec.dtype, c)[:, d.unit.astype(np.intp)]
+    (multiply, filled), (*_, vector, single) = _multiplying(spec, d, units, c), units
     line = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
-    swapped = by_warpgroups & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
+    swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
     own_end = np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied)
@@ -162,8 +157,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         depth=d.depth,
         lines=np.ceil(d.depth / wide),
         band=np.maximum(1, d.band),
-        multiply=np.maximum(volume / peak, volume * passes * size / reads),
-        filled=d.threads / enough,
+        multiply=multiply,
+        filled=filled,
         copy=_copies(spec, d, c),
         handed=c.step + c.paired * (in_cluster > 1),
         fetch=line / c.fetch,
@@ -189,6 +184,19 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         dealt=dealt,
         swapped=swapped,
     )
+
+
+def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
+    """Cycles to multiply a step's tiles, or to read them from shared memory, with all units busy; and the part of those
+    that the threads of one block keep busy.
+    """
+    peak, reads, busy, *_ = units
+    (rows, cols), volume = d.block, d.block.prod(0) * d.depth
+    # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
+    passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
+    # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
+    enough = np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy)
+    return np.maximum(volume / peak, volume * passes * spec.dtype.size / reads), d.threads / enough
 
 
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:

@@ -14,10 +14,12 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
-from gemmgen.ir.expr import Expr
+from gemmgen.ir.expr import Const, Expr, number
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
-from gemmgen.ir.stmt import Body, Comment, For, If, Registers
-from gemmgen.mainloops.sum_factors import LanesAlongK
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Registers
+from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
+from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, LANE, SLICE, ThreadLayout
 from gemmgen.records import cached_property, dataclass
 
@@ -26,7 +28,7 @@ WARPS = 12
 
 
 @dataclass(frozen=True)
-class DirectMma(LanesAlongK):
+class DirectMma(Direct):
     """The mainloop of one kernel."""
 
     @cached_property
@@ -76,6 +78,10 @@ class DirectMma(LanesAlongK):
         high = self.schedule.block_tile[0]
         return ThreadValueLayout(replace(row, values=high // row.lanes), self._along_k)
 
+    def path(self, name: str) -> OperandPath:
+        """The way of an operand, whose elements are made without the factor of sums."""
+        return replace(super().path(name), prologue=self._factors.rest(name))
+
     # --- sums -------------------------------------------------------------------------------------
 
     @cached_property
@@ -83,26 +89,48 @@ class DirectMma(LanesAlongK):
         """A thread's sums."""
         return self.accumulators(self.instruction.c.transposed)
 
+    @cached_property
+    def _factors(self) -> SumFactors:
+        return SumFactors(self.problem, self.acc, self.depth)
+
     # --- along K ----------------------------------------------------------------------------------
 
-    def _loads_along_k(self) -> Body:
-        """The sum over K."""
+    @property
+    def k_stop(self) -> Expr:
+        """Where the sum ends."""
+        return self.scheduler.k_end
+
+    def along_k(self) -> Body:
+        """The sum over K, and what all products of a sum are multiplied by."""
         s, end, depth = self.schedule, self.scheduler.k_end, self.depth
         say = Comment(f"Each warp goes along K by {said(depth)} elements at a time.")
         main = self._loop(self.scheduler.k_start, end - (depth - 1), s.block_k // (s.sliced_k * depth))
-        return say, main, *self._tail()
+        return (*self._factors.read_before(), say, main, *self._tail(), *self._factors.scale_sums())
 
     def _loop(self, begin: Expr, end: Expr, rounds: int) -> For:
         """The products of what the warps load in turns, so many rounds of it at a time."""
         slices, depth = self.schedule.sliced_k, self.depth
         begin = begin + SLICE * depth if slices > 1 else begin
-        return For(K0, begin, end, slices * depth, self.products(K0), unroll_factor=rounds if rounds > 1 else 0)
+        return For(K0, begin, end, slices * depth, self._products(K0), unroll_factor=rounds if rounds > 1 else 0)
+
+    def _products(self, k: Expr) -> Body:
+        """What a lane loads from `k` on, and its products."""
+        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
+        loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
+        factor = self._factors.of_part(k)
+        sums = self.acc if factor is None else step_sums_of(self.acc)
+        zeros: Body = () if factor is None else (Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums)))
+        a, b = self.a.registers, self.b.registers
+        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, self.problem.spec.conj)
+        return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))
 
     def _tail(self) -> Body:
         """What is left of K behind whole loads, by the least that an instruction takes."""
-        if self._is_whole_loads:
+        spec, end = self.problem.spec, self.scheduler.k_end
+        known = spec.k if spec.k is not None else spec.multiple_of[2]
+        if known % self.depth == 0:
             return ()
-        s, end, least = self.schedule, self.scheduler.k_end, self.instruction.a.cols.values
+        s, least = self.schedule, self.instruction.a.cols.values
         narrow = s.but(a=replace(s.a, width=least), b=replace(s.b, width=least), block_k=s.sliced_k * least * ACROSS)
         one = DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))
         begin = end - end % self.depth

@@ -18,17 +18,19 @@ from gemmgen import epilogues
 from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, number, select
 from gemmgen.ir.kernel import COL, ROW, loop
-from gemmgen.ir.stmt import Body, Comment, For, If, Let, Registers, Store
-from gemmgen.mainloops.sum_factors import LanesAlongK
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Store
+from gemmgen.mainloops.direct import Direct, OperandPath
+from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
+from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Gemv(LanesAlongK):
+class Gemv(Direct):
     """The mainloop of one kernel."""
 
     @cached_property
@@ -47,6 +49,11 @@ class Gemv(LanesAlongK):
     # --- along K ----------------------------------------------------------------------------------
 
     @property
+    def k_stop(self) -> Expr:
+        """Where the sum ends."""
+        return self.scheduler.k_end
+
+    @property
     def asks_lines_once(self) -> bool:
         """Always."""
         return True
@@ -62,6 +69,19 @@ class Gemv(LanesAlongK):
         """Neighbours along K that a lane loads at a time."""
         return named("LOAD_K", super().depth)
 
+    def path(self, name: str) -> OperandPath:
+        """The way of an operand, whose elements are made without the factor of sums."""
+        return replace(super().path(name), prologue=self._factors.rest(name))
+
+    @cached_property
+    def _factors(self) -> SumFactors:
+        """What sums are multiplied by, in place of a load's elements, all of which share it: scales of A or B."""
+        return SumFactors(self.problem, self.acc, self.depth)
+
+    def along_k(self) -> Body:
+        """The sum over K: whole loads, then less than one; and what all products of a sum are multiplied by."""
+        return (*self._factors.read_before(), *self._loads_along_k(), *self._factors.scale_sums())
+
     def _loads_along_k(self) -> Body:
         """The sum over K: whole loads, then less than one."""
         s, end, depth = self.schedule, self.scheduler.k_end, self.depth
@@ -73,11 +93,26 @@ class Gemv(LanesAlongK):
         say = Comment(f"Each lane goes along K by {said(depth)} elements at a time." if depth > 1 else "Along K.")
         return (say, *self._whole_and_edge(main), *self._tail())
 
+    def products(self, k: Expr) -> Body:
+        """What a lane loads from `k` on, and its products."""
+        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
+        loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
+        a, b, conj = self.a.registers, self.b.registers, self.problem.spec.conj
+        factor = self._factors.of_part(k)
+        sums = self.acc if factor is None else step_sums_of(self.acc)
+        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, conj)
+        if factor is None:
+            return (*fragments, *loads, product)
+        zeros = Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums))
+        return (*fragments, *loads, *zeros, product, *add_scaled(self.acc, factor))
+
     def _tail(self) -> Body:
         """What is left of K behind whole loads: an element for each of some lanes."""
-        if self._is_whole_loads:
+        spec, depth, end = self.problem.spec, self.depth, self.scheduler.k_end
+        known = spec.k if spec.k is not None else spec.multiple_of[2]
+        if depth == 1 or known % depth == 0:
             return ()
-        s, depth, end = self.schedule, self.depth, self.scheduler.k_end
+        s = self.schedule
         single = s.but(a=replace(s.a, width=1), b=replace(s.b, width=1), atom="fma")
         one = Gemv(replace(self.problem, schedule=single, blocks_of=s))
         k = Var("k_left")

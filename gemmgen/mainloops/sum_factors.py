@@ -4,17 +4,14 @@ group along K. It multiplies the sum instead, and the rest of the prologue makes
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, minimum, number
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, minimum
 from gemmgen.ir.kernel import COL, ROW, each_register, loop
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, Mma, Registers, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Body, Comment, Registers, Stmt, Store
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
-from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.passes.expand_functions import without_factor
 from gemmgen.positions import COL as OWN_COL
@@ -114,50 +111,3 @@ def add_scaled(acc: Registers, factor: Expr) -> Body:
     total = Call("fma", (Load(part.buffer, place), factor, Load(acc.buffer, place)), acc.buffer.dtype)
     say = Comment("Elements of a load share their scale, which multiplies their sums.")
     return say, *each_register(acc, Store(acc.buffer, place, total))
-
-
-# --- lanes along K --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LanesAlongK(Direct):
-    """A mainloop whose lanes go along K on their own, each by loads of neighbours."""
-
-    @property
-    def k_stop(self) -> Expr:
-        """Where the sum ends."""
-        return self.scheduler.k_end
-
-    @cached_property
-    def _factors(self) -> SumFactors:
-        """What sums are multiplied by, in place of a load's elements, all of which share it: scales of A or B."""
-        return SumFactors(self.problem, self.acc, self.depth)
-
-    def path(self, name: str) -> OperandPath:
-        """The way of an operand, whose elements are made without the factor of sums."""
-        return replace(super().path(name), prologue=self._factors.rest(name))
-
-    def along_k(self) -> Body:
-        """The sum over K, and what all products of a sum are multiplied by."""
-        return (*self._factors.read_before(), *self._loads_along_k(), *self._factors.scale_sums())
-
-    @abstractmethod
-    def _loads_along_k(self) -> Body:
-        """The sum over K: whole loads, then less than one."""
-
-    @property
-    def _is_whole_loads(self) -> bool:
-        """Whether K is known to be made of them."""
-        spec = self.problem.spec
-        return (spec.k if spec.k is not None else spec.multiple_of[2]) % self.depth == 0
-
-    def products(self, k: Expr) -> Body:
-        """What a lane loads from `k` on, and its products."""
-        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
-        loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
-        factor = self._factors.of_part(k)
-        sums = self.acc if factor is None else step_sums_of(self.acc)
-        zeros: Body = () if factor is None else (Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums)))
-        a, b = self.a.registers, self.b.registers
-        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, self.problem.spec.conj)
-        return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))

@@ -186,7 +186,8 @@ def _gathered(d: Rates, share: Numbers, each: Numbers, elements: Numbers, c: Mac
     """
     packing = (elements * (1 - d.loose)).sum(0) / PACKS / c.cores
     more = np.maximum(0, np.minimum(d.resident, share * d.cores) - each)
-    return each + more * packing / (packing + each * d.waiting)
+    gathered: Numbers = each + more * packing / (packing + each * d.waiting)
+    return gathered
 
 
 def _step(d: Rates, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:

@@ -116,7 +116,8 @@ def test_intels_gpus_have_the_instruction(device: str, tmp_path: Path) -> None:
     file.write_text(driver.emit(ALONG_K, SCHEDULES["local"]).text)
     (report,) = inspect(file_jobs(file, None, choose([device])))
     assert isinstance(report, Report) and report.loop is not None
-    assert {x.opcode for x in report.loop.instructions if x.kind is Kind.FMA} == {"dp4a"}
+    multiplying = [x.text for x in report.loop.instructions if x.kind is Kind.FMA]
+    assert multiplying and all("dp4a" in text for text in multiplying)
 
 
 @pytest.mark.parametrize(

@@ -364,11 +364,13 @@ def test_a_sycl_header(needs: Callable[[str], None], tmp_path: Path) -> None:
 
 
 def test_of_several_kernels_the_one_that_multiplies_is_meant(needs: Callable[[str], None]) -> None:
-    """C is scaled by another one before parts of K are added to it. The launch's memory counts."""
+    """C is scaled by another one before parts of K are added to it. The launch's memory counts. The loop of the ring has
+    both of the ways to copy, for lines of vectors and for any.
+    """
     needs("nvidia")
     found = reported("mbarrier_8x8_2x16_atomic8", "sm_90a")
     assert found.compiled.kernel == "mbarrier_8x8_2x16_atomic8"
-    assert found.loop is not None and found.loop.share > 0.9
+    assert found.loop is not None and found.loop.share > 0.5
     assert found.compiled.resources.local_bytes == 75840
     assert found.occupancy is not None and (found.occupancy.threads, found.occupancy.limit) == (12, "local memory")
 

@@ -64,7 +64,7 @@ def test_matrix_instructions_of_other_types(dtype: DType, lanes: int, device: st
     schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
     (outcome,) = inspect(jobs(GemmSpec(dtype=dtype), schedule, choose([device])))
     assert isinstance(outcome, Report), outcome.problems
-    matrix = [i for i in outcome.compiled.listing.instructions if i.opcode.startswith("dpas")]
+    matrix = [i for i in outcome.compiled.listing.instructions if "dpas" in i.text]
     assert len(matrix) >= 4 and {i.fmas for i in matrix} == {8 * 32 // dtype.size * lanes}
     assert outcome.compiled.resources.scratch == 0
 
@@ -86,7 +86,7 @@ def test_matrix_instructions(name: str, device: str, products: int) -> None:
     assert found.compiled.resources.lanes == lanes
     assert found.compiled.resources.registers == (256 if name.endswith("_k64") else 128)
     assert found.compiled.resources.scratch == 0
-    matrix = [i for i in found.compiled.listing.instructions if i.opcode.startswith("dpas")]
+    matrix = [i for i in found.compiled.listing.instructions if "dpas" in i.text]
     assert len(matrix) >= products
     assert all(i.fmas == 8 * 16 * lanes for i in matrix)
     assert found.loop is not None
@@ -126,7 +126,7 @@ def test_int4_is_an_operand_of_dpas() -> None:
     (outcome,) = inspect(jobs(spec, schedule, choose(["bmg"])))
     assert isinstance(outcome, Report), outcome.problems
     assert outcome.compiled.resources.scratch == 0
-    matrix = [i.text for i in outcome.listing if i.opcode.startswith("dpas")]
+    matrix = [i.text for i in outcome.listing if "dpas" in i.text]
     assert len(matrix) == 256 and all(":s4" in text and ":b" in text for text in matrix)
     assert outcome.loop is not None and outcome.loop.share >= 0.77
 
@@ -175,7 +175,7 @@ def test_a_file_is_compiled_as_its_head_says(tmp_path: Path) -> None:
     (outcome,) = inspect(file_jobs(file, "dpas_32x5_1x16_k64", choose(["pvc"])))
     assert isinstance(outcome, Report), outcome.problems
     assert outcome.compiled.resources.registers == 256
-    assert sum(i.opcode.startswith("dpas") for i in outcome.compiled.listing.instructions) >= 80
+    assert sum("dpas" in i.text for i in outcome.compiled.listing.instructions) >= 80
 
 
 def test_without_either_option_matrix_instructions_are_an_error(root: Path, tmp_path: Path) -> None:
@@ -192,4 +192,4 @@ def test_without_either_option_matrix_instructions_are_an_error(root: Path, tmp_
             assert problem in outcome.problems[0]
         else:
             assert isinstance(outcome, Report), outcome.problems
-            assert not any(i.opcode.startswith("dpas") for i in outcome.compiled.listing.instructions)
+            assert not any("dpas" in i.text for i in outcome.compiled.listing.instructions)

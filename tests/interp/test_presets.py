@@ -121,11 +121,12 @@ def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
 def look_ahead(schedule: Schedule) -> set[str]:
     """The conditions by which a ring asks whether there is a tile, or a batch of tiles, to begin."""
     step, depth, places = schedule.block_k, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
-    first, stop = ("k_begin", "k_end") if schedule.split_k > 1 or schedule.stream_k else ("0", "k")
+    has_parts = schedule.split_k > 1 or schedule.stream_k
+    stop, is_any = ("k_end", "k_begin < k_end") if has_parts else ("k", "k > 0")
     if schedule.mbarrier:
-        return {f"{first} < {stop}", f"k_ahead < {stop}", f"k_ahead + {depth} <= {stop}", f"k_next < {stop}"}
-    begin = {f"{i * step} <= {stop}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
-    across = {f"{first} < {stop}", f"k0 + {step} < {stop}"} if schedule.across_tiles else set()
+        return {is_any, f"k_ahead < {stop}", f"k_ahead + {depth} <= {stop}", f"k_next < {stop}"}
+    begin = {f"{stop} >= {i * step}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
+    across = {is_any, f"k0 + {step} < {stop}"} if schedule.across_tiles else set()
     # A single slot that is filled through registers is filled a step ahead, too.
     return begin | across | ({f"k0 + {2 * step} <= {stop}"} if schedule.prefetch else set())
 
@@ -160,7 +161,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     # Where K goes in blocks, sums wait in C, and the first block may have nothing to add to.
     allowed |= {"if (k0 % 64 == 0 && k0 < 384) {"} if preset.schedule.c_prefetch else set()
     # Whether there are tiles to prefetch before the first step.
-    allowed |= {"if (0 < k_main) {"} if preset.schedule.prefetch_distance else set()
+    allowed |= {"if (k_main > 0) {"} if preset.schedule.prefetch_distance else set()
     # With which of a step's 2D block reads one prefetches.
     turns = [(every, turn) for every in (2, 4, 8) for turn in (0, every // 2 - 1)] if preset.schedule.block_2d else []
     allowed |= {f"if (p % {every} == {turn}) {{" for every, turn in turns}
@@ -187,6 +188,10 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
         "const int k_end = ",
         "for (int k_batch = ",
     )
+    # A ring of single tiles is filled by a loop of its own.
+    named += (
+        ("for (int k0 = k_begin; k0 < min(k_begin + ", "for (int k0 = 0; k0 < min(") if preset.schedule.mbarrier else ()
+    )
     # The block of C of a work-item that sweeps it, and a block of K.
     named += tuple(
         f"const int {x} = "
@@ -206,6 +211,8 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     chosen = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
     chosen += r"|.*\bis_low(_\d+)? \? "
     chosen += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
+    # Which half of a pixel of an image a lane reads.
+    chosen += r"|(int )?[ab]_at(\[i\])? \+?= \(int\)get_sub_group_local_id\(\) % \d+ == 0 \? "
     # How far 2D block reads go, which ask of matrices how they lie.
     chosen += r"|.* \? k : 0;" if preset.schedule.block_2d else ""
     if preset.schedule.block_k == 1 and any(line.startswith("if (local_index < ") for line in lines):

@@ -158,11 +158,11 @@ def test_parts_of_k_ignore_their_workspace() -> None:
 def test_barriers_are_waited_for_in_each_round(name: str) -> None:
     """The wait of a single batch is left out: a race in that round alone, which loops of that length must show."""
     schedule = candidates.load(name).schedule.but(split_k=1, atomic=False)
-    whole = lowered(schedule)
+    whole, batch = lowered(schedule), "k0" if schedule.mbarrier == 1 else "k_batch"
 
     def but_one(stmt: Stmt) -> Body:
         if isinstance(stmt, Mbarrier) and stmt.verb == "wait" and stmt.name == "tiles_empty":
-            return (If(compare("!=", Var("k_batch"), Const(2 * schedule.round_depth)), (stmt,)),)
+            return (If(compare("!=", Var(batch), Const(2 * schedule.round_depth)), (stmt,)),)
         return (stmt,)
 
     k = 8 * schedule.round_depth + 1

@@ -130,7 +130,7 @@ def _look(search: Search) -> list[Found]:
     say(f"{', '.join(place.label for place in search.places)}\n")
     with shown(search.seconds) as show:
         search.report = lambda case: show(
-            search.elapsed, f"{search.tried} cases: {kernel_name(case.schedule, case.spec)}"
+            search.elapsed, f"case {search.tried}: {kernel_name(case.schedule, case.spec)}"
         )
         failures = search.failures()
     say(f"{search.tried} case{'s' * (search.tried != 1)}, {len(failures)} of them fail\n")

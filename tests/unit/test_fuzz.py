@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -196,7 +197,10 @@ def test_a_file_that_is_no_case(line: str, instead: str, problems: list[str], tm
 
 
 def test_a_few_cases() -> None:
-    assert "4 cases, 0 of them fail" in printed("fuzz", "--examples", "4", "--seed", "1")
+    result = gemmgen("fuzz", "--examples", "4", "--seed", "1")
+    assert result.returncode == 0 and "4 cases, 0 of them fail" in result.stdout
+    # Progress, where nobody watches a terminal: a line now and then.
+    assert re.match(r"\[0/60\] case 1: \w+, after 0 s\n", result.stderr), result.stderr
 
 
 def test_replay(tmp_path: Path) -> None:

@@ -364,8 +364,8 @@ def test_a_sycl_header(needs: Callable[[str], None], tmp_path: Path) -> None:
 
 
 def test_of_several_kernels_the_one_that_multiplies_is_meant(needs: Callable[[str], None]) -> None:
-    """C is scaled by another one before parts of K are added to it. The launch's memory counts. The loop of the ring has
-    both of the ways to copy, for lines of vectors and for any.
+    """C is scaled by another one before parts of K are added to it. The launch's memory counts. The loop of the ring
+    has both of the ways to copy, for lines of vectors and for any.
     """
     needs("nvidia")
     found = reported("mbarrier_8x8_2x16_atomic8", "sm_90a")

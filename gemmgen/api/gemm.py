@@ -130,22 +130,8 @@ def gemm(
     Raises: SpecError with every problem (a ValueError; for types also a TypeError), ScheduleError, DeviceError.
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
-    # Written out, since an unpacked part takes longer.
-    how = (
-        transpose_a,
-        transpose_b,
-        conjugate_a,
-        conjugate_b,
-        prologue_a,
-        prologue_b,
-        then,
-        emulate,
-        dtype,
-        schedule,
-        backend,
-        device,
-        invariant,
-    )
+    flags = transpose_a, transpose_b, conjugate_a, conjugate_b
+    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
     if type(b) is Packed or device_memory is not None:
         options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
         return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))

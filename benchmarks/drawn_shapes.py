@@ -403,9 +403,9 @@ def main() -> None:
         us = {name: round(value * 1e6, 2) for name, value in measure(contenders).items()}
         names = {name: kernel_name(schedule, spec) for name, schedule in found.items()}
         rows.append({"shape": shape, "layout": layout, "us": us, "schedules": names})
-    if said.json:
-        about = {"device": str(info), "commit": said.commit, "dtype": said.dtype}
-        said.json.write_text(json.dumps({"about": about, "rows": rows}, indent=0) + "\n")
+        if said.json:  # at each row, so that a run that is cut short keeps what it has
+            about = {"device": str(info), "commit": said.commit, "dtype": said.dtype}
+            said.json.write_text(json.dumps({"about": about, "rows": rows}, indent=0) + "\n")
     print(f"{info}, {said.dtype}, {len(rows)} shapes")
     for name in ("prior", "records", "torch"):
         print(summary(rows, name))

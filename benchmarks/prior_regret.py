@@ -141,15 +141,15 @@ def of_drawn(name: str = "schedules.json") -> list[Problem]:
     return problems
 
 
-def of_exhaustive(names: str = "[em]*") -> list[Problem]:
+def of_exhaustive(names: str = "*_h100/[em]*") -> list[Problem]:
     """Drawn shapes on the H100, each by every schedule that the prior thought likely (`benchmarks/exhaustive.py`). Of
     `fresh_*`: by 24 each, of kernels whose last block begins earlier; of `clusters`: by some 60, most of them designs
-    whose clusters share tiles.
+    whose clusters share tiles. Of `worst_*`, on the H200: by 30 each, where the choice lost most to cuBLAS.
 
     Only what was measured again can be the fastest: single looks are luckier.
     """
     problems = []
-    for path in sorted((ROOT / "benchmarks" / "results").glob(f"*_h100/{names}.jsonl.gz")):
+    for path in sorted((ROOT / "benchmarks" / "results").glob(f"{names}.jsonl.gz")):
         for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()):
             if "times" not in told:
                 continue
@@ -216,8 +216,9 @@ def main() -> None:
         ("H100, drawn", (of_drawn(), of_h100()[1])),
         ("H100, drawn second", (of_drawn("schedules_second.json"), of_h100()[1])),
         ("H100, exhaustive", (of_exhaustive(), of_h100()[1])),
-        ("H100, fresh", (of_exhaustive("fresh_*"), replace(of_h100()[1], earlier=True))),
-        ("H100, clusters", (of_exhaustive("clusters"), replace(of_h100()[1], earlier=True))),
+        ("H100, fresh", (of_exhaustive("*_h100/fresh_*"), replace(of_h100()[1], earlier=True))),
+        ("H100, clusters", (of_exhaustive("*_h100/clusters"), replace(of_h100()[1], earlier=True))),
+        ("H200, worst", (of_exhaustive("*_h200/worst_*"), machine_of(H200))),
         ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):

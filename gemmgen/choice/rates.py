@@ -18,6 +18,8 @@ from gemmgen.spec import GemmSpec
 
 #: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
 OTHER_REGISTERS, ADDRESSES = 56, 24
+#: Registers that threads are given at once.
+GIVEN = 8
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -214,9 +216,11 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    # What a work-item multiplies next is read while it multiplies.
-    other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0), OTHER_REGISTERS)
-    registers = (d.sums * spec.accumulator.size / 4 + other) * d.threads + d.producers * 32
+    # What a work-item multiplies next is read while it multiplies, and what it copies has an address of its own.
+    copied = (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
+    other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
+    each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
+    registers = each * d.threads + d.producers * 32
     most = np.minimum(machine.shared / shared, REGISTERS / registers)
     found: Numbers = np.floor(np.minimum(most, THREADS / (d.threads + d.producers)))
     return np.minimum(np.maximum(found, 1), BLOCKS)

@@ -166,7 +166,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         fetch=line / c.fetch,
         fetch_all=line / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
-        wait=np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1), 0.0),
+        wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
         fetched=d.fetched,
         store=np.where(d.staged > 0, spec.result.size / c.store, by_threads),
         torn=np.where(d.staged > 0, 0.0, single - by_threads),

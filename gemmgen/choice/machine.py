@@ -142,7 +142,7 @@ class Machine:
     queued: float = 0.75
     earlier: bool = True
     latency: float = 2080.0
-    met: float = 700.0
+    met: float = 500.0
     read_fma: float = 165.0
     read_mma: float = 58.5
     read_wgmma: float = 128.0

@@ -92,7 +92,8 @@ class Loads(NamedTuple):
 def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
     """Where each work-item loads what it multiplies: instructions of its loads and multiply-adds, beside memory."""
     (m, n, k), (rows, cols), (high, wide) = shape, s.tile, s.group
-    blocks = products * ceil(m / (rows * high)) * ceil(n / (cols * wide)) * s.split_k
+    block = rows * high, cols * wide
+    blocks = products * ceil(m / block[0]) * ceil(n / block[1]) * s.split_k
     own, step = high * wide * s.lanes_along_k * s.sliced_k, s.step(spec)
     work = blocks * high * wide * ceil(k / s.split_k / step) * step / WARP
     # A few instructions make a small element a float32.
@@ -102,7 +103,7 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
         for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
     )
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
-    multiply = (fmas + converted) * c.work / SCHEDULERS
+    multiply = (fmas + converted) / SCHEDULERS
     # Lanes along K read other lines of the cache where the matrix' lines lie across K.
     across = (m > 1 and spec.a_order == "col", m), (n > 1 and spec.b_order == "row", n)
     pitch = max(s.width_a, s.width_b) * spec.dtype.size / LINE
@@ -123,7 +124,8 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     if s.is_plain:
         busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
     else:
-        busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
+        fetch = each / s.split_k * _fetch(spec, block, shape, c)
+        busy = (loop + fetch + rounds * c.waits + sums + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
 
 
@@ -137,8 +139,19 @@ def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     each = ceil(blocks / c.cores)
     together = max(1, min(each, LOADING // s.sliced_k))
     waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
-    busy = multiply + (waits + c.begin_loads) / c.clock
+    fetch = each / s.split_k * _fetch(spec, (rows, cols), shape, c)
+    busy = multiply + (fetch + waits + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, multiply, busy)
+
+
+def _fetch(spec: GemmSpec, block: tuple[int, int], shape: Shape, c: Machine) -> float:
+    """Cycles until L2 has given a block its rows of A and columns of B. Of what other blocks read too, a multiprocessor
+    has half in a cache of its own.
+    """
+    (m, n, k), (rows, cols) = shape, block
+    of_a = min(rows, m) * spec.element("a").bytes_of(2) * (1 + 1 / ceil(n / cols))
+    of_b = min(cols, n) * spec.element("b").bytes_of(2) * (1 + 1 / ceil(m / rows))
+    return (of_a + of_b) / 4 * k / c.fetch
 
 
 def _with_memory(

@@ -165,10 +165,10 @@ class Machine:
     copy_conflicts: float = 0.42
     copy_across: float = 0.0965
     through: float = 3.0
-    load: float = 4.0
+    load: float = 3.0
     own_line: float = 0.51
-    begin_loads: float = 3756.0
-    waits: float = 470.0
+    begin_loads: float = 2300.0
+    waits: float = 330.0
     waits_near: float = 219.0
     slice_after: float = 51.0
     conversion: float = 2.3

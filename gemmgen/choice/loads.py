@@ -1,5 +1,6 @@
 """What a product takes on a GPU of CUDA by kernels without tiles in shared memory (`Direct`, `Gemv`, `DirectMma`), from
-the device's own constants: instructions of a work-item's loads and multiply-adds, rounds of waiting, and memory.
+the device's own constants: instructions of a work-item's loads and multiply-adds, what blocks ask L2 for, rounds of
+waiting, and memory.
 """
 
 from __future__ import annotations

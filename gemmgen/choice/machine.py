@@ -109,6 +109,8 @@ class Machine:
         waits, waits_near: cycles until what its work-items have asked for at once is there; the same where neighbours
             read the same lines along K.
         slice_after: cycles to add up a work-item's sums of each further slice.
+        conversion: instructions that make an element of another type.
+        work: cycles of each of them beside matrix instructions and copies.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
         plane: microseconds for each of those parts.

@@ -218,8 +218,9 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    # What a work-item multiplies next is read while it multiplies, and what it copies has an address of its own.
-    copied = (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
+    # What a work-item multiplies next is read while it multiplies. With K in parts, what it copies has addresses of its
+    # own: of whole lines along K compilers know the distances.
+    copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
     other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
     each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
     registers = each * d.threads + d.producers * 32

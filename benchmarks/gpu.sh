@@ -11,7 +11,7 @@
 # how many of them. CuPy, torch and pytest-xdist are needed; compute-sanitizer for the part of its name.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 folder=${1:?a folder for the results}
 shift
 mkdir -p "$folder"

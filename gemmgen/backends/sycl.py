@@ -289,7 +289,6 @@ class Sycl(CLike):
             listed=self.spec.listed,
             workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
             opening=f"inline sycl::event {self.kernel.name}({', '.join(params)})",
-            name=self.kernel.name,
             skips=self.no_product(),
             refused=" || ".join(broken_promises(self.kernel, self.spec)),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),

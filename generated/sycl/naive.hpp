@@ -77,9 +77,8 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
         k = 0; // so that A and B are not read
     }
     if (k < 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::invalid),
-            "naive: the arguments break the requirements of the file's head comment");
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

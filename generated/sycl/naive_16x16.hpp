@@ -78,9 +78,8 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
         k = 0; // so that A and B are not read
     }
     if (k < 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::invalid),
-            "naive_16x16: the arguments break the requirements of the file's head comment");
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

@@ -260,9 +260,8 @@ inline sycl::event reduction_4x4_4x4(sycl::queue &queue, int m, int n, int k, fl
         k = 0; // so that A and B are not read
     }
     if (k < 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::invalid),
-            "reduction_4x4_4x4: the arguments break the requirements of the file's head comment");
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     const sycl::event start = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 256);

@@ -223,9 +223,8 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
         k = 0; // so that A and B are not read
     }
     if (k < 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::invalid),
-            "sg16_block_16x1_split4: the arguments break the requirements of the file's head comment");
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, THREADS_N);

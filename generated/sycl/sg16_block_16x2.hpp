@@ -229,9 +229,8 @@ inline sycl::event sg16_block_16x2(sycl::queue &queue, int m, int n, int k, floa
         k = 0; // so that A and B are not read
     }
     if (k < 0) {
-        throw sycl::exception(
-            sycl::make_error_code(sycl::errc::invalid),
-            "sg16_block_16x2: the arguments break the requirements of the file's head comment");
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, THREADS_N);

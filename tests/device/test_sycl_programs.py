@@ -52,5 +52,5 @@ def test_a_launcher_refuses_what_breaks_a_promise(tmp_path: Path) -> None:
     assert run_program(source, tmp_path).endswith("passed\n")
     broken = source.text.replace("const int lda = (k + 7) / 8 * 8;", "const int lda = k;")
     assert broken != source.text
-    with pytest.raises(AssertionError, match="naive: the arguments break the requirements of the file's head comment"):
+    with pytest.raises(AssertionError, match="the arguments break the requirements in the head comment"):
         run_program(replace(source, text=broken), tmp_path)

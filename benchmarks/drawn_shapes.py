@@ -288,13 +288,13 @@ def libraries(spec: GemmSpec, shape: Shape, kept: CudaContestant, lt: Lt | None)
         yield min(found, key=lambda x: x[0])[1]
 
 
-def tune(spec: GemmSpec, shape: Shape, seconds: float, data: str) -> None:
-    """Search for a shape by the command that a user gives; its records are kept in the folder `data`."""
+def tune(dtype: str, layout: str, shapes: Sequence[Shape], seconds: float, data: str) -> None:
+    """Search for shapes by the command that a user gives; its records are kept in the folder `data`."""
     options = {
-        "shapes": "x".join(map(str, shape)),
-        "dtype": spec.dtype.name,
-        "layout": f"{spec.a_order},{spec.b_order}",
-        "minutes": f"{seconds / 60:.3f}",
+        "shapes": ",".join("x".join(map(str, shape)) for shape in shapes),
+        "dtype": dtype,
+        "layout": layout,
+        "minutes": f"{seconds * len(shapes) / 60:.3f}",
         "backend": "cuda",
     }
     given = [text for name, value in options.items() for text in (f"--{name}", value)]
@@ -302,7 +302,7 @@ def tune(spec: GemmSpec, shape: Shape, seconds: float, data: str) -> None:
     command = [sys.executable, "-m", "gemmgen", "tune", *given]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        print(f"# tuning {shape}: {done.stderr[-300:]}", file=sys.stderr)
+        print(f"# tuning {options['shapes']}: {done.stderr[-300:]}", file=sys.stderr)
 
 
 def schedules(spec: GemmSpec, shape: Shape, info: CudaDeviceInfo, records: bool) -> dict[str, Schedule]:
@@ -363,14 +363,13 @@ def main() -> None:
     taken = [line.shape for each in known for line in each.lines] if said.records or said.tune else []
     info, plan, (part, parts) = pick(), [], map(int, said.part.split("/"))
     found_shapes = list(drawn(said.commit, said.dtype, said.count, layouts, list(dict.fromkeys(taken))))
-    read = ((shape, as_read(shape, layout)) for shape, layout in found_shapes)
-    problems = [(shape, layout, build_spec(dtype=said.dtype, layout=layout)) for shape, layout in read]
-    problems = problems[part - 1 :: parts]
+    own = [(shape, as_read(shape, layout)) for shape, layout in found_shapes[part - 1 :: parts]]
     if said.tune:
         os.environ["XDG_DATA_HOME"] = data = tempfile.mkdtemp()
-        for shape, _, spec in problems:
-            tune(spec, shape, said.tune, data)
-    for shape, layout, spec in problems:
+        for alike in dict.fromkeys(layout for _, layout in own):
+            tune(said.dtype, alike, [shape for shape, layout in own if layout == alike], said.tune, data)
+    for shape, layout in own:
+        spec = build_spec(dtype=said.dtype, layout=layout)
         plan.append((shape, layout, spec, schedules(spec, shape, info, said.records or said.tune is not None)))
     jobs = [Job("cuda", None, spec, shape, 1, each) for shape, _, spec, found in plan for each in found.values()]
     with get_context("spawn").Pool(said.processes) as pool:

@@ -69,6 +69,7 @@ class Machine:
         fma: the same of float32.
         fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
         arrive: bytes that come to a multiprocessor in a cycle.
+        alone: the same from memory, where others ask for little.
         fetched_aside: how much of the shorter of multiplying and fetching is hidden: all, were it infinite.
         apart: what L2 gives all multiprocessors, for each.
         in_step: the part of that which is asked for where all blocks begin at once: lines that several ask for at once
@@ -82,6 +83,7 @@ class Machine:
         earlier: whether the last block begins earlier where C is not read, to end where C does. Kernels of before
             2026-11-27 never did.
         latency: cycles from asking for a tile until it is there, while others are asked for.
+        met: how many more where a cluster shares it: all of its blocks must have room.
         read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
             that read it together.
         busy: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
@@ -128,6 +130,7 @@ class Machine:
     packing: float = 1.58
     fetch: float = 44.0
     arrive: float = 100.0
+    alone: float = 20.0
     fetched_aside: float = 5.5
     apart: float = 40.0
     in_step: float = 0.9
@@ -139,6 +142,7 @@ class Machine:
     queued: float = 0.75
     earlier: bool = True
     latency: float = 2080.0
+    met: float = 500.0
     read_fma: float = 165.0
     read_mma: float = 58.5
     read_wgmma: float = 128.0

@@ -175,6 +175,9 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
     sums, summing = _sum(of, shape, c, products) if of.adds else (0.0, 0.0)
     memory, cached = c.memory_times(np.add(_bytes(spec, of, shape, products), sums))
+    # Few multiprocessors can't have all that memory could give.
+    used = np.where(d.dealt, d.cores, np.minimum(blocks * of.parts, d.cores))
+    memory = memory * np.maximum(1.0, c.memory / (used * c.alone * c.clock))
     packing = _packing(spec, of, k, count, c, products) if len(of.packing) else 0.0
     busy = (np.maximum(own, arriving) + functions) / c.clock
     return _Times(in_all, full, multiply, step, own, functions, arriving, busy, memory, cached, packing, summing)

@@ -18,8 +18,8 @@ from gemmgen.spec import GemmSpec
 
 #: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
 OTHER_REGISTERS, ADDRESSES = 56, 24
-#: Registers that threads are given at once.
-GIVEN = 8
+#: Registers that threads are given at once; threads of two warpgroups.
+GIVEN, TWO = 8, 256
 #: The part of a line's cost by TMA that it has where threads copy it: their own instructions are counted apart.
 BESIDE_COPIES = 0.25
 
@@ -145,7 +145,9 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
-    own_end = np.where(d.fetched > 0, c.own_fetched * (d.sums / 64) ** c.own_more, c.own_copied)
+    # Three warpgroups begin and end no sooner than two that have the same block.
+    sums = np.where(d.unit == WGMMA, np.maximum(d.sums, area / TWO), d.sums)
+    own_end = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, c.own_copied)
     by_threads = np.where(d.width > 1, vector, single)
     return Rates(
         block=d.block,
@@ -166,14 +168,14 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         fetch=line / c.fetch,
         fetch_all=line / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
-        wait=np.where(d.stages > 1, c.latency / np.maximum(0.5, d.stages - 1), 0.0),
+        wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
         fetched=d.fetched,
         store=np.where(d.staged > 0, spec.result.size / c.store, by_threads),
         torn=np.where(d.staged > 0, 0.0, single - by_threads),
         width=d.width,
         alone=np.where(swapped, single, 0.0),
         slices=c.slice * (d.slices - 1) * area,
-        begin=c.begin + own_end * d.sums + c.stay * d.stays + c.meet * (in_cluster > 1),
+        begin=c.begin + own_end * sums + c.stay * d.stays + c.meet * (in_cluster > 1),
         free=np.where(stays, 0.0, c.aside),
         turns=c.aside * (d.turns - 1),
         cores=cores,
@@ -216,8 +218,9 @@ def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:
 def _resident(spec: GemmSpec, d: Designs, machine: Machine) -> Numbers:
     """Blocks that a multiprocessor has at once."""
     shared = d.held * spec.dtype.size + d.staged * d.block[0] * d.block[1] * spec.result.size / 2 + RESERVED
-    # What a work-item multiplies next is read while it multiplies, and what it copies has an address of its own.
-    copied = (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
+    # What a work-item multiplies next is read while it multiplies. With K in parts, what it copies has addresses of its
+    # own: of whole lines along K compilers know the distances.
+    copied = (d.parts > 1) * (d.block * (1 - d.packed)).sum(0) * d.depth * (1 - d.fetched) / d.threads
     other = np.where(d.unit == FMA, ADDRESSES + 2 * d.together.sum(0) + copied, OTHER_REGISTERS)
     each = np.ceil((d.sums * spec.accumulator.size / 4 + other) / GIVEN) * GIVEN
     registers = each * d.threads + d.producers * 32

@@ -59,7 +59,7 @@ def test_the_launcher_refuses_what_breaks_a_promise(spec: GemmSpec, refused: str
     text, cuda = (flat(driver.emit(spec, schedule, language).text) for language in ("sycl", "cuda"))
     assert ("throw" in text) == ("It throws sycl::exception" in text) == (refused is not None)
     if refused is not None:
-        assert f"if ({refused}) {{ throw sycl::exception( sycl::make_error_code(sycl::errc::invalid)," in text
+        assert f"if ({refused}) {{ throw sycl::exception(sycl::make_error_code(sycl::errc::invalid)," in text
         assert f"if ({refused} || " in cuda
 
 

@@ -1,5 +1,6 @@
 """What a product takes on a GPU of CUDA by kernels without tiles in shared memory (`Direct`, `Gemv`, `DirectMma`), from
-the device's own constants: instructions of a work-item's loads and multiply-adds, rounds of waiting, and memory.
+the device's own constants: instructions of a work-item's loads and multiply-adds, what blocks ask L2 for, rounds of
+waiting, and memory.
 """
 
 from __future__ import annotations
@@ -92,24 +93,24 @@ class Loads(NamedTuple):
 def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
     """Where each work-item loads what it multiplies: instructions of its loads and multiply-adds, beside memory."""
     (m, n, k), (rows, cols), (high, wide) = shape, s.tile, s.group
-    blocks = products * ceil(m / (rows * high)) * ceil(n / (cols * wide)) * s.split_k
+    block = rows * high, cols * wide
+    blocks = products * ceil(m / block[0]) * ceil(n / block[1]) * s.split_k
     own, step = high * wide * s.lanes_along_k * s.sliced_k, s.step(spec)
     work = blocks * high * wide * ceil(k / s.split_k / step) * step / WARP
     # A few instructions make a small element a float32.
-    small = 0 if s.by_fours or spec.dtype.size >= 4 else 1
-    converted = c.conversion * sum(
-        extent * (small + (of_prologue(spec, x) if formula is not None else 0.0))
-        for x, extent, formula in (("a", rows, spec.prologue_a), ("b", cols, spec.prologue_b))
-    )
+    small = 0.0 if s.by_fours or spec.dtype.size >= 4 else 1.0
+    of_a = small if spec.prologue_a is None else small + of_prologue(spec, "a")
+    of_b = small if spec.prologue_b is None else small + of_prologue(spec, "b")
     fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
-    multiply = (fmas + converted) * c.work / SCHEDULERS
-    # Lanes along K read other lines of the cache where the matrix' lines lie across K.
-    across = (m > 1 and spec.a_order == "col", m), (n > 1 and spec.b_order == "row", n)
-    pitch = max(s.width_a, s.width_b) * spec.dtype.size / LINE
-    of_a, of_b = (
-        max(c.load, c.own_line * min(WARP, WARP * pitch * line)) if s.lanes_along_k > 1 and lies else c.load
-        for lies, line in across
-    )
+    multiply = (fmas + c.conversion * (rows * of_a + cols * of_b)) / SCHEDULERS
+    of_a = of_b = c.load
+    if s.lanes_along_k > 1:
+        # Lanes along K read other lines of the cache where the matrix' lines lie across K.
+        pitch = WARP * max(s.width_a, s.width_b) * spec.dtype.size / LINE
+        if m > 1 and spec.a_order == "col":
+            of_a = max(c.load, c.own_line * min(WARP, pitch * m))
+        if n > 1 and spec.b_order == "row":
+            of_b = max(c.load, c.own_line * min(WARP, pitch * n))
     loads = min(rows, m) / s.width_a * of_a + min(cols, n) / s.width_b * of_b
     # Of the busiest multiprocessor's blocks, so many run at once; each waits for its loads in every round.
     each = ceil(blocks / c.cores)
@@ -123,7 +124,8 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     if s.is_plain:
         busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
     else:
-        busy = (loop + rounds * c.waits + sums + c.begin_loads) / c.clock
+        fetch = each / s.split_k * _fetch(spec, block, shape, c)
+        busy = (loop + fetch + rounds * c.waits + sums + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
 
 
@@ -137,8 +139,19 @@ def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, pro
     each = ceil(blocks / c.cores)
     together = max(1, min(each, LOADING // s.sliced_k))
     waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
-    busy = multiply + (waits + c.begin_loads) / c.clock
+    fetch = each / s.split_k * _fetch(spec, (rows, cols), shape, c)
+    busy = multiply + (fetch + waits + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, multiply, busy)
+
+
+def _fetch(spec: GemmSpec, block: tuple[int, int], shape: Shape, c: Machine) -> float:
+    """Cycles until L2 has given a block its rows of A and columns of B. Of what other blocks read too, a multiprocessor
+    has half in a cache of its own.
+    """
+    (m, n, k), (rows, cols) = shape, block
+    of_a = min(rows, m) * spec.element("a").bytes_of(2) * (1 + 1 / ceil(n / cols))
+    of_b = min(cols, n) * spec.element("b").bytes_of(2) * (1 + 1 / ceil(m / rows))
+    return (of_a + of_b) / 4 * k / c.fetch
 
 
 def _with_memory(
@@ -146,15 +159,16 @@ def _with_memory(
 ) -> dict[str, float]:
     """The account of multiprocessors that are busy for so long, beside memory, and of the sum of K's parts."""
     m, n, k = shape
-    partial = products * m * n * 4.0 * parts if parts > 1 else 0.0
+    partial = total = 0.0
+    if parts > 1:
+        partial, groups = products * m * n * 4.0 * parts, products * m * ceil(n / SUMMED)
+        total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
     memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
-    groups = products * m * ceil(n / SUMMED)
-    total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     return {
         "multiply-adds": multiply,
         "loads and beginnings of blocks": busy - multiply,
         "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": total if partial else 0.0,
+        "the sum of K's parts": total,
         "the launch": c.launch,
     }

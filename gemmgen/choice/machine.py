@@ -109,6 +109,8 @@ class Machine:
         waits, waits_near: cycles until what its work-items have asked for at once is there; the same where neighbours
             read the same lines along K.
         slice_after: cycles to add up a work-item's sums of each further slice.
+        conversion: instructions that make an element of another type.
+        work: cycles of each of them beside matrix instructions and copies.
         packed: bytes in a microsecond that a kernel lays out.
         sum_group: cycles of a block of the kernel that adds up parts of K.
         plane: microseconds for each of those parts.
@@ -169,10 +171,10 @@ class Machine:
     copy_conflicts: float = 0.42
     copy_across: float = 0.0965
     through: float = 3.0
-    load: float = 4.0
+    load: float = 3.0
     own_line: float = 0.51
-    begin_loads: float = 3756.0
-    waits: float = 470.0
+    begin_loads: float = 2300.0
+    waits: float = 330.0
     waits_near: float = 219.0
     slice_after: float = 51.0
     conversion: float = 2.3

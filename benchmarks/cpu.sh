@@ -10,7 +10,7 @@
 # PRIORITY is put before each command, such as PRIORITY="chrt -r 1" beside other jobs.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 out=${1:?a folder for the results}
 shift
 mkdir -p "$out"

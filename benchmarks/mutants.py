@@ -131,7 +131,8 @@ def copied(target: Path) -> None:
 
 def caught_by(folder: Path, stages: Sequence[str], seconds: float) -> str | None:
     """The first test that fails; None where all stages pass."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     for stage in stages:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE", *shlex.split(stage)]
         process = subprocess.Popen(

@@ -9,7 +9,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.fields import Pair
 from gemmgen.schedule.record import Schedule, View
 
-_TILE, _GROUP, _CLUSTER = (vars(Schedule)[key] for key in ("tile", "group", "cluster"))
+_TILE, _GROUP, _CLUSTER, _SWEEP = (vars(Schedule)[key] for key in ("tile", "group", "cluster", "macro_kernel"))
 
 
 class _Number:
@@ -82,7 +82,12 @@ class NamedSchedule(Schedule):
         high, wide = _CLUSTER.__get__(self, type(self))
         return named("CLUSTER", high), named("CLUSTER", wide)
 
-    tile, group, cluster = _Pair(_tile), _Pair(_group), _Pair(_cluster)
+    def _macro_kernel(self) -> Pair:
+        """Tiles of a CPU's thread, above and beside one another."""
+        down, across = _SWEEP.__get__(self, type(self))
+        return named("TILES_M", down), named("TILES_N", across)
+
+    tile, group, cluster, macro_kernel = _Pair(_tile), _Pair(_group), _Pair(_cluster), _Pair(_macro_kernel)
 
     @property
     def block_tile(self) -> Pair:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 
+from gemmgen.runtime.cache import is_switched_on
 from gemmgen.runtime.waiting import under_way
 
 #: 0 makes each call wait for its own kernel, so that equal calls round equally.
@@ -29,7 +30,7 @@ _hooks: list[Callable[[], object]] = []
 
 def is_on() -> bool:
     """Whether kernels may be compiled aside."""
-    return os.environ.get(VARIABLE, "1") != "0"
+    return is_switched_on(VARIABLE)
 
 
 def make(key: Hashable, job: Callable[[], object]) -> None:

@@ -7,7 +7,6 @@ holds for smaller (NumPy) or larger products (kernels) of the same type and orde
 from __future__ import annotations
 
 import json
-import os
 import time
 from functools import lru_cache
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import gemmgen
 from gemmgen.records import dataclass
 from gemmgen.runtime import limits
-from gemmgen.runtime.cache import DiskCache, digest, once
+from gemmgen.runtime.cache import DiskCache, digest, is_switched_on, once
 from gemmgen.runtime.calls import Factors, Held, HostCall, Outcome, Places
 from gemmgen.runtime.views import Numbers
 from gemmgen.spec import GemmSpec
@@ -103,7 +102,7 @@ def bounds_of(kind: Kind) -> Bounds:
 
 def is_on() -> bool:
     """Whether NumPy itself may compute products."""
-    return os.environ.get(VARIABLE, "1") != "0"
+    return is_switched_on(VARIABLE)
 
 
 def prefers_numpy(kind: Kind, work: int) -> bool:

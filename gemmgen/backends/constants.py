@@ -28,6 +28,14 @@ LINES: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
     ),
     (("MR", "NR"), {"MR NR": "micro-tile of C: rows and columns", "MR": "rows of C", "NR": "columns of C"}),
     (
+        ("TILES_M", "TILES_N"),
+        {
+            "TILES_M TILES_N": "tiles of a {work_item} at most, along M and N",
+            "TILES_M": "tiles of a {work_item} at most, along M",
+            "TILES_N": "tiles of a {work_item} at most, along N",
+        },
+    ),
+    (
         ("KC", "MC"),
         {
             "KC MC": "depth of a panel of B; tiles of a column that pass it together",
@@ -136,6 +144,7 @@ def definitions(
 #: Constants -> the field of a schedule that they are.
 FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("BM", "BN", "MR", "NR"), "tile"),
+    **dict.fromkeys(("TILES_M", "TILES_N"), "macro_kernel"),
     "BK": "block_k",
     "KC": "kc",
     "MC": "mc",

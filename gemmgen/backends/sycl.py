@@ -45,6 +45,7 @@ from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, of_kind
 from gemmgen.ir.workspace import Workspace
+from gemmgen.launch import broken_promises
 from gemmgen.records import dataclass
 
 #: Built-in ids that have a dimension.
@@ -289,6 +290,7 @@ class Sycl(CLike):
             workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
             opening=f"inline sycl::event {self.kernel.name}({', '.join(params)})",
             skips=self.no_product(),
+            refused=" || ".join(broken_promises(self.kernel, self.spec)),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
             steps=steps,
         )

@@ -41,9 +41,7 @@ def program_words(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, s
         "workspaces": between,
         "sizes": list(dict.fromkeys(_sizes(shape, spec) for shape in SHAPES)),
         "scalars": [(name, value) for name, value in scalars if getattr(spec, name) is None],
-        "lda": _pitch("m", "k", spec.a_order),
-        "ldb": _pitch("k", "n", spec.b_order),
-        "ldc": _pitch("m", "n", spec.c_order),
+        "matrices": [_matrix(spec, *each) for each in (("a", "m", "k"), ("b", "k", "n"), ("c", "m", "n"))],
         "a_at": _at("i", "p", "lda", spec.a_order),
         "b_at": _at("p", "j", "ldb", spec.b_order),
         "c_at": _at("i", "j", "ldc", spec.c_order),
@@ -58,8 +56,17 @@ def _sizes(shape: tuple[int, int, int], spec: GemmSpec) -> str:
     return ", ".join(str(-(-wish // unit) * unit if size is None else size) for size, wish, unit in promised)
 
 
-def _pitch(rows: str, cols: str, order: Order) -> str:
-    return cols if order == "row" else rows
+def _matrix(spec: GemmSpec, name: str, rows: str, cols: str) -> Mapping[str, str]:
+    """A matrix' leading dimension, as the spec promises it, and how many elements it takes."""
+    order, unit = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}[name], spec.ld_unit(name)
+    lines, length = (rows, cols) if order == "row" else (cols, rows)
+    if unit == 1:
+        return {"name": name, "pitch": length, "elements": f"std::size_t({rows}) * {cols}"}
+    return {
+        "name": name,
+        "pitch": f"({length} + {unit - 1}) / {unit} * {unit}",
+        "elements": f"std::size_t({lines}) * ld{name}",
+    }
 
 
 def _at(row: str, col: str, pitch: str, order: Order) -> str:

@@ -27,7 +27,7 @@ PRODUCTS: Mapping[tuple[str, str], str] = {
     ("THREADS_N", "TN"): "BN",
     ("THREADS_M", "THREADS_N"): "THREADS",
 }
-_PAIRS = (("BM", "BN"), ("TM", "TN"), ("MR", "NR"), ("THREADS_M", "THREADS_N"))
+_PAIRS = (("BM", "BN"), ("TM", "TN"), ("MR", "NR"), ("TILES_M", "TILES_N"), ("THREADS_M", "THREADS_N"))
 #: What the constants of a product are called that computes its transpose.
 TRANSPOSED: Mapping[str, str] = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 #: What the threads of a block come from.
@@ -40,7 +40,7 @@ SUM, PRODUCT, NAME = 1, 2, 3
 #: Names in the order in which factors stand.
 ORDER = (
     *("SPLIT_K", "SLICES", "STAGES", "GROUP_M", "CLUSTER", "BM", "BN", "BK", "KC", "MC", "ROWS"),
-    *("TM", "TN", "MR", "NR", "LANES_K", "LOAD_K"),
+    *("TM", "TN", "MR", "NR", "TILES_M", "TILES_N", "LANES_K", "LOAD_K"),
     *("THREADS_M", "THREADS_N", "THREADS", "CONSUMERS", "PRODUCERS"),
 )
 #: Factors in order -> the coefficient.

@@ -21,6 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache as memoized
 from functools import wraps
 from io import FileIO
 from itertools import count
@@ -29,6 +30,8 @@ from typing import Generic, ParamSpec, TypeVar, cast
 
 #: 1 turns all disk caches off; names of caches (`answers,sycl`) turn these off.
 OFF = "GEMMGEN_NO_CACHE"
+#: What it takes the names of: caches, and the records of tuning.
+NAMES = ("answers", "opencl", "cuda", "sycl", "calibration", "inspect", "tuned")
 #: The most files of a cache, and the most bytes. Beyond either the older half is deleted.
 MOST_FILES, MOST_BYTES = 1024, 256 << 20
 _DIGEST_BYTES = 32
@@ -75,6 +78,35 @@ def digest(*parts: str | bytes) -> bytes:
     return total.digest()
 
 
+def is_off(name: str) -> bool:
+    """Whether the user has turned off what is kept on disk under a name."""
+    value = os.environ.get(OFF)
+    if not value:
+        return False
+    names = {word.strip() for word in value.split(",")}
+    for word in names.difference(NAMES, ("0", "1", "")):
+        _tell_of_value(OFF, word, NAMES)
+    return "1" in names or name in names
+
+
+def is_switched_on(variable: str) -> bool:
+    """Whether what a variable turns off by 0 is on."""
+    value = os.environ.get(variable, "1")
+    if value not in ("0", "1", ""):
+        _tell_of_value(variable, value, ("0", "1"))
+    return value != "0"
+
+
+@memoized
+def _tell_of_value(variable: str, value: str, known: tuple[str, ...]) -> None:
+    """Log once that a value means nothing. A warning might be turned into an error, and then the product would fail."""
+    import logging
+
+    from gemmgen.errors import suggest
+
+    logging.getLogger("gemmgen").warning("%s: %r means nothing here: %s", variable, value, suggest(value, known))
+
+
 class DiskCache:
     """Answers to questions, each in a file of one folder.
 
@@ -88,8 +120,7 @@ class DiskCache:
     @property
     def is_off(self) -> bool:
         """Whether the user has turned this cache off."""
-        names = os.environ.get(OFF, "").split(",")
-        return "1" in names or self._name in names
+        return is_off(self._name)
 
     def read(self, kind: str, question: bytes) -> bytes | None:
         """The content for a key, or None if there is no trustworthy file.

@@ -8,10 +8,9 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from gemmgen.runtime.cache import OFF, user_data
+from gemmgen.runtime import cache
 
 #: Records that come with gemmgen: a file a device, named after its backend.
 SHIPPED = Path(__file__).with_name("shipped")
@@ -19,7 +18,7 @@ SHIPPED = Path(__file__).with_name("shipped")
 
 def folder() -> Path:
     """Where records are kept, in the user's data folder."""
-    return user_data("gemmgen") / "tuned"
+    return cache.user_data("gemmgen") / "tuned"
 
 
 def stamps() -> tuple[tuple[str, int, int], ...]:
@@ -30,7 +29,7 @@ def stamps() -> tuple[tuple[str, int, int], ...]:
 
 def is_off() -> bool:
     """Whether the user has turned records off, as disk caches are (`GEMMGEN_NO_CACHE`)."""
-    return not {"1", "tuned"}.isdisjoint(os.environ.get(OFF, "").split(","))
+    return cache.is_off("tuned")
 
 
 def shipped(backend: str) -> list[Path]:

@@ -16,12 +16,19 @@
 // Micro-tile of C: rows and columns.
 #define MR 4
 #define NR 4
+// Tiles of a work-item at most, along M and N.
+#define TILES_M 342
+#define TILES_N 4
 // Depth of a panel of B.
 #define KC 4096
 
 #if MR != 4 || NR != 4
 #error "MR and NR cannot change here:"
 #error "gemmgen emit --preset cpu_4x4_along_k --set tile=2x4"
+#endif
+#if TILES_M != 342 || TILES_N != 4
+#error "TILES_M and TILES_N cannot change here:"
+#error "gemmgen emit --preset cpu_4x4_along_k --set macro_kernel=171x4"
 #endif
 #if KC != 4096
 #error "KC cannot change here: gemmgen emit --preset cpu_4x4_along_k --set kc=8192"
@@ -32,8 +39,8 @@ cpu_4x4_along_k(int m, int n, int k, float alpha, __global const float *restrict
                 __global const float *restrict b, int ldb, float beta, __global float *restrict c,
                 int ldc)
 {
-    const int blocks_down = (m + MR * 684 - 1) / (MR * 684) * 2;
-    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = min(m, (int)get_group_id(1) * rows_each);
     const int row_end = min(m, row_begin + rows_each);
@@ -41,7 +48,7 @@ cpu_4x4_along_k(int m, int n, int k, float alpha, __global const float *restrict
     const int col_begin = min(n, (int)get_group_id(0) * cols_each);
     const int col_end = min(n, col_begin + cols_each);
 
-    float16 b_block[4][NR][KC / 16];
+    float16 b_block[TILES_N][NR][KC / 16];
     for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = min(KC, k - k_block);
 
@@ -146,4 +153,6 @@ cpu_4x4_along_k(int m, int n, int k, float alpha, __global const float *restrict
 
 #undef MR
 #undef NR
+#undef TILES_M
+#undef TILES_N
 #undef KC

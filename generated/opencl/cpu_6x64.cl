@@ -15,17 +15,24 @@
 // Micro-tile of C: rows and columns.
 #define MR 6
 #define NR 64
+// Tiles of a work-item at most, along M and N.
+#define TILES_M 22
+#define TILES_N 2
 
 #if MR != 6 || NR != 64
 #error "MR and NR cannot change here: gemmgen emit --preset cpu_6x64 --set tile=3x64"
+#endif
+#if TILES_M != 22 || TILES_N != 2
+#error "TILES_M and TILES_N cannot change here:"
+#error "gemmgen emit --preset cpu_6x64 --set macro_kernel=11x2"
 #endif
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
          __global const float *restrict b, int ldb, float beta, __global float *restrict c, int ldc)
 {
-    const int blocks_down = (m + MR * 44 - 1) / (MR * 44) * 2;
-    const int blocks_across = (n + NR * 2 - 1) / (NR * 2);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = min(m, (int)get_group_id(1) * rows_each);
     const int row_end = min(m, row_begin + rows_each);
@@ -129,3 +136,5 @@ cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int
 
 #undef MR
 #undef NR
+#undef TILES_M
+#undef TILES_N

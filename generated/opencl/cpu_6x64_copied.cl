@@ -16,6 +16,9 @@
 // Micro-tile of C: rows and columns.
 #define MR 6
 #define NR 64
+// Tiles of a work-item at most, along M and N.
+#define TILES_M 86
+#define TILES_N 4
 // Depth of a panel of B.
 #define KC 512
 // Rows of B that are copied for all panels before the next ones.
@@ -24,6 +27,10 @@
 #if MR != 6 || NR != 64
 #error "MR and NR cannot change here:"
 #error "gemmgen emit --preset cpu_6x64_copied --set tile=3x64"
+#endif
+#if TILES_M != 86 || TILES_N != 4
+#error "TILES_M and TILES_N cannot change here:"
+#error "gemmgen emit --preset cpu_6x64_copied --set macro_kernel=43x4"
 #endif
 #if KC != 512
 #error "KC cannot change here: gemmgen emit --preset cpu_6x64_copied --set kc=1024"
@@ -34,8 +41,8 @@ cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict
                 __global const float *restrict b, int ldb, float beta, __global float *restrict c,
                 int ldc)
 {
-    const int blocks_down = (m + MR * 172 - 1) / (MR * 172) * 2;
-    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = min(m, (int)get_group_id(1) * rows_each);
     const int row_end = min(m, row_begin + rows_each);
@@ -43,7 +50,7 @@ cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict
     const int col_begin = min(n, (int)get_group_id(0) * cols_each);
     const int col_end = min(n, col_begin + cols_each);
 
-    float16 b_block[4][KC][NR / 16];
+    float16 b_block[TILES_N][KC][NR / 16];
     for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = min(KC, k - k_block);
 
@@ -173,5 +180,7 @@ cpu_6x64_copied(int m, int n, int k, float alpha, __global const float *restrict
 
 #undef MR
 #undef NR
+#undef TILES_M
+#undef TILES_N
 #undef KC
 #undef ROWS

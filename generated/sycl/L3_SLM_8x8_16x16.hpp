@@ -226,6 +226,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace L3_SLM_8x8_16x16_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event L3_SLM_8x8_16x16(sycl::queue &queue, int m, int n, int k, float alpha,
                                     const float *a, int lda, const float *b, int ldb, float beta,
                                     float *c, int ldc,
@@ -238,6 +240,10 @@ inline sycl::event L3_SLM_8x8_16x16(sycl::queue &queue, int m, int n, int k, flo
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

@@ -24,10 +24,14 @@
 namespace cpu_4x4_along_k_detail {
 
 constexpr int MR = 4, NR = 4; // micro-tile of C: rows and columns
+constexpr int TILES_M = 342, TILES_N = 4; // tiles of a work-item at most, along M and N
 constexpr int KC = 4096; // depth of a panel of B
 static_assert(MR == 4 && NR == 4,
               "MR and NR cannot change here: "
               "gemmgen emit --preset cpu_4x4_along_k --backend sycl --form kernel --set tile=2x4");
+static_assert(TILES_M == 342 && TILES_N == 4,
+              "TILES_M and TILES_N cannot change here: gemmgen emit --preset cpu_4x4_along_k "
+              "--backend sycl --form kernel --set macro_kernel=171x4");
 static_assert(KC == 4096,
               "KC cannot change here: "
               "gemmgen emit --preset cpu_4x4_along_k --backend sycl --form kernel --set kc=8192");
@@ -45,8 +49,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int blocks_down = (m + MR * 684 - 1) / (MR * 684) * 2;
-    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
     const int row_end = std::min(m, row_begin + rows_each);
@@ -54,7 +58,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col_begin = std::min(n, int(item.get_group(1)) * cols_each);
     const int col_end = std::min(n, col_begin + cols_each);
 
-    sycl::float16 b_block[4][NR][KC / 16];
+    sycl::float16 b_block[TILES_N][NR][KC / 16];
     for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = std::min(KC, k - k_block);
 

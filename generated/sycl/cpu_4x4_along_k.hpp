@@ -30,10 +30,14 @@
 namespace cpu_4x4_along_k_detail {
 
 constexpr int MR = 4, NR = 4; // micro-tile of C: rows and columns
+constexpr int TILES_M = 342, TILES_N = 4; // tiles of a work-item at most, along M and N
 constexpr int KC = 4096; // depth of a panel of B
 static_assert(MR == 4 && NR == 4,
               "MR and NR cannot change here: "
               "gemmgen emit --preset cpu_4x4_along_k --backend sycl --set tile=2x4");
+static_assert(TILES_M == 342 && TILES_N == 4,
+              "TILES_M and TILES_N cannot change here: "
+              "gemmgen emit --preset cpu_4x4_along_k --backend sycl --set macro_kernel=171x4");
 static_assert(KC == 4096, "KC cannot change here: "
                           "gemmgen emit --preset cpu_4x4_along_k --backend sycl --set kc=8192");
 
@@ -53,8 +57,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int blocks_down = (m + MR * 684 - 1) / (MR * 684) * 2;
-    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
     const int row_end = std::min(m, row_begin + rows_each);
@@ -62,7 +66,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col_begin = std::min(n, int(item.get_group(1)) * cols_each);
     const int col_end = std::min(n, col_begin + cols_each);
 
-    sycl::float16 b_block[4][NR][KC / 16];
+    sycl::float16 b_block[TILES_N][NR][KC / 16];
     for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = std::min(KC, k - k_block);
 
@@ -169,6 +173,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace cpu_4x4_along_k_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event cpu_4x4_along_k(sycl::queue &queue, int m, int n, int k, float alpha,
                                    const float *a, int lda, const float *b, int ldb, float beta,
                                    float *c, int ldc,
@@ -182,10 +188,14 @@ inline sycl::event cpu_4x4_along_k(sycl::queue &queue, int m, int n, int k, floa
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
     }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
+    }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 1);
-        const sycl::range<2> groups((m + MR * 684 - 1) / (MR * 684) * 2,
-                                    (n + NR * 4 - 1) / (NR * 4));
+        const sycl::range<2> groups((m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2,
+                                    (n + NR * TILES_N - 1) / (NR * TILES_N));
         handler.depends_on(depends_on);
         handler.parallel_for<cpu_4x4_along_k_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

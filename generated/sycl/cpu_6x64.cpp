@@ -23,9 +23,13 @@
 namespace cpu_6x64_detail {
 
 constexpr int MR = 6, NR = 64; // micro-tile of C: rows and columns
+constexpr int TILES_M = 22, TILES_N = 2; // tiles of a work-item at most, along M and N
 static_assert(MR == 6 && NR == 64,
               "MR and NR cannot change here: "
               "gemmgen emit --preset cpu_6x64 --backend sycl --form kernel --set tile=3x64");
+static_assert(TILES_M == 22 && TILES_N == 2,
+              "TILES_M and TILES_N cannot change here: gemmgen emit --preset cpu_6x64 --backend "
+              "sycl --form kernel --set macro_kernel=11x2");
 
 // A vector from memory, at any alignment.
 inline sycl::float16 load16(const float *from)
@@ -46,8 +50,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int blocks_down = (m + MR * 44 - 1) / (MR * 44) * 2;
-    const int blocks_across = (n + NR * 2 - 1) / (NR * 2);
+    const int blocks_down = (m + MR * TILES_M * 2 - 1) / (MR * TILES_M * 2) * 2;
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
     const int row_end = std::min(m, row_begin + rows_each);

@@ -440,6 +440,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace dpas_32x4_8x64_block_2d_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event dpas_32x4_8x64_block_2d(sycl::queue &queue, int m, int n, int k, float alpha,
                                            const sycl::half *a, int lda, const sycl::half *b,
                                            int ldb, float beta, float *c, int ldc,
@@ -452,6 +454,10 @@ inline sycl::event dpas_32x4_8x64_block_2d(sycl::queue &queue, int m, int n, int
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

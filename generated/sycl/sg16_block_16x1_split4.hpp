@@ -207,6 +207,8 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
 } // namespace sg16_block_16x1_split4_detail
 
 // Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int k, float alpha,
                                           const float *a, int lda, const float *b, int ldb,
                                           float *workspace, float beta, float *c, int ldc,
@@ -219,6 +221,10 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, THREADS_N);

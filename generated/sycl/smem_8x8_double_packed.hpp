@@ -274,6 +274,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace smem_8x8_double_packed_detail
 
 // Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event smem_8x8_double_packed(sycl::queue &queue, int m, int n, int k, float alpha,
                                           const float *a, int lda, const float *b, int ldb,
                                           float *a_packed, float *b_packed, float beta, float *c,
@@ -286,6 +288,10 @@ inline sycl::event smem_8x8_double_packed(sycl::queue &queue, int m, int n, int 
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     const sycl::event pack = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 32);

@@ -14,6 +14,7 @@ from gemmgen.ir.instructions import product_error
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
+from tests.support.tensors import placed
 
 SKIP = cuda.why_no_gpu() or (None if find_spec("torch") else "torch is not installed")
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
@@ -31,8 +32,8 @@ def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
 
 
 def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 3, 8)) -> None:
-    """Every size, its lines `pad` elements longer than they need be; C begins full of what no product is where beta is
-    zero.
+    """Every size, its lines `pad` elements longer than they need be, or more where their length is promised to be a
+    multiple; C begins full of what no product is where beta is zero.
     """
     import torch
 
@@ -40,16 +41,15 @@ def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 3, 8))
     dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
     torch.manual_seed(1)
 
-    def matrix(rows: int, cols: int, order: Order, pad: int, kind: torch.dtype) -> torch.Tensor:
-        lines = (rows, cols + pad) if order == "row" else (cols, rows + pad)
-        whole = (torch.randn(lines, device="cuda", dtype=torch.float64) * (1 if kind.is_floating_point else 9)).to(kind)
-        return whole[:, :cols] if order == "row" else whole[:, :rows].T
+    def matrix(name: str, rows: int, cols: int, pad: int, kind: torch.dtype) -> torch.Tensor:
+        values = torch.randn((rows, cols), device="cuda", dtype=torch.float64) * (1 if kind.is_floating_point else 9)
+        return placed(spec, name, values.to(kind), pad)
 
     for m, n, k in SIZES:
         for pad in pads:
-            a, b = matrix(m, k, spec.a_order, pad, dtype), matrix(k, n, spec.b_order, pad, dtype)
+            a, b = matrix("a", m, k, pad, dtype), matrix("b", k, n, pad, dtype)
             for alpha, beta in FACTORS[spec.result.is_float]:
-                c = matrix(m, n, spec.c_order, pad, result)
+                c = matrix("c", m, n, pad, result)
                 reference = alpha * (a.double() @ b.double()) + (beta * c.double() if beta else 0.0)
                 size = abs(alpha) * (a.double().abs() @ b.double().abs()) + abs(beta) * c.double().abs()
                 if not beta:
@@ -109,15 +109,17 @@ def test_exact_integers_and_repeats(name: str) -> None:
     dtype = getattr(torch, str(spec.dtype))
     torch.manual_seed(2)
     for m, n, k in ((170, 145, 129), (512, 512, 512)):
-        a, b = (torch.randint(-8, 9, shape, device="cuda").to(dtype) for shape in ((m, k), (k, n)))
-        a = a if spec.a_order == "row" else a.T.contiguous().T
-        b = b if spec.b_order == "row" else b.T.contiguous().T
-        first = kernel(a, b)
+        values = {"a": torch.randint(-8, 9, (m, k), device="cuda"), "b": torch.randint(-8, 9, (k, n), device="cuda")}
+        a, b = (placed(spec, name, matrix.to(dtype)) for name, matrix in values.items())
+        unknown = float("nan") if spec.result.is_float else -(2**31)
+        nothing = torch.full((m, n), unknown, device="cuda", dtype=getattr(torch, str(spec.result)))
+        first = placed(spec, "c", nothing)
+        kernel(a, b, first)
         off = (first.double() - a.double() @ b.double()).abs()
         most = 2.0**-21 * (a.double().abs() @ b.double().abs()) if schedule.atom == "mma_3xtf32" else 0.0
         assert bool((off <= most).all())
         for _ in range(20):
-            again = torch.full_like(first, float("nan") if spec.result.is_float else -(2**31))
+            again = placed(spec, "c", nothing)
             kernel(a, b, again)
             assert torch.equal(again, first), "a repeat differs"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import driver
+from gemmgen import candidates, driver
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
 from tests.support.sycl_programs import run, run_program, write_kernels
@@ -44,3 +44,13 @@ def test_program(name: str, tmp_path: Path) -> None:
 def test_transpose(tmp_path: Path) -> None:
     printed = run_program(driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"), tmp_path)
     assert printed.count(" 0 elements wrong") == 2
+
+
+def test_a_launcher_refuses_what_breaks_a_promise(tmp_path: Path) -> None:
+    """A program keeps what its kernel is promised; with lines that do not, nothing is computed."""
+    source = driver.emit(GemmSpec(ld_multiple=8), candidates.load("naive").schedule, "sycl", form="main")
+    assert run_program(source, tmp_path).endswith("passed\n")
+    broken = source.text.replace("const int lda = (k + 7) / 8 * 8;", "const int lda = k;")
+    assert broken != source.text
+    with pytest.raises(AssertionError, match="the arguments break the requirements in the head comment"):
+        run_program(replace(source, text=broken), tmp_path)

@@ -277,6 +277,7 @@ int main(void)
     say("unread", naive_launch(&built, queue, 10, 10, 10, 0, x, 11, y, 10, 0, z, 10, 0, NULL, NULL));
     say("far", naive_launch(&built, queue, 3, 10, 10, 1, x, 1 << 30, y, 10, 0, z, 10, 0, NULL, NULL));
     say("depth", naive_launch(&built, queue, 3, 10, -1, 1, x, 10, y, 10, 0, z, 10, 0, NULL, NULL));
+    say("large", naive_launch(&built, queue, 1, 1, 0x7ffffc00, 1, x, 0x7ffffc00, y, 1, 0, z, 1, 0, NULL, NULL));
     say("none", naive_launch(&built, queue, 10, 10, 10, 1, NULL, 10, y, 10, 0, z, 10, 0, NULL, NULL));
     say("names", -59);
     say("names", -1234);
@@ -296,7 +297,7 @@ def test_what_a_launcher_refuses(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == [
         *("build CL_SUCCESS", "build CL_SUCCESS", "right CL_SUCCESS", "after CL_SUCCESS", "wait CL_SUCCESS"),
         *("nothing CL_SUCCESS", "overlap CL_INVALID_VALUE", "short CL_INVALID_BUFFER_SIZE", "unread CL_SUCCESS"),
-        *("far CL_INVALID_VALUE", "depth CL_INVALID_VALUE", "none CL_INVALID_MEM_OBJECT"),
+        *("far CL_INVALID_VALUE", "depth CL_INVALID_VALUE", "large CL_INVALID_VALUE", "none CL_INVALID_MEM_OBJECT"),
         *("names CL_INVALID_OPERATION", "names unknown error of OpenCL"),
     ]
 

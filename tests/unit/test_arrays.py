@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gemmgen import candidates
 from gemmgen.errors import SpecError
-from gemmgen.runtime.arrays import check_transpose
+from gemmgen.runtime.arrays import check_transpose, pitch_problems
 from gemmgen.runtime.views import View, check_spans
 from gemmgen.spec import GemmSpec
 from tests.support.arrays import check_gemm
+from tests.support.tensors import need_torch, placed
 
 F = npt.NDArray[np.float32]
 
@@ -154,3 +156,21 @@ def test_transpose() -> None:
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, gemmgen; print([m for m in ('numpy', 'pyopencl', 'jinja2', 'typer') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warps])
+def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
+    """Those that tests of GPUs hand over, which seldom run: their kernel refuses others."""
+    torch = need_torch()
+    spec = candidates.load(name).spec
+    kinds = {"a": spec.element("a"), "b": spec.element("b"), "c": spec.result}
+    for m, n, k in ((1, 1, 1), (129, 131, 37), (170, 145, 129)):
+        for pad in (0, 3, 8):
+            shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
+            values = {x: torch.randint(-8, 9, shapes[x]).to(getattr(torch, str(kinds[x]))) for x in "abc"}
+            made = {x: placed(spec, x, values[x], pad) for x in "abc"}
+            lines = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
+            pitches = {x: made[x].stride(0 if lines[x] == "row" else 1) for x in "abc"}
+            views = {x: View(*shapes[x], lines[x], pitches[x]) for x in "abc"}
+            assert not pitch_problems(views, spec)
+            assert all(torch.equal(made[x].double(), values[x].double()) for x in "abc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+import gemmgen
+from gemmgen.api import aside, calibration
 from gemmgen.runtime import cache
 from gemmgen.runtime.cache import DiskCache, digest, in_memory, loadable
 
@@ -148,6 +151,37 @@ def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, kept: bo
     some.write("word", QUESTION, b"answer")
     assert some.read("word", QUESTION) == (b"answer" if kept else None)
     assert folder.exists() == kept
+
+
+def test_names_that_are_none_are_told_of_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And those that are names still count."""
+    monkeypatch.setenv(cache.OFF, "anwers, opencl")
+    assert cache.is_off("opencl") and not cache.is_off("answers") and not folder.exists()
+    (said,) = caplog.messages
+    assert said == f"{cache.OFF}: 'anwers' means nothing here: did you mean answers?"
+    for value in ("", "0", "1", *cache.NAMES, ",".join(cache.NAMES)):
+        monkeypatch.setenv(cache.OFF, value)
+        assert cache.is_off("tuned") == (value == "1" or "tuned" in value)
+    assert len(caplog.messages) == 1
+
+
+def test_every_cache_can_be_named() -> None:
+    made = (
+        re.findall(r'= DiskCache\("(\w+)"\)', file.read_text()) for file in Path(gemmgen.__file__).parent.rglob("*.py")
+    )
+    assert {name for names in made for name in names} == {*cache.NAMES} - {"tuned"}
+
+
+@pytest.mark.parametrize("variable", [calibration.VARIABLE, aside.VARIABLE])
+def test_what_is_neither_on_nor_off_is_told_of_once(
+    variable: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for value, is_on in (("maybe", True), ("maybe", True), ("0", False), ("1", True), ("", True)):
+        monkeypatch.setenv(variable, value)
+        assert cache.is_switched_on(variable) == is_on
+    assert caplog.messages == [f"{variable}: 'maybe' means nothing here: give one of 0, 1"]
 
 
 @pytest.mark.parametrize("value", [None, "", "/somewhere", "relative"])

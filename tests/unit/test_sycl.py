@@ -40,6 +40,29 @@ def test_the_launcher() -> None:
     assert "// Build icpx -fsycl" in text
 
 
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        (GemmSpec(), "k < 0"),
+        (
+            GemmSpec(ld_multiple=(4, 8, 1), multiple_of=(1, 32, 1)),
+            "k < 0 || n % 32 != 0 || lda % 4 != 0 || ldb % 8 != 0",
+        ),
+        (GemmSpec(k=16, batched=True, ld_multiple=(4, 1, 1)), "lda % 4 != 0 || stride_a % 4 != 0"),
+        (GemmSpec(k=16), None),
+    ],
+    ids=["any", "promised", "batches", "nothing"],
+)
+def test_the_launcher_refuses_what_breaks_a_promise(spec: GemmSpec, refused: str | None) -> None:
+    """In the words of the launchers of other languages."""
+    schedule = candidates.load("naive").schedule
+    text, cuda = (flat(driver.emit(spec, schedule, language).text) for language in ("sycl", "cuda"))
+    assert ("throw" in text) == ("It throws sycl::exception" in text) == (refused is not None)
+    if refused is not None:
+        assert f"if ({refused}) {{ throw sycl::exception(sycl::make_error_code(sycl::errc::invalid)," in text
+        assert f"if ({refused} || " in cuda
+
+
 def test_256_registers_are_a_property_of_the_kernel_on_request() -> None:
     """Of the run-time compiler, for a GPU of Intel's: devices of other kinds refuse it, and so do older compilers."""
     known = presets.load("dpas_32x4_8x64_block_2d")

@@ -219,6 +219,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace bfloat_in_integers_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event bfloat_in_integers(sycl::queue &queue, int m, int n, int k, float alpha,
                                       const std::uint16_t *a, int lda, const std::uint16_t *b,
                                       int ldb, float beta, std::uint16_t *c, int ldc,
@@ -231,6 +233,10 @@ inline sycl::event bfloat_in_integers(sycl::queue &queue, int m, int n, int k, f
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

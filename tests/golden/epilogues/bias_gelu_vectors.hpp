@@ -33,10 +33,13 @@
 namespace bias_gelu_vectors_detail {
 
 constexpr int MR = 6, NR = 64; // micro-tile of C: rows and columns
+constexpr int TILES_M = 86, TILES_N = 4; // tiles of a work-item at most, along M and N
 constexpr int KC = 1024; // depth of a panel of B
 constexpr int ROWS = 16; // rows of B that are copied for all panels before the next ones
 static_assert(MR == 6 && NR == 64,
               "MR and NR cannot change here: emit it again with --set tile=3x64");
+static_assert(TILES_M == 86 && TILES_N == 4,
+              "TILES_M and TILES_N cannot change here: emit it again with --set macro_kernel=43x4");
 static_assert(KC == 1024, "KC cannot change here: emit it again with --set kc=2048");
 
 // A vector from memory, at any alignment.
@@ -61,8 +64,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float *__restrict c, int ldc, const float *__restrict bias)
 {
-    const int blocks_down = (m + MR * 86 - 1) / (MR * 86);
-    const int blocks_across = (n + NR * 4 - 1) / (NR * 4);
+    const int blocks_down = (m + MR * TILES_M - 1) / (MR * TILES_M);
+    const int blocks_across = (n + NR * TILES_N - 1) / (NR * TILES_N);
     const int rows_each = ((m + MR - 1) / MR + blocks_down - 1) / blocks_down * MR;
     const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
     const int row_end = std::min(m, row_begin + rows_each);
@@ -70,7 +73,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col_begin = std::min(n, int(item.get_group(1)) * cols_each);
     const int col_end = std::min(n, col_begin + cols_each);
 
-    sycl::float16 b_block[4][KC][NR / 16];
+    sycl::float16 b_block[TILES_N][KC][NR / 16];
     for (int k_block = 0; k_block < (k > 0 ? k : 1); k_block += KC) {
         const int k_depth = std::min(KC, k - k_block);
 
@@ -224,6 +227,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace bias_gelu_vectors_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event bias_gelu_vectors(sycl::queue &queue, int m, int n, int k, float alpha,
                                      const float *a, int lda, const float *b, int ldb, float *c,
                                      int ldc, const float *bias,
@@ -237,9 +242,14 @@ inline sycl::event bias_gelu_vectors(sycl::queue &queue, int m, int n, int k, fl
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
     }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
+    }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 1);
-        const sycl::range<2> groups((m + MR * 86 - 1) / (MR * 86), (n + NR * 4 - 1) / (NR * 4));
+        const sycl::range<2> groups((m + MR * TILES_M - 1) / (MR * TILES_M),
+                                    (n + NR * TILES_N - 1) / (NR * TILES_N));
         handler.depends_on(depends_on);
         handler.parallel_for<bias_gelu_vectors_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -219,6 +219,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace gated_packed_half_detail
 
 // Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event gated_packed_half(sycl::queue &queue, int m, int n, int k, float alpha,
                                      const sycl::half *a, int lda, const sycl::half *b, int ldb,
                                      sycl::half *a_packed, sycl::half *b_packed, float beta,
@@ -232,6 +234,10 @@ inline sycl::event gated_packed_half(sycl::queue &queue, int m, int n, int k, fl
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     const sycl::event pack = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 32);

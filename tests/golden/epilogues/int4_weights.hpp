@@ -253,6 +253,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 } // namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(
     sycl::queue &queue, int m, int n, int k, float alpha, const sycl::half *a, int lda,
     const signed char *b, int ldb, float beta, sycl::half *c, int ldc, const float *b_scale_128,
@@ -265,6 +267,10 @@ inline sycl::event gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5(
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (k < 0 || lda % 16 != 0 || ldb % 16 != 0 || ldc % 16 != 0) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(SLICES, LANES_K);

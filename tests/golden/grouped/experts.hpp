@@ -255,6 +255,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
 } // namespace experts_detail
 
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above; how far matrices reach is not checked.
 inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_count,
                            const int *offsets, const float *a, int lda, const float *b, int ldb,
                            long long stride_b, float *c, int ldc, const float *bias,
@@ -264,6 +266,10 @@ inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_co
 
     if (m < 1 || n < 1 || group_count < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (k < 0 || group_count > 65536) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(THREADS_M, THREADS_N);

@@ -412,11 +412,15 @@ static inline size_t sg16_block_16x1_split4_workspace_bytes(cl_long m, cl_long n
 }
 
 // How many elements a matrix spans whose lines begin `pitch` elements apart: 0 where it has none,
-// -1 where lines overlap.
+// -1 where lines overlap, or where loops step further past the end of a size than 32 bits might
+// count.
 static inline cl_long sg16_block_16x1_split4_span(cl_long lines, cl_long length, cl_long pitch)
 {
     if (lines < 1 || length < 1) {
         return 0;
+    }
+    if (lines >= ((cl_long)1 << 31) - 1024 || length >= ((cl_long)1 << 31) - 1024) {
+        return -1;
     }
     return lines > 1 && pitch < length ? -1 : (lines - 1) * pitch + length;
 }

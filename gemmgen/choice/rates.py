@@ -145,9 +145,6 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
-    # Three warpgroups begin and end no sooner than two that have the same block.
-    sums = np.where(d.unit == WGMMA, np.maximum(d.sums, area / TWO), d.sums)
-    own_end = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, c.own_copied)
     by_threads = np.where(d.width > 1, vector, single)
     return Rates(
         block=d.block,
@@ -175,7 +172,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         width=d.width,
         alone=np.where(swapped, single, 0.0),
         slices=c.slice * (d.slices - 1) * area,
-        begin=c.begin + own_end * sums + c.stay * d.stays + c.meet * (in_cluster > 1),
+        begin=c.begin + _own(d, c) + c.stay * d.stays + c.meet * (in_cluster > 1),
         free=np.where(stays, 0.0, c.aside),
         turns=c.aside * (d.turns - 1),
         cores=cores,
@@ -188,6 +185,14 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         dealt=dealt,
         swapped=swapped,
     )
+
+
+def _own(d: Designs, c: Machine) -> Numbers:
+    """Cycles of a block's beginning and end that a thread's sums take."""
+    # Three warpgroups begin and end no sooner than two that have the same block.
+    sums = np.where(d.unit == WGMMA, np.maximum(d.sums, d.block.prod(0) / TWO), d.sums)
+    found: Numbers = np.where(d.fetched > 0, c.own_fetched * (sums / 64) ** c.own_more, c.own_copied) * sums
+    return found
 
 
 def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tuple[Numbers, Numbers]:

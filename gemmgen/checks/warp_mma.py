@@ -19,15 +19,13 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
-from gemmgen.schedule.warp_mma import DIRECT_LANES
+from gemmgen.schedule.warp_mma import DIRECT_LANES, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Types of elements that prologues make in registers, on the way to shared memory.
 MADE = (F16, BF16)
 #: Sums of a thread beside them: of 128, ptxas spills.
 MOST_SUMS = 64
-#: Neighbours along K that an instruction takes of a lane.
-LANE_DEPTH = 4
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
 _C_WIDTHS = (1, 2, 4, 8)
 
@@ -124,13 +122,10 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         high, wide = DIRECT_LANES
         yield f"group {s.group[0]}x{s.group[1]}, but a slice of method mma_direct is a warp: use group {high}x{wide}"
     yield from _vectors(spec, s)
-    own = max(s.a.width, s.b.width)
-    if own < LANE_DEPTH:
-        yield f"lanes load {own} neighbours along K, of which an instruction takes {LANE_DEPTH}: use b.width 8"
-    elif s.block_k // s.sliced_k % (own * ACROSS):
+    depth = neighbours(s.a, s.b) * ACROSS
+    if s.block_k // s.sliced_k % depth:
         yield (
-            f"{_part(s)} is not made of the {own * ACROSS} along K that lanes load "
-            f"at a time: use block_k {own * ACROSS * s.sliced_k}"
+            f"{_part(s)} is not made of the {depth} along K that lanes have at a time: use block_k {depth * s.sliced_k}"
         )
 
 

@@ -26,7 +26,7 @@ from gemmgen.ir.instructions import ACROSS, LINES, MMA_HIGH, MMA_WIDE
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.schedule.warp_mma import DIRECT_LANES
+from gemmgen.schedule.warp_mma import DIRECT_LANES, LANE_DEPTH
 from gemmgen.spec import GemmSpec
 
 #: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels transpose element by element. A
@@ -95,6 +95,9 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
         return ()
     # Lanes of a line have a group of weights together, which share a scale.
     width = min([_width(spec, "b", k), *(operand.group // ACROSS for operand in taken if operand.group > 1)])
+    a = Operand(width=min(8, _width(spec, "a", k)))
+    if max(a.width, width) < LANE_DEPTH:  # no GPU has timed lanes that load fewer than an instruction takes
+        return ()
     # More rows are loaded again for fewer columns, or take more registers: then there are half as many warps.
     tall = up(m, LINES)
     depth, own = width * ACROSS, tall * MMA_WIDE
@@ -111,7 +114,7 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
         group=DIRECT_LANES,
         block_k=warps * steps * depth,
         sliced_k=warps,
-        a=Operand(width=min(8, _width(spec, "a", k))),
+        a=a,
         b=Operand(width=width),
     )
     return () if problems_as_asked(spec, schedule, target) else (schedule,)

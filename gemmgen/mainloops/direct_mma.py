@@ -22,6 +22,7 @@ from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, LANE, SLICE, ThreadLayout
 from gemmgen.records import cached_property, dataclass
+from gemmgen.schedule.warp_mma import neighbours
 
 #: Warps of a multiprocessor at least, with 168 registers a thread: what is left of K behind whole steps takes most.
 WARPS = 12
@@ -52,7 +53,7 @@ class DirectMma(Direct):
     @cached_property
     def _along_k(self) -> AxisLayout:
         """The neighbours along K of the lanes of a line."""
-        own = max(self.schedule.a.width, self.schedule.b.width)
+        own = neighbours(self.schedule.a, self.schedule.b)
         own = own if self.problem.blocks_of is not None else named("LOAD_K", own)
         return AxisLayout(own, ACROSS, own, LANE % ACROSS)
 
@@ -131,7 +132,8 @@ class DirectMma(Direct):
         if known % self.depth == 0:
             return ()
         s, least = self.schedule, self.instruction.a.cols.values
-        narrow = s.but(a=replace(s.a, width=least), b=replace(s.b, width=least), block_k=s.sliced_k * least * ACROSS)
+        a, b = (replace(x, width=min(least, x.width)) for x in (s.a, s.b))
+        narrow = s.but(a=a, b=b, block_k=s.sliced_k * least * ACROSS)
         one = DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))
         begin = end - end % self.depth
         loop = one._loop(begin, end, 1)

@@ -40,7 +40,7 @@ groups counted most asked GEMMGEN_TENSOR_MAP
 bias row_bias scale row_scale residual ldr stride_r
 a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
 syclex Matrix check work_item sums slot multiply written_here
-BM BN BK MR NR TM TN KC MC ROWS STAGES GROUP_M CLUSTER SPLIT_K SLICES LANES_K LOAD_K
+BM BN BK MR NR TILES_M TILES_N TM TN KC MC ROWS STAGES GROUP_M CLUSTER SPLIT_K SLICES LANES_K LOAD_K
 THREADS THREADS_M THREADS_N CONSUMERS PRODUCERS
 """
 _MATH = """

@@ -395,4 +395,4 @@ def test_what_is_asked_for_ahead_lies_in_the_copy() -> None:
     """Lines past a panel's last one are behind it, where there is room for them."""
     text = driver.emit(GemmSpec(), COPIED.but(b_prefetch=3), "opencl", CPU).text
     assert "__builtin_prefetch(&b_block[panel][k0 + 3][0]);" in text
-    assert "float4 b_block[2][KC + 3][NR / 4];" in text and "#define KC 4\n" in text
+    assert "float4 b_block[TILES_N][KC + 3][NR / 4];" in text and "#define KC 4\n" in text

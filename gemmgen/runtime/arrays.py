@@ -136,7 +136,7 @@ def request_of(
     (a, b, c), (alpha_value, beta_value) = matrices, factors
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     many = _batch_count(a, b) if spec.batched else None
-    view_c = views.get("c") or new_view(view_a.rows, spec.columns(view_b.cols), spec.c_order, spec.result, many)
+    view_c = views.get("c") or _made(spec, view_a.rows, view_b.cols, many)
     depth = view_b.rows if spec.element("a").pairs else view_a.cols
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
@@ -155,6 +155,15 @@ def request_of(
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
     )
+
+
+def _made(spec: GemmSpec, rows: int, cols: int, many: int | None) -> View:
+    """The view of a C that the caller does not give. Raises: SpecError where its lines break what the spec promises."""
+    view = new_view(rows, spec.columns(cols), spec.c_order, spec.result, many)
+    if problems := pitch_problems({"c": view}, spec):
+        remedy = f"pass c, {view.fast} of each line of an array whose lines are multiples of {spec.ld_unit('c')}"
+        raise SpecError(f"{problem.rpartition(':')[0]}: {remedy}, or use ld_multiple=1" for problem in problems)
+    return view
 
 
 def _batch_count(*arrays: ArrayLike) -> int:

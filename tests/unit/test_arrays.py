@@ -174,3 +174,14 @@ def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
             views = {x: View(*shapes[x], lines[x], pitches[x]) for x in "abc"}
             assert not pitch_problems(views, spec)
             assert all(torch.equal(made[x].double(), values[x].double()) for x in "abc")
+
+
+def test_a_c_of_its_own_keeps_the_promise() -> None:
+    """Kernels store vectors along its lines, which on GPUs must not begin anywhere."""
+    spec, a, b = GemmSpec(ld_multiple=4), np.zeros((3, 4), np.float32), np.zeros((4, 8), np.float32)
+    assert check_gemm(spec, a, b).output[2].ld == 8
+    with pytest.raises(SpecError, match=r"c has leading dimension 5, not the multiple of 4 .*: pass c, 5 of each line"):
+        check_gemm(spec, a, b[:, :5])
+    for rows, unit in ((1, 4), (3, 1)):  # the pitch of a single line is never used
+        check_gemm(GemmSpec(ld_multiple=unit), a[:rows], b[:, :5])
+    check_gemm(spec, a, b[:, :5], np.zeros((3, 8), np.float32)[:, :5])

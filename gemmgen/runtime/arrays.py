@@ -136,7 +136,7 @@ def request_of(
     (a, b, c), (alpha_value, beta_value) = matrices, factors
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     many = _batch_count(a, b) if spec.batched else None
-    view_c = views.get("c") or _made(spec, view_a.rows, view_b.cols, many)
+    view_c = views.get("c") or new_c(spec, view_a.rows, spec.columns(view_b.cols), many)
     depth = view_b.rows if spec.element("a").pairs else view_a.cols
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
@@ -157,12 +157,19 @@ def request_of(
     )
 
 
-def _made(spec: GemmSpec, rows: int, cols: int, many: int | None) -> View:
-    """The view of a C that the caller does not give. Raises: SpecError where its lines break what the spec promises."""
-    view = new_view(rows, spec.columns(cols), spec.c_order, spec.result, many)
-    if problems := pitch_problems({"c": view}, spec):
-        remedy = f"pass c, {view.fast} of each line of an array whose lines are multiples of {spec.ld_unit('c')}"
-        raise SpecError(f"{problem.rpartition(':')[0]}: {remedy}, or use ld_multiple=1" for problem in problems)
+def new_c(spec: GemmSpec, rows: int, cols: int, many: int | None) -> View:
+    """The view of a C that the caller does not give, of so many rows and columns, or of a batch.
+
+    Raises: SpecError where its lines break what the spec promises.
+    """
+    view, unit = new_view(rows, cols, spec.c_order, spec.result, many), spec.ld_unit("c")
+    if pitch_problems({"c": view}, spec):
+        lines = "columns" if view.order == "row" else "rows"
+        raise SpecError(
+            f"a new c would have lines of {view.fast} elements, not of a multiple of {unit} as the GemmSpec promises: "
+            f"pass as c the first {view.fast} {lines} of an array of {-(-view.fast // unit) * unit}, or use "
+            "ld_multiple=1"
+        )
     return view
 
 

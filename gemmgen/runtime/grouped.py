@@ -22,7 +22,6 @@ from gemmgen.runtime.views import (
     check_view,
     is_array,
     is_device_array,
-    new_view,
     shape,
 )
 from gemmgen.spec import OFFSETS, GemmSpec, Order
@@ -76,7 +75,7 @@ def _request(
     """The request of checked arguments. Raises: SpanError."""
     (a, b, c), (count, span), view_a, view_b = matrices, limits, views["a"], views["b"]
     many = count if spec.grouped == "k" else None
-    view_c = views.get("c") or new_view(view_a.rows, spec.columns(view_b.cols), spec.c_order, spec.result, many)
+    view_c = views.get("c") or arrays.new_c(spec, view_a.rows, spec.columns(view_b.cols), many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
     sizes = {"m": view_a.rows, "n": view_c.cols, "k": view_a.cols, "group_count": count}

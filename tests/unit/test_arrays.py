@@ -180,7 +180,7 @@ def test_a_c_of_its_own_keeps_the_promise() -> None:
     """Kernels store vectors along its lines, which on GPUs must not begin anywhere."""
     spec, a, b = GemmSpec(ld_multiple=4), np.zeros((3, 4), np.float32), np.zeros((4, 8), np.float32)
     assert check_gemm(spec, a, b).output[2].ld == 8
-    with pytest.raises(SpecError, match=r"c has leading dimension 5, not the multiple of 4 .*: pass c, 5 of each line"):
+    with pytest.raises(SpecError, match=r"lines of 5 elements.*: pass as c the first 5 columns of an array of 8"):
         check_gemm(spec, a, b[:, :5])
     for rows, unit in ((1, 4), (3, 1)):  # the pitch of a single line is never used
         check_gemm(GemmSpec(ld_multiple=unit), a[:rows], b[:, :5])

@@ -201,7 +201,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
 }
 
 // Loops step past the ends of sizes, which from here on 32 bits might not count.
-static const long long too_many = (1LL << 31) - 1024;
+constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
 // the whole matrix.
@@ -210,7 +210,7 @@ static bool is_in_reach(long long lines, long long length, long long pitch)
     if (lines < 1 || length < 1) {
         return true;
     }
-    return lines < too_many && length < too_many && (lines == 1 || pitch >= length) &&
+    return lines < TOO_MANY && length < TOO_MANY && (lines == 1 || pitch >= length) &&
            (lines - 1) * pitch + length < 1LL << 31;
 }
 

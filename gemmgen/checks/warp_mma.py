@@ -122,7 +122,7 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         high, wide = DIRECT_LANES
         yield f"group {s.group[0]}x{s.group[1]}, but a slice of method mma_direct is a warp: use group {high}x{wide}"
     yield from _vectors(spec, s)
-    depth = neighbours(s.a, s.b) * ACROSS
+    depth = neighbours(s.a.width, s.b.width) * ACROSS
     if s.block_k // s.sliced_k % depth:
         yield (
             f"{_part(s)} is not made of the {depth} along K that lanes have at a time: use block_k {depth * s.sliced_k}"

@@ -14,10 +14,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice, product
+from math import gcd
 
 from gemmgen.candidates import PARTS, Shape
 from gemmgen.choice.columns import LINE
-from gemmgen.choice.loads import Loads, account_of_loads
+from gemmgen.choice.loads import Lanes, Loads, account_of_lanes, account_of_loads
 from gemmgen.choice.machine import WARP, Machine, machine_of
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.copy_instructions import PAIR
@@ -26,7 +27,7 @@ from gemmgen.ir.instructions import ACROSS, LINES, MMA_HIGH, MMA_WIDE
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.schedule.warp_mma import DIRECT_LANES, LANE_DEPTH
+from gemmgen.schedule.warp_mma import DIRECT_LANES, LANE_DEPTH, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Rows, or columns, at most; of float32 whose lines lie along K, which other kernels transpose element by element. A
@@ -46,6 +47,9 @@ AHEAD = 32
 FILLED = (1, 2, 4)
 #: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
 MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
+#: The same of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a
+#: step; registers of a lane at most, for which launch bounds ask (`mainloops.direct_mma`).
+MOST_ROWS, OWN_COLUMNS, MANY_WARPS, ROUNDS, MMA_REGISTERS = 64, (2, 4, 6, 8, 12), (4, 6, 8, 12, 16), (1, 2, 4), 168
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
 HELD = 256
 
@@ -58,15 +62,16 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) 
     """
     if "async_copy" not in target.features or products > 1 or spec.batched or min(shape) < 1:
         return ()
-    if min(shape[:2]) > FEW_BESIDE_TRANSPOSED:
+    if min(shape[:2]) > MOST_ROWS:
         return ()
     return (*_candidates(spec, shape, target, machine_of(target)), *_by_mma(spec, shape, target))
 
 
 @lru_cache(maxsize=1024)
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> tuple[Schedule, ...]:
-    possible = (x for x in ranked(spec, shape, target, machine) if not problems_as_asked(spec, x, target))
-    return tuple(islice(possible, 1))
+    each = (ranked(spec, shape, target, machine), _lines_anywhere(spec, shape, target, machine))
+    legal = ((x for x in found if not problems_as_asked(spec, x, target)) for found in each)
+    return tuple(x for found in legal for x in islice(found, 1))
 
 
 def ranked(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Iterator[Schedule]:
@@ -118,6 +123,39 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
         b=Operand(width=width),
     )
     return () if problems_as_asked(spec, schedule, target) else (schedule,)
+
+
+def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Iterator[Schedule]:
+    """Columns of 16-bit floats along K that begin at no multiple of 16 bytes, which TMA can't read: lanes load what a
+    warp multiplies by what their lines allow. The cheapest by the model first.
+    """
+    (m, n, k), most = shape, LOAD // spec.dtype.size
+    width_a, width_b = (gcd(spec.ld_unit(name), most) for name in "ab")
+    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or width_b == most or spec.b_order == "row":
+        return
+    if not all(spec.element(name) == spec.dtype for name in "ab") or spec.prologue_a or spec.prologue_b:
+        return
+    rows, depth = MMA_HIGH * up(m, LINES), neighbours(width_a, width_b) * ACROSS
+    found = []
+    for own, warps, rounds in product(OWN_COLUMNS, MANY_WARPS, ROUNDS):
+        step, blocks = warps * rounds * depth, up(n, own * LINES)
+        for parts in dict.fromkeys((1, *(_parts(target.cores * x // blocks, k // (2 * step)) for x in FILLED))):
+            lanes = Lanes((rows, own), warps, parts, step, width_a, width_b)
+            if lanes.registers(spec) <= MMA_REGISTERS:
+                found.append(lanes)
+    costs = {x: sum(account_of_lanes(spec, x, shape, machine).values()) for x in found}
+    for lanes in sorted(costs, key=lambda x: costs[x]):
+        yield Schedule.of(
+            direct=True,
+            atom="mma",
+            tile=lanes.tile,
+            group=DIRECT_LANES,
+            block_k=lanes.block_k,
+            sliced_k=lanes.sliced_k,
+            split_k=lanes.split_k,
+            a=Operand(width=width_a),
+            b=Operand(width=width_b),
+        )
 
 
 def up(a: int, b: int) -> int:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from gemmgen.choice.columns import LINE, Shape
 from gemmgen.choice.epilogue import of_prologue
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
-from gemmgen.ir.instructions import ACROSS
+from gemmgen.ir.instructions import ACROSS, LINES
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
-from gemmgen.schedule.warp_mma import DirectMma
+from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Threads that hide the latency of loads.
@@ -22,9 +22,10 @@ MANY_THREADS = 1024
 #: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
 #: and beside them and its sums; bytes of a multiprocessor's shared memory.
 UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
-#: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction;
-#: warps of a multiprocessor that load them.
-MADE_BY_TWOS, MMA_ELEMENTS, LOADING = 1.75, 8, 28
+#: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction.
+MADE_BY_TWOS, MMA_ELEMENTS = 1.75, 8
+#: Bytes of a register; those that a lane has beside its sums, loads and addresses.
+WORD, BESIDE_LANES = 4, 16
 
 
 def has_no_tiles(schedule: Schedule) -> bool:
@@ -35,7 +36,7 @@ def has_no_tiles(schedule: Schedule) -> bool:
 def account_without_tiles(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
     """The microseconds of a product by such a schedule, by what they go to."""
     if isinstance(s.mainloop, DirectMma):
-        return _account_of_lanes(spec, s, shape, c, products)
+        return account_of_lanes(spec, Lanes.of(s), shape, c, products)
     return account_of_loads(spec, Loads.of(s), shape, c, products)
 
 
@@ -129,19 +130,72 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     return _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
 
 
-def _account_of_lanes(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
-    """The same where lanes load what a warp multiplies by matrix instructions: four stand on a column of B."""
-    (m, n, k), (rows, cols) = shape, s.block_tile
+class Lanes(NamedTuple):
+    """The same of a schedule whose lanes load what a warp multiplies by matrix instructions."""
+
+    tile: tuple[int, int]
+    sliced_k: int
+    split_k: int
+    block_k: int
+    width_a: int
+    width_b: int
+
+    @classmethod
+    def of(cls, s: Schedule) -> Lanes:
+        """That of a schedule."""
+        return cls(s.tile, s.sliced_k, s.split_k, s.block_k, s.a.width, s.b.width)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of a block of C."""
+        return self.tile[0] * DIRECT_LANES[0], self.tile[1] * DIRECT_LANES[1]
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Rows of A and columns of B of a lane: eight lanes lie across each."""
+        return self.block[0] // LINES, self.tile[1]
+
+    @property
+    def depth(self) -> int:
+        """Elements of each of them that a lane has at a time."""
+        return neighbours(self.width_a, self.width_b)
+
+    @property
+    def loads(self) -> int:
+        """Loads of a warp for those."""
+        (high, wide), depth = self.lines, self.depth
+        return high * depth // self.width_a + wide * depth // self.width_b
+
+    def registers(self, spec: GemmSpec) -> int:
+        """Those of a lane: what it loads in a step is asked for at once, by a register for each load at least."""
+        of_a, of_b = (
+            lines * self.depth // width * max(1, int(spec.element(name).bytes_of(width)) // WORD)
+            for name, lines, width in zip("ab", self.lines, (self.width_a, self.width_b), strict=True)
+        )
+        rounds = self.block_k // (self.sliced_k * self.depth * ACROSS)
+        return self.tile[0] * self.tile[1] + rounds * (of_a + of_b) + 2 * sum(self.lines) + BESIDE_LANES
+
+    def resident(self, spec: GemmSpec) -> int:
+        """Blocks that a multiprocessor has at once."""
+        return max(1, REGISTERS // (self.registers(spec) * WARP * self.sliced_k))
+
+
+def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
+    """The same where lanes load what a warp multiplies by matrix instructions."""
+    (m, n, k), (rows, cols) = shape, s.block
     blocks = products * ceil(m / rows) * ceil(n / cols) * s.split_k
+    each, deep = ceil(blocks / c.cores), s.depth * ACROSS
+    steps = each * ceil(k / s.split_k / deep)
     made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
-    work = blocks * s.tile[1] * k / s.split_k / ACROSS * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work
-    multiply = work / SCHEDULERS / c.cores / c.clock
-    each = ceil(blocks / c.cores)
-    together = max(1, min(each, LOADING // s.sliced_k))
+    issued = s.tile[1] * s.depth * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work / SCHEDULERS
+    multiply = steps * max(issued, rows * cols * deep / c.rate("mma", spec.dtype))
+    # Each load reads a line for every four lanes, however little of it.
+    loads = steps * s.loads * max(c.load, c.own_line * LINES)
+    together = max(1, min(each, s.resident(spec)))
     waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
-    fetch = each / s.split_k * _fetch(spec, (rows, cols), shape, c)
-    busy = multiply + (fetch + waits + c.begin_loads) / c.clock
-    return _with_memory(spec, shape, c, products, s.split_k, multiply, busy)
+    fetch = each / s.split_k * _fetch(spec, s.block, shape, c)
+    busy = (max(multiply, loads) + fetch + waits + c.begin_loads) / c.clock
+    return _with_memory(spec, shape, c, products, s.split_k, multiply / c.clock, busy)
 
 
 def _fetch(spec: GemmSpec, block: tuple[int, int], shape: Shape, c: Machine) -> float:

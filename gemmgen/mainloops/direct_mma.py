@@ -53,7 +53,7 @@ class DirectMma(Direct):
     @cached_property
     def _along_k(self) -> AxisLayout:
         """The neighbours along K of the lanes of a line."""
-        own = neighbours(self.schedule.a, self.schedule.b)
+        own = neighbours(self.schedule.a.width, self.schedule.b.width)
         own = own if self.problem.blocks_of is not None else named("LOAD_K", own)
         return AxisLayout(own, ACROSS, own, LANE % ACROSS)
 

@@ -17,16 +17,15 @@ from gemmgen.schedule.mainloop import (
     slices_field,
     stages_field,
 )
-from gemmgen.schedule.operand import Operand
 from gemmgen.schedule.tiling import Tiling
 
 #: Neighbours along K of a row, or column, that an instruction takes of a lane.
 LANE_DEPTH = 4
 
 
-def neighbours(a: Operand, b: Operand) -> int:
+def neighbours(width_a: int, width_b: int) -> int:
     """Those that a lane of `DirectMma` has at a time: what it loads at once, and no fewer than an instruction takes."""
-    return max(a.width, b.width, LANE_DEPTH)
+    return max(width_a, width_b, LANE_DEPTH)
 
 
 @dataclass(frozen=True, slots=True)

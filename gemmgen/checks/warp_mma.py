@@ -115,8 +115,8 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         return
     yield from lacks("method mma_direct", ("mma",), target, "sm_80 or later, or method gemv")
     yield from _lanes(s)
-    for name, order, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
-        if order != wanted:
+    for name, order, wanted, width in (("a", spec.a_order, "row", s.a.width), ("b", spec.b_order, "col", s.b.width)):
+        if order != wanted and width > 1:
             yield f"method mma_direct loads neighbours along K, but {name} is {order}-major: store it {wanted}-major"
     if s.group != DIRECT_LANES:
         high, wide = DIRECT_LANES

@@ -112,6 +112,11 @@ def designs(of: Numbers) -> Designs:
     return Columns._make((*pairs.reshape(_PAIRS, 2, -1), *singles))
 
 
+def lie_along_k(spec: GemmSpec) -> tuple[bool, bool]:
+    """Whether lines of A, and of B, lie along K."""
+    return spec.a_order == "row", spec.b_order == "col"
+
+
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
     """Sizes that are as well aligned: a row depends on nothing else of them, and that of elements which threads copy in
     vectors where that is promised on nothing.

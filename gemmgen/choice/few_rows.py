@@ -17,7 +17,7 @@ from itertools import islice, product
 from math import gcd
 
 from gemmgen.candidates import PARTS, Shape
-from gemmgen.choice.columns import LINE
+from gemmgen.choice.columns import LINE, lie_along_k
 from gemmgen.choice.loads import Lanes, Loads, account_of_lanes, account_of_loads
 from gemmgen.choice.machine import WARP, Machine, machine_of
 from gemmgen.epilogue import OPERANDS
@@ -78,7 +78,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> It
     """All such kernels, the cheapest by the model first; a device may refuse some."""
     (m, n, _), few = shape, min(shape[:2])
     mirrored = n < m
-    along_k = ((spec.a_order if mirrored else spec.b_order) == "row") == mirrored
+    along_k = lie_along_k(spec)[not mirrored]
     transposed = along_k and spec.dtype == F32 and max(m, n) >= FEW_BESIDE_TRANSPOSED
     if few > (FEW_BESIDE_TRANSPOSED if transposed else FEW):
         return
@@ -126,19 +126,21 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
 
 
 def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Iterator[Schedule]:
-    """Columns of 16-bit floats along K that begin at no multiple of 16 bytes, which TMA can't read: lanes load what a
-    warp multiplies by what their lines allow. The cheapest by the model first.
+    """B of 16-bit floats whose lines begin at no multiple of 16 bytes, so that TMA can't read them: lanes load what a
+    warp multiplies, along K by what lines allow, across K single elements. The cheapest by the model first.
     """
     (m, n, k), most = shape, LOAD // spec.dtype.size
-    width_a, width_b = (gcd(spec.ld_unit(name), most) for name in "ab")
-    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or width_b == most or spec.b_order == "row":
+    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or spec.ld_unit("b") % most == 0:
         return
+    along_k = zip("ab", lie_along_k(spec), strict=True)
+    width_a, width_b = (gcd(spec.ld_unit(name), most) if by_k else 1 for name, by_k in along_k)
     if not all(spec.element(name) == spec.dtype for name in "ab") or spec.prologue_a or spec.prologue_b:
         return
-    rows, depth = MMA_HIGH * up(m, LINES), neighbours(width_a, width_b) * ACROSS
-    found = []
-    for own, warps, rounds in product(OWN_COLUMNS, MANY_WARPS, ROUNDS):
-        step, blocks = warps * rounds * depth, up(n, own * LINES)
+    rows, found = MMA_HIGH * up(m, LINES), []
+    # Where A could be loaded by more than B, lanes may have fewer neighbours.
+    widths = dict.fromkeys((width_a, min(width_a, max(width_b, LANE_DEPTH))))
+    for width_a, own, warps, rounds in product(widths, OWN_COLUMNS, MANY_WARPS, ROUNDS):
+        step, blocks = warps * rounds * neighbours(width_a, width_b) * ACROSS, up(n, own * LINES)
         for parts in dict.fromkeys((1, *(_parts(target.cores * x // blocks, k // (2 * step)) for x in FILLED))):
             lanes = Lanes((rows, own), warps, parts, step, width_a, width_b)
             if lanes.registers(spec) <= MMA_REGISTERS:
@@ -153,8 +155,8 @@ def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machi
             block_k=lanes.block_k,
             sliced_k=lanes.sliced_k,
             split_k=lanes.split_k,
-            a=Operand(width=width_a),
-            b=Operand(width=width_b),
+            a=Operand(width=lanes.width_a),
+            b=Operand(width=lanes.width_b),
         )
 
 

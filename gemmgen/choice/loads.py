@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import NamedTuple
 
-from gemmgen.choice.columns import LINE, Shape
+from gemmgen.choice.columns import LINE, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.ir.instructions import ACROSS, LINES
@@ -161,19 +161,22 @@ class Lanes(NamedTuple):
         return neighbours(self.width_a, self.width_b)
 
     @property
-    def loads(self) -> int:
-        """Loads of a warp for those."""
+    def loads(self) -> tuple[int, int]:
+        """Loads of a warp of A, and of B, for those."""
         (high, wide), depth = self.lines, self.depth
-        return high * depth // self.width_a + wide * depth // self.width_b
+        return high * depth // self.width_a, wide * depth // self.width_b
 
     def registers(self, spec: GemmSpec) -> int:
-        """Those of a lane: what it loads in a step is asked for at once, by a register for each load at least."""
-        of_a, of_b = (
-            lines * self.depth // width * max(1, int(spec.element(name).bytes_of(width)) // WORD)
-            for name, lines, width in zip("ab", self.lines, (self.width_a, self.width_b), strict=True)
-        )
+        """Those of a lane: what it loads in a step is asked for at once, by a register for each load at least. Lines
+        along K have addresses of two registers each, others an index.
+        """
         rounds = self.block_k // (self.sliced_k * self.depth * ACROSS)
-        return self.tile[0] * self.tile[1] + rounds * (of_a + of_b) + 2 * sum(self.lines) + BESIDE_LANES
+        found = self.tile[0] * self.tile[1] + BESIDE_LANES
+        widths = self.width_a, self.width_b
+        for name, own, loads, width, by_k in zip("ab", self.lines, self.loads, widths, lie_along_k(spec), strict=True):
+            found += rounds * loads * max(1, int(spec.element(name).bytes_of(width)) // WORD)
+            found += own * (2 if by_k else 1)
+        return found
 
     def resident(self, spec: GemmSpec) -> int:
         """Blocks that a multiprocessor has at once."""
@@ -189,8 +192,9 @@ def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, product
     made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
     issued = s.tile[1] * s.depth * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work / SCHEDULERS
     multiply = steps * max(issued, rows * cols * deep / c.rate("mma", spec.dtype))
-    # Each load reads a line for every four lanes, however little of it.
-    loads = steps * s.loads * max(c.load, c.own_line * LINES)
+    # Lanes of a load stand on so many lines, and read little of each.
+    lines = (LINES if by_k else ACROSS for by_k in lie_along_k(spec))
+    loads = steps * sum(x * max(c.load, c.own_line * each) for x, each in zip(s.loads, lines, strict=True))
     together = max(1, min(each, s.resident(spec)))
     waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
     fetch = each / s.split_k * _fetch(spec, s.block, shape, c)

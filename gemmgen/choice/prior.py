@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import LINE, SECTOR, Numbers, Shape, aligned, column
+from gemmgen.choice.columns import LINE, SECTOR, Numbers, Shape, aligned, column, lie_along_k
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.loads import account_without_tiles, has_no_tiles
 from gemmgen.choice.machine import SUMMED, Machine, beside
@@ -231,7 +231,7 @@ def _lines(spec: GemmSpec, of: Weighed, shape: Sizes, asking: Numbers, grid: _Gr
     """
     d, size = of.rates, spec.dtype.size
     lines: Numbers = grid.inside * d.lines
-    for at, (name, by_k) in enumerate(zip("ab", _along_k(spec), strict=True)):
+    for at, (name, by_k) in enumerate(zip("ab", lie_along_k(spec), strict=True)):
         if not by_k:
             # Where a block begins inside of a line, each of TMA's boxes, as wide as a line, has parts of two.
             two = 1 + d.parted[at] * (grid.count[at] > 1)
@@ -254,11 +254,6 @@ def _is_any(of: Numbers | float) -> bool:
     return bool(np.any(of)) if isinstance(of, np.ndarray) else of != 0
 
 
-def _along_k(spec: GemmSpec) -> tuple[bool, bool]:
-    """Whether lines of A, and of B, lie along K."""
-    return spec.a_order == "row", spec.b_order == "col"
-
-
 def _outside(spec: GemmSpec, of: Weighed, grid: _Grid, c: Machine) -> Numbers:
     """Lines of a step's tile of A, and of B, that lie outside of the matrix or in part, of the busiest multiprocessor's
     blocks in the mean: those of blocks larger than the matrix, and where the last block does not begin earlier those at
@@ -270,7 +265,7 @@ def _outside(spec: GemmSpec, of: Weighed, grid: _Grid, c: Machine) -> Numbers:
         stay = np.True_ if every else d.dealt | d.swapped if bytes_read(spec) else d.dealt
         last = np.where(stay, np.maximum(0, grid.extents - (grid.placed - 1) * d.block), last)
     lines: Numbers = d.block - last
-    for at, by_k in enumerate(_along_k(spec)):
+    for at, by_k in enumerate(lie_along_k(spec)):
         if not by_k:
             torn = _is_left_over(last[at], np.minimum(wide, d.block[at]))
             lines[at] = (d.boxes[at] - np.ceil(last[at] / wide)) * d.depth + torn * grid.deep

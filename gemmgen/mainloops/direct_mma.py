@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
-from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
+from gemmgen.ir.copy_instructions import PAIR, AxisLayout, ThreadValueLayout
 from gemmgen.ir.expr import Const, Expr, number
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Registers
@@ -126,13 +126,15 @@ class DirectMma(Direct):
         return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))
 
     def _tail(self) -> Body:
-        """What is left of K behind whole loads, by the least that an instruction takes."""
+        """What is left of K behind whole loads, by the least that an instruction takes. Elements come one by one, and past
+        K are zeros without a branch around each load: there each load would wait for the one before it.
+        """
         spec, end = self.problem.spec, self.scheduler.k_end
         known = spec.k if spec.k is not None else spec.multiple_of[2]
         if known % self.depth == 0:
             return ()
         s, least = self.schedule, self.instruction.a.cols.values
-        a, b = (replace(x, width=min(least, x.width)) for x in (s.a, s.b))
+        a, b = (replace(x, width=PAIR if spec.element(name).pairs else 1) for name, x in (("a", s.a), ("b", s.b)))
         narrow = s.but(a=a, b=b, block_k=s.sliced_k * least * ACROSS)
         one = DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))
         begin = end - end % self.depth

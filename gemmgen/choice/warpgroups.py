@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
-from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, stacked
+from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, lie_along_k, stacked
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
@@ -24,7 +24,7 @@ from gemmgen.passes.validate import problems_as_asked
 from gemmgen.records import dataclass
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Registers, Staged
-from gemmgen.schedule.fields import Pair, WarpgroupAtom
+from gemmgen.schedule.fields import Memory, Pair, WarpgroupAtom
 from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.schedule.tiling import Tiling
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
@@ -190,7 +190,10 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
     atom: WarpgroupAtom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
-    by_k = spec.a_order == "row" or packed[0], atom != "wgmma" if packed[1] else spec.b_order == "col"
+    # Elements of two bytes are multiplied whichever way their tiles lie: a kernel that packs them need turn nothing.
+    turned = atom != "wgmma"
+    of_a, of_b = lie_along_k(spec)
+    by_k = of_a or (packed[0] and turned), of_b or (packed[1] and turned)
     staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
     sizes = spec.dtype.size, spec.result.size
     return Kind(atom, *sizes, by_k, packed, staged, spec.grouped, target.local_bytes)
@@ -304,11 +307,12 @@ def built(kind: Kind, block: Block) -> Schedule:
 
 @lru_cache(maxsize=64)
 def _operands(kind: Kind) -> tuple[Operand, Operand]:
-    of_a, of_b = kind.packed
-    # Elements of two bytes are multiplied whichever way their tiles lie.
-    transposed = of_b and kind.atom != "wgmma"
-    b = Operand("private" if kind.held else "local", async_copy=True, prepacked=of_b, transposed=transposed)
-    return Operand("local", async_copy=True, prepacked=of_a), b
+    (of_a, of_b), (a_by_k, b_by_k) = kind.packed, kind.by_k
+    memory: Memory = "private" if kind.held else "local"
+    return (
+        Operand("local", async_copy=True, prepacked=of_a, transposed=of_a and not a_by_k),
+        Operand(memory, async_copy=True, prepacked=of_b, transposed=of_b and b_by_k),
+    )
 
 
 def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gemmgen.checks.types import as_they_are, lacks, other_type
-from gemmgen.ir.copy_instructions import PAIR
+from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR
 from gemmgen.ir.dtypes import BF16, F16, FLOAT8
 from gemmgen.ir.instructions import (
     ACROSS,
@@ -129,12 +129,21 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         )
 
 
+def spans(spec: GemmSpec, s: Schedule, name: str) -> bool:
+    """Whether lanes of `mma_direct` load vectors of A or B wherever lines along K begin: elements as they are, cut out
+    of the two vectors of as many bytes that they lie in.
+    """
+    width, dtype = (s.a if name == "a" else s.b).width, spec.dtype
+    as_it_is = spec.element(name) == dtype and spec.formula_of(name) is None
+    return as_it_is and SPANNING_VECTOR.moves(width, dtype.size) and spec.ld_unit(name) % width > 0
+
+
 def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Vectors where lines may begin anywhere: a branch in front of each load would have them wait for one another."""
     units = {}
     for name, operand in (("a", s.a), ("b", s.b)):
         unit = operand.width // (PAIR if spec.element(name).pairs else 1)
-        if spec.ld_unit(name) % max(1, unit):
+        if spec.ld_unit(name) % max(1, unit) and not spans(spec, s, name):
             units[f"{name}.width = {operand.width}"] = unit
     if units:
         yield (

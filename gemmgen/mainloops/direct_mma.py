@@ -11,21 +11,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gemmgen.checks.warp_mma import spans
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
-from gemmgen.ir.copy_instructions import PAIR, AxisLayout, ThreadValueLayout
-from gemmgen.ir.expr import Const, Expr, number
+from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
+from gemmgen.ir.expr import Const, Expr, Var, compare, minimum, number, select
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Registers
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Tile
 from gemmgen.mainloops.direct import Direct, OperandPath
 from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
-from gemmgen.positions import K0, LANE, SLICE, ThreadLayout
+from gemmgen.positions import K0, K_MAIN, LANE, SLICE, ThreadLayout
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule.warp_mma import neighbours
 
 #: Warps of a multiprocessor at least, with 168 registers a thread: what is left of K behind whole steps takes most.
 WARPS = 12
+#: Where whole loads begin in a part of K, and where they have ended; which of the elements besides a warp is at.
+K_FIRST, K_LAST, K_REST = Var("k_first"), Var("k_last"), Var("k_rest")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,13 @@ class DirectMma(Direct):
         """The way of an operand, whose elements are made without the factor of sums."""
         return replace(super().path(name), prologue=self._factors.rest(name))
 
+    def load_instruction(self, name: str, tile: Tile | None, fragment: ThreadValueLayout) -> tuple[CopyAtom, int]:
+        """What fills it, and how many neighbours it gives a thread."""
+        s, spec = self.schedule, self.problem.spec
+        if spans(spec, s, name):
+            return SPANNING_VECTOR, self.problem.operand(name).width
+        return super().load_instruction(name, tile, fragment)
+
     # --- sums -------------------------------------------------------------------------------------
 
     @cached_property
@@ -101,12 +111,28 @@ class DirectMma(Direct):
         """Where the sum ends."""
         return self.scheduler.k_end
 
+    @cached_property
+    def _around(self) -> int:
+        """How many elements behind a vector must be there: it may be cut out of two that none may lie outside of."""
+        return max(path.width - 1 if path.atom.around else 0 for path in self.operands)
+
     def along_k(self) -> Body:
         """The sum over K, and what all products of a sum are multiplied by."""
-        s, end, depth = self.schedule, self.scheduler.k_end, self.depth
+        s, depth = self.schedule, self.depth
         say = Comment(f"Each warp goes along K by {said(depth)} elements at a time.")
-        main = self._loop(self.scheduler.k_start, end - (depth - 1), s.block_k // (s.sliced_k * depth))
-        return (*self._factors.read_before(), say, main, *self._tail(), *self._factors.scale_sums())
+        begin, end, rounds = self.scheduler.k_start, self.scheduler.k_end, s.block_k // (s.sliced_k * depth)
+        if not self._around:
+            loops: Body = (say, self._loop(begin, end - (depth - 1), rounds), *self._tail())
+        else:
+            first = begin if begin != Const(0) else Const(depth)
+            names: Body = (Let(K_MAIN, minimum(end, self.problem.k_extent - self._around)),)
+            if begin != Const(0):
+                first = K_FIRST
+                names = (*names, Let(K_FIRST, select(begin < depth, Const(depth), begin)))
+            around = Comment("Vectors lie in two that begin where they may, neither before nor behind the matrix.")
+            main = self._loop(first, K_MAIN - (depth - 1), rounds)
+            loops = (around, *names, say, main, *self._ends(first))
+        return (*self._factors.read_before(), *loops, *self._factors.scale_sums())
 
     def _loop(self, begin: Expr, end: Expr, rounds: int) -> For:
         """The products of what the warps load in turns, so many rounds of it at a time."""
@@ -126,18 +152,35 @@ class DirectMma(Direct):
         return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))
 
     def _tail(self) -> Body:
-        """What is left of K behind whole loads, by the least that an instruction takes. Elements come one by one, and past
-        K are zeros without a branch around each load: there each load would wait for the one before it.
+        """What is left of K behind whole loads, by the least that an instruction takes. Elements come one by one, and
+        past K are zeros without a branch around each load: there each load would wait for the one before it.
         """
         spec, end = self.problem.spec, self.scheduler.k_end
         known = spec.k if spec.k is not None else spec.multiple_of[2]
         if known % self.depth == 0:
             return ()
-        s, least = self.schedule, self.instruction.a.cols.values
+        begin = end - end % self.depth
+        loop = self._by_elements._loop(begin, end, 1)
+        body = If(self.scheduler.k_start <= begin, (loop,)) if self.schedule.split_k > 1 else loop
+        return Comment("What is left of K; what lies past it counts as zero."), body
+
+    def _ends(self, first: Expr) -> Body:
+        """What whole loads leave of K in front of them and behind, in the same way."""
+        one, begin, end = self._by_elements, self.scheduler.k_start, self.scheduler.k_end
+        slices, ahead = self.schedule.sliced_k, first - begin
+        place = select(compare("<", K_REST, ahead), begin + K_REST, K_LAST + (K_REST - ahead))
+        body = (Let(K0, place), *one._products(K0))
+        start = SLICE * one.depth if slices > 1 else Const(0)
+        return (
+            Comment("What is left of K, in front of that and behind; what lies past it counts as zero."),
+            Let(K_LAST, select(compare("<", first, K_MAIN), K_MAIN - K_MAIN % self.depth, first)),
+            For(K_REST, start, ahead + (end - K_LAST), slices * one.depth, body),
+        )
+
+    @cached_property
+    def _by_elements(self) -> DirectMma:
+        """The same by single elements, or the pairs that a byte has, as deep as an instruction goes."""
+        s, spec, least = self.schedule, self.problem.spec, self.instruction.a.cols.values
         a, b = (replace(x, width=PAIR if spec.element(name).pairs else 1) for name, x in (("a", s.a), ("b", s.b)))
         narrow = s.but(a=a, b=b, block_k=s.sliced_k * least * ACROSS)
-        one = DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))
-        begin = end - end % self.depth
-        loop = one._loop(begin, end, 1)
-        body = If(self.scheduler.k_start <= begin, (loop,)) if s.split_k > 1 else loop
-        return Comment("What is left of K; what lies past it counts as zero."), body
+        return DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))

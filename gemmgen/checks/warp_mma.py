@@ -129,13 +129,12 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
         )
 
 
-def spans(spec: GemmSpec, s: Schedule, name: str) -> bool:
-    """Whether lanes of `mma_direct` load vectors of A or B wherever lines along K begin: elements as they are, cut out
-    of the two vectors of as many bytes that they lie in.
+def spans(spec: GemmSpec, name: str, width: int) -> bool:
+    """Whether lanes of `mma_direct` load so many elements of A or B wherever lines along K begin: elements as they are,
+    cut out of the two vectors of as many bytes that they lie in.
     """
-    width, dtype = (s.a if name == "a" else s.b).width, spec.dtype
-    as_it_is = spec.element(name) == dtype and spec.formula_of(name) is None
-    return as_it_is and SPANNING_VECTOR.moves(width, dtype.size) and spec.ld_unit(name) % width > 0
+    as_it_is = spec.element(name) == spec.dtype and spec.formula_of(name) is None
+    return as_it_is and SPANNING_VECTOR.moves(width, spec.dtype.size) and spec.ld_unit(name) % width > 0
 
 
 def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -143,7 +142,7 @@ def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     units = {}
     for name, operand in (("a", s.a), ("b", s.b)):
         unit = operand.width // (PAIR if spec.element(name).pairs else 1)
-        if spec.ld_unit(name) % max(1, unit) and not spans(spec, s, name):
+        if spec.ld_unit(name) % max(1, unit) and not spans(spec, name, operand.width):
             units[f"{name}.width = {operand.width}"] = unit
     if units:
         yield (

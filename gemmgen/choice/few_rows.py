@@ -11,7 +11,7 @@ Which one that is follows from how the long operand lies:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice, product
 from math import gcd
@@ -47,9 +47,8 @@ AHEAD = 32
 FILLED = (1, 2, 4)
 #: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
 MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
-#: The same of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a
-#: step; registers of a lane at most, for which launch bounds ask (`mainloops.direct_mma`).
-MOST_ROWS, OWN_COLUMNS, MANY_WARPS, ROUNDS, MMA_REGISTERS = 64, (2, 4, 6, 8, 12), (4, 6, 8, 12, 16), (1, 2, 4), 168
+#: Of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a step.
+MOST_ROWS, OWN_COLUMNS, MANY_WARPS, ROUNDS = 64, (2, 4, 6, 8, 12), (4, 6, 8, 12, 16), (1, 2, 4)
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
 HELD = 256
 
@@ -127,23 +126,17 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
 
 def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machine) -> Iterator[Schedule]:
     """B of 16-bit floats whose lines begin at no multiple of 16 bytes, so that TMA can't read them: lanes load what a
-    warp multiplies, along K by what lines allow, across K single elements. The cheapest by the model first.
+    warp multiplies. The cheapest by the model first.
     """
-    (m, n, k), most = shape, LOAD // spec.dtype.size
-    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or spec.ld_unit("b") % most == 0:
-        return
-    along_k = zip("ab", lie_along_k(spec), strict=True)
-    width_a, width_b = (gcd(spec.ld_unit(name), most) if by_k else 1 for name, by_k in along_k)
-    if not all(spec.element(name) == spec.dtype for name in "ab") or spec.prologue_a or spec.prologue_b:
+    (m, n, k), plain = shape, all(spec.element(x) == spec.dtype and spec.formula_of(x) is None for x in "ab")
+    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or not plain or spec.ld_unit("b") * spec.dtype.size % LOAD == 0:
         return
     rows, found = MMA_HIGH * up(m, LINES), []
-    # Where A could be loaded by more than B, lanes may have fewer neighbours.
-    widths = dict.fromkeys((width_a, min(width_a, max(width_b, LANE_DEPTH))))
-    for width_a, own, warps, rounds in product(widths, OWN_COLUMNS, MANY_WARPS, ROUNDS):
-        step, blocks = warps * rounds * neighbours(width_a, width_b) * ACROSS, up(n, own * LINES)
+    for widths, own, warps, rounds in product(_widths(spec), OWN_COLUMNS, MANY_WARPS, ROUNDS):
+        step, blocks = warps * rounds * neighbours(*widths) * ACROSS, up(n, own * LINES)
         for parts in dict.fromkeys((1, *(_parts(target.cores * x // blocks, k // (2 * step)) for x in FILLED))):
-            lanes = Lanes((rows, own), warps, parts, step, width_a, width_b)
-            if lanes.registers(spec) <= MMA_REGISTERS:
+            lanes = Lanes((rows, own), warps, parts, step, *widths)
+            if lanes.registers(spec) <= lanes.most_registers:
                 found.append(lanes)
     costs = {x: sum(account_of_lanes(spec, x, shape, machine).values()) for x in found}
     for lanes in sorted(costs, key=lambda x: costs[x]):
@@ -158,6 +151,18 @@ def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machi
             a=Operand(width=lanes.width_a),
             b=Operand(width=lanes.width_b),
         )
+
+
+def _widths(spec: GemmSpec) -> Iterable[tuple[int, int]]:
+    """Elements of a lane's load of A, and of B: along K as many as lines allow, or 16 bytes wherever they begin, across
+    K single ones.
+    """
+    (by_k, b_by_k), most = lie_along_k(spec), LOAD // spec.dtype.size
+    of_a, of_b = (gcd(spec.ld_unit(name), most) for name in "ab")
+    width_b = of_b if b_by_k else 1
+    # Where A could be loaded by more than B, lanes have no more neighbours for that.
+    allowed = min(of_a, max(width_b, LANE_DEPTH)) if by_k else 1, width_b
+    return dict.fromkeys((allowed, (most if by_k else 1, most if b_by_k else 1)))
 
 
 def up(a: int, b: int) -> int:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import NamedTuple
 
+from gemmgen.checks.warp_mma import spans
 from gemmgen.choice.columns import LINE, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.ir.instructions import ACROSS, LINES
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
-from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, neighbours
+from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, blocks_together, neighbours
 from gemmgen.spec import GemmSpec
 
 #: Threads that hide the latency of loads.
@@ -24,8 +25,10 @@ MANY_THREADS = 1024
 UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
 #: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction.
 MADE_BY_TWOS, MMA_ELEMENTS = 1.75, 8
-#: Bytes of a register; those that a lane has beside its sums, loads and addresses.
-WORD, BESIDE_LANES = 4, 16
+#: Instructions that cut a vector out of two that lie where they may: two choices of words and the shifts.
+CUT = 15
+#: Bytes of a register; those that a lane has beside its sums, loads and addresses, and of a thread at most.
+WORD, BESIDE_LANES, MOST_REGISTERS = 4, 16, 255
 
 
 def has_no_tiles(schedule: Schedule) -> bool:
@@ -161,22 +164,33 @@ class Lanes(NamedTuple):
         return neighbours(self.width_a, self.width_b)
 
     @property
-    def loads(self) -> tuple[int, int]:
-        """Loads of a warp of A, and of B, for those."""
+    def vectors(self) -> tuple[int, int]:
+        """Of A, and of B, that a lane has of those."""
         (high, wide), depth = self.lines, self.depth
         return high * depth // self.width_a, wide * depth // self.width_b
+
+    def spanned(self, spec: GemmSpec) -> tuple[bool, bool]:
+        """Whether those are cut out of two each."""
+        return spans(spec, "a", self.width_a), spans(spec, "b", self.width_b)
 
     def registers(self, spec: GemmSpec) -> int:
         """Those of a lane: what it loads in a step is asked for at once, by a register for each load at least. Lines
         along K have addresses of two registers each, others an index.
         """
-        rounds = self.block_k // (self.sliced_k * self.depth * ACROSS)
-        found = self.tile[0] * self.tile[1] + BESIDE_LANES
-        widths = self.width_a, self.width_b
-        for name, own, loads, width, by_k in zip("ab", self.lines, self.loads, widths, lie_along_k(spec), strict=True):
-            found += rounds * loads * max(1, int(spec.element(name).bytes_of(width)) // WORD)
-            found += own * (2 if by_k else 1)
+        found, rounds = (
+            self.tile[0] * self.tile[1] + BESIDE_LANES,
+            self.block_k // (self.sliced_k * self.depth * ACROSS),
+        )
+        widths, two = (self.width_a, self.width_b), self.spanned(spec)
+        for at, (name, by_k) in enumerate(zip("ab", lie_along_k(spec), strict=True)):
+            each = max(1, int(spec.element(name).bytes_of(widths[at])) // WORD) * (1 + two[at])
+            found += rounds * self.vectors[at] * each + self.lines[at] * (1 + by_k)
         return found
+
+    @property
+    def most_registers(self) -> int:
+        """Those that launch bounds leave a lane."""
+        return min(MOST_REGISTERS, REGISTERS // (WARP * self.sliced_k * blocks_together(self.sliced_k)))
 
     def resident(self, spec: GemmSpec) -> int:
         """Blocks that a multiprocessor has at once."""
@@ -185,20 +199,23 @@ class Lanes(NamedTuple):
 
 def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
     """The same where lanes load what a warp multiplies by matrix instructions."""
-    (m, n, k), (rows, cols) = shape, s.block
+    (m, n, k), (rows, cols), two = shape, s.block, s.spanned(spec)
     blocks = products * ceil(m / rows) * ceil(n / cols) * s.split_k
     each, deep = ceil(blocks / c.cores), s.depth * ACROSS
     steps = each * ceil(k / s.split_k / deep)
     made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
-    issued = s.tile[1] * s.depth * (made + s.tile[0] / 2 / MMA_ELEMENTS) * c.work / SCHEDULERS
-    multiply = steps * max(issued, rows * cols * deep / c.rate("mma", spec.dtype))
+    issued = s.tile[1] * s.depth * (made + s.tile[0] / 2 / MMA_ELEMENTS)
+    issued += sum(CUT * each for each, x in zip(s.vectors, two, strict=True) if x)
+    multiply = steps * max(issued * c.work / SCHEDULERS, rows * cols * deep / c.rate("mma", spec.dtype))
     # Lanes of a load stand on so many lines, and read little of each.
-    lines = (LINES if by_k else ACROSS for by_k in lie_along_k(spec))
-    loads = steps * sum(x * max(c.load, c.own_line * each) for x, each in zip(s.loads, lines, strict=True))
+    loads = 0.0
+    for vectors, x, by_k in zip(s.vectors, two, lie_along_k(spec), strict=True):
+        loads += steps * vectors * (1 + x) * max(c.load, c.own_line * (LINES if by_k else ACROSS))
     together = max(1, min(each, s.resident(spec)))
-    waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits + (s.sliced_k - 1) * c.slice_after
+    waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits
+    sums = each / together * (s.sliced_k - 1) * c.slice_after * max(1.0, rows * cols / (WARP * s.sliced_k))
     fetch = each / s.split_k * _fetch(spec, s.block, shape, c)
-    busy = (max(multiply, loads) + fetch + waits + c.begin_loads) / c.clock
+    busy = (max(multiply, loads) + fetch + waits + sums + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, multiply / c.clock, busy)
 
 

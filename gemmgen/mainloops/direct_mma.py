@@ -23,10 +23,8 @@ from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.positions import K0, K_MAIN, LANE, SLICE, ThreadLayout
 from gemmgen.records import cached_property, dataclass
-from gemmgen.schedule.warp_mma import neighbours
+from gemmgen.schedule.warp_mma import blocks_together, neighbours
 
-#: Warps of a multiprocessor at least, with 168 registers a thread: what is left of K behind whole steps takes most.
-WARPS = 12
 #: Where whole loads begin in a part of K, and where they have ended; which of the elements besides a warp is at.
 K_FIRST, K_LAST, K_REST = Var("k_first"), Var("k_last"), Var("k_rest")
 
@@ -67,10 +65,8 @@ class DirectMma(Direct):
 
     @property
     def min_blocks(self) -> int:
-        """As many as have `WARPS` warps together. Where ptxas is told nothing, it saves registers, and moves loads
-        between instructions that multiply, where each waits by itself.
-        """
-        return max(1, WARPS // self.schedule.sliced_k)
+        """As many as have enough warps together."""
+        return blocks_together(self.schedule.sliced_k)
 
     # --- operands ---------------------------------------------------------------------------------
 
@@ -88,9 +84,9 @@ class DirectMma(Direct):
 
     def load_instruction(self, name: str, tile: Tile | None, fragment: ThreadValueLayout) -> tuple[CopyAtom, int]:
         """What fills it, and how many neighbours it gives a thread."""
-        s, spec = self.schedule, self.problem.spec
-        if spans(spec, s, name):
-            return SPANNING_VECTOR, self.problem.operand(name).width
+        width = self.problem.operand(name).width
+        if spans(self.problem.spec, name, width):
+            return SPANNING_VECTOR, width
         return super().load_instruction(name, tile, fragment)
 
     # --- sums -------------------------------------------------------------------------------------

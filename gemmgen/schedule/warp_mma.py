@@ -71,8 +71,16 @@ class WarpMma(Mainloop):
         return self.atom
 
 
-#: Lanes of a warp over rows and columns of C, where they load what it multiplies.
-DIRECT_LANES = (4, 8)
+#: Lanes of a warp over rows and columns of C, where they load what it multiplies; warps of a multiprocessor at least,
+#: with 168 registers a thread.
+DIRECT_LANES, DIRECT_WARPS = (4, 8), 12
+
+
+def blocks_together(warps: int) -> int:
+    """Blocks of so many warps that a multiprocessor is to have: where ptxas is told nothing, it saves registers, and
+    moves loads between instructions that multiply, where each waits by itself.
+    """
+    return max(1, DIRECT_WARPS // warps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,10 @@ def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator
     yield from _lanes(s)
     for name, order, wanted, width in (("a", spec.a_order, "row", s.a.width), ("b", spec.b_order, "col", s.b.width)):
         if order != wanted and width > 1:
-            yield f"method mma_direct loads neighbours along K, but {name} is {order}-major: store it {wanted}-major"
+            yield (
+                f"method mma_direct loads neighbours along K, but {name} is {order}-major: store it {wanted}-major, or "
+                f"load single elements (--set {name}.width=1)"
+            )
     if s.group != DIRECT_LANES:
         high, wide = DIRECT_LANES
         yield f"group {s.group[0]}x{s.group[1]}, but a slice of method mma_direct is a warp: use group {high}x{wide}"

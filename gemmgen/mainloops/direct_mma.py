@@ -14,7 +14,7 @@ from dataclasses import replace
 from gemmgen.checks.warp_mma import spans
 from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
-from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
+from gemmgen.ir.copy_instructions import SPANNING_VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.expr import Const, Expr, Var, compare, minimum, number, select
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Tile
@@ -175,8 +175,8 @@ class DirectMma(Direct):
 
     @cached_property
     def _by_elements(self) -> DirectMma:
-        """The same by single elements, or the pairs that a byte has, as deep as an instruction goes."""
-        s, spec, least = self.schedule, self.problem.spec, self.instruction.a.cols.values
-        a, b = (replace(x, width=PAIR if spec.element(name).pairs else 1) for name, x in (("a", s.a), ("b", s.b)))
-        narrow = s.but(a=a, b=b, block_k=s.sliced_k * least * ACROSS)
+        """The same by single elements, as deep as an instruction goes."""
+        s = self.schedule
+        a, b = (replace(x, width=1) for x in (s.a, s.b))
+        narrow = s.but(a=a, b=b, block_k=s.sliced_k * self.instruction.a.cols.values * ACROSS)
         return DirectMma(replace(self.problem, schedule=narrow, blocks_of=s))

@@ -46,12 +46,6 @@ static_assert(THREADS_M == 4 && THREADS_N == 8,
 
 constexpr int BLOCK_THREADS = SLICES * THREADS;
 
-// 4 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
-{
-    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
-}
-
 // 8 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
@@ -121,28 +115,20 @@ mma_direct_8x16(int m, int n, int k, float alpha, const __nv_bfloat16 *__restric
     for (int k0 = k - k % (LOAD_K * 4) + slice * 16; k0 < k; k0 += SLICES * 16) {
         __align__(16) __nv_bfloat16 a_frag[4];
         __align__(16) __nv_bfloat16 b_frag[TN][4];
-        if (k0 + lane % 4 * 4 + 4 <= k) {
-            copy4(a_frag, &a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                a_frag[e] = k0 + lane % 4 * 4 + e < k
-                                ? a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4 + e]
-                                : __nv_bfloat16();
-            }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            a_frag[j] = k0 + lane % 4 * 4 + j < k
+                            ? a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4 + j]
+                            : __nv_bfloat16();
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            if (k0 + lane % 4 * 4 + 4 <= k) {
-                copy4(b_frag[j], &b[min(col + j * THREADS_N, n - 1) * ldb + k0 + lane % 4 * 4]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[j][e] =
-                        k0 + lane % 4 * 4 + e < k
-                            ? b[min(col + j * THREADS_N, n - 1) * ldb + k0 + lane % 4 * 4 + e]
-                            : __nv_bfloat16();
-                }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                b_frag[j][i] =
+                    k0 + lane % 4 * 4 + i < k
+                        ? b[min(col + j * THREADS_N, n - 1) * ldb + k0 + lane % 4 * 4 + i]
+                        : __nv_bfloat16();
             }
         }
 

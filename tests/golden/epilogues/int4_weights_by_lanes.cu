@@ -58,18 +58,6 @@ __device__ __forceinline__ float nibble(signed char pair, int place)
                       : __int_as_float((pair & 240) ^ 0x49000080) - 524296.0f;
 }
 
-// 2 neighbouring elements; both addresses are multiples of 2 bytes.
-__device__ __forceinline__ void copy2(signed char *to, const signed char *from)
-{
-    *reinterpret_cast<unsigned short *>(to) = *reinterpret_cast<const unsigned short *>(from);
-}
-
-// 4 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
-{
-    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
-}
-
 // 8 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
@@ -193,36 +181,21 @@ extern "C" __global__ void
     for (int k0 = k - k % (LOAD_K * 4) + slice * 16; k0 < k; k0 += SLICES * 16) {
         __align__(16) __nv_bfloat16 a_frag[4];
         __align__(16) __nv_bfloat16 b_frag[TN][4];
-        if (k0 + lane % 4 * 4 + 4 <= k) {
-            copy4(a_frag, &a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                a_frag[e] = k0 + lane % 4 * 4 + e < k
-                                ? a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4 + e]
-                                : __nv_bfloat16();
-            }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            a_frag[j] = k0 + lane % 4 * 4 + j < k
+                            ? a[min(row0 + lane / 4, m - 1) * lda + k0 + lane % 4 * 4 + j]
+                            : __nv_bfloat16();
         }
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            if (k0 + lane % 4 * 4 + 4 <= k) {
-                __align__(16) signed char b_pairs[2];
-                copy2(b_pairs, &b[min(col + j * THREADS_N, n - 1) * ldb + (k0 + lane % 4 * 4) / 2]);
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const float b_frag_value = nibble(b_pairs[e / 2], e % 2);
-                    b_frag[j][e] = __nv_bfloat16(b_frag_value);
-                }
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[j][e] =
-                        k0 + lane % 4 * 4 + e < k
-                            ? __nv_bfloat16(nibble(b[min(col + j * THREADS_N, n - 1) * ldb +
-                                                     (k0 + lane % 4 * 4 + e) / 2],
-                                                   (k0 + lane % 4 * 4 + e) % 2))
-                            : __nv_bfloat16();
-                }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                b_frag[j][i] = k0 + lane % 4 * 4 + i < k
+                                   ? __nv_bfloat16(nibble(b[min(col + j * THREADS_N, n - 1) * ldb +
+                                                            (k0 + lane % 4 * 4 + i) / 2],
+                                                          (k0 + lane % 4 * 4 + i) % 2))
+                                   : __nv_bfloat16();
             }
         }
         float step_sums[TN][TM];

@@ -116,19 +116,24 @@ class DirectMma(Direct):
         """The sum over K, and what all products of a sum are multiplied by."""
         s, depth = self.schedule, self.depth
         say = Comment(f"Each warp goes along K by {said(depth)} elements at a time.")
-        begin, end, rounds = self.scheduler.k_start, self.scheduler.k_end, s.block_k // (s.sliced_k * depth)
+        names, first, end = self._whole_loads()
+        main = self._loop(first, end - (depth - 1), s.block_k // (s.sliced_k * depth))
+        rest = self._ends(first) if self._around else self._tail()
+        return (*self._factors.read_before(), *names, say, main, *rest, *self._factors.scale_sums())
+
+    def _whole_loads(self) -> tuple[Body, Expr, Expr]:
+        """Where whole loads begin and end, behind names: all of a part of K, but for what lies in front of the vectors
+        that may be cut out of two, and behind these.
+        """
+        begin, end, depth = self.scheduler.k_start, self.scheduler.k_end, self.depth
         if not self._around:
-            loops: Body = (say, self._loop(begin, end - (depth - 1), rounds), *self._tail())
-        else:
-            first = begin if begin != Const(0) else Const(depth)
-            names: Body = (Let(K_MAIN, minimum(end, self.problem.k_extent - self._around)),)
-            if begin != Const(0):
-                first = K_FIRST
-                names = (*names, Let(K_FIRST, select(begin < depth, Const(depth), begin)))
-            around = Comment("Vectors lie in two that begin where they may, neither before nor behind the matrix.")
-            main = self._loop(first, K_MAIN - (depth - 1), rounds)
-            loops = (around, *names, say, main, *self._ends(first))
-        return (*self._factors.read_before(), *loops, *self._factors.scale_sums())
+            return (), begin, end
+        until, first = self.problem.k_extent - self._around, Const(depth)
+        names: Body = (Comment("Vectors lie in two that begin where they may, neither before nor behind the matrix."),)
+        if not self.scheduler.in_parts:
+            return (*names, Let(K_MAIN, until)), first, K_MAIN
+        names = (*names, Let(K_FIRST, select(compare("<", begin, first), first, begin)))
+        return (*names, Let(K_MAIN, minimum(end, until))), K_FIRST, K_MAIN
 
     def _loop(self, begin: Expr, end: Expr, rounds: int) -> For:
         """The products of what the warps load in turns, so many rounds of it at a time."""

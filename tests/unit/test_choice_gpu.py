@@ -728,6 +728,19 @@ def test_lines_of_few_bytes_are_packed() -> None:
     assert not chosen.a.prepacked
 
 
+@pytest.mark.parametrize("dtype", [BF16, F8_E4M3], ids=str)
+@pytest.mark.parametrize(("a", "b"), [("row", "col"), ("col", "row")])
+def test_packed_elements_of_two_bytes_keep_their_order(a: Order, b: Order, dtype: DType) -> None:
+    """On an H200 float16 28x8190x3586 took 68 us, of which a kernel that transposed B took 55. Warpgroups multiply
+    elements of one byte along K alone.
+    """
+    chosen = choose_for_gpu(GemmSpec(dtype=dtype, a_order=a, b_order=b), (157, 7174, 8191), HOPPER)
+    assert chosen is not None
+    assert chosen.a.prepacked and chosen.b.prepacked
+    kept = a == "col", b == "col"
+    assert (chosen.a.transposed, chosen.b.transposed) == (kept if dtype == BF16 else (False, True))
+
+
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", [None, BF16, F16], ids=str)
 @pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")])

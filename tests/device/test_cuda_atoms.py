@@ -28,7 +28,7 @@ from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import pick, target_of
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
 from tests.support.problems import Matrix, Problem, interpret
@@ -305,6 +305,19 @@ def test_packed_of_any_order_and_lines(name: str, a: Order, b: Order) -> None:
     for size in SIZES:
         for pad in (0, 3):
             check(spec, preset.schedule, Problem.of(rng, spec, *size, -2, 3), pad)
+
+
+@pytest.mark.parametrize(("a", "b"), ORDERS)
+@pytest.mark.parametrize("width", [1, 8])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_lanes_load_lines_that_begin_anywhere(parts: int, width: int, a: Order, b: Order) -> None:
+    """Where they lie along K by 16 bytes, cut out of two vectors."""
+    spec, rng = GemmSpec(dtype=F16, a_order=a, b_order=b), np.random.default_rng(9)
+    of_a, of_b = Operand(width=width if a == "row" else 1), Operand(width=width if b == "col" else 1)
+    schedule = defaults("mma_direct", (8, 4)).but(a=of_a, b=of_b, block_k=256, sliced_k=8, split_k=parts)
+    for size in (*SIZES, (28, 331, 39), (9, 98, 640)):
+        for pad in (0, 3):
+            check(spec, schedule, Problem.of(rng, spec, *size, -2, 3), pad)
 
 
 @pytest.mark.parametrize(("a", "b"), ORDERS)

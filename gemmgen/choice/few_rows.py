@@ -6,6 +6,9 @@ Which one that is follows from how the long operand lies:
 - Its lines lie along K (B by columns, as a layer's weights): lanes of a warp lie along K, too, and add up their sums by
   shuffles (mainloop `Gemv`).
 - Its lines lie across K: lanes lie along a line, the slices of a block and the blocks of split-K along K.
+
+Beside these stand warps that multiply what their lanes load by matrix instructions (mainloop `DirectMma`): weights of
+fewer bits, and 16-bit floats whose lines no tensor map takes, of more rows than elsewhere.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ AHEAD = 32
 FILLED = (1, 2, 4)
 #: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
 MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
-#: Of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a step.
+#: Of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a step that
+#: are tried.
 MOST_ROWS, OWN_COLUMNS, MANY_WARPS, ROUNDS = 64, (2, 4, 6, 8, 12), (4, 6, 8, 12, 16), (1, 2, 4)
 #: Bytes of the short operand that a work-item holds at most: `ptxas` spills where it has more.
 HELD = 256
@@ -132,7 +133,10 @@ def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machi
     warp multiplies. The cheapest by the model first.
     """
     (m, n, k), plain = shape, all(spec.element(x) == spec.dtype and spec.formula_of(x) is None for x in "ab")
-    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or not plain or spec.ld_unit("b") * spec.dtype.size % LOAD == 0:
+    # Fewer rows have kernels of their own, which GPUs have timed beside others.
+    if not FEW < m <= MOST_ROWS or spec.dtype not in (F16, BF16) or not plain:
+        return
+    if spec.ld_unit("b") * spec.dtype.size % LOAD == 0:
         return
     rows, found = MMA_HIGH * up(m, LINES), []
     for widths, own, warps, rounds in product(_widths(spec), OWN_COLUMNS, MANY_WARPS, ROUNDS):

@@ -43,12 +43,12 @@ def test_rows_by_weights_wait_for_memory(dtype: DType, rows: int) -> None:
 
 @pytest.mark.parametrize("dtype", [F16, BF16, *FLOAT8], ids=str)
 def test_more_rows_go_by_matrix_instructions(dtype: DType) -> None:
-    """They need more instructions for each byte than are hidden behind its load; where no tensor map can be had, by
-    those of a warp, or for 8-bit floats on what a kernel packs.
-    """
+    """They need more instructions for each byte than are hidden behind its load; not where no tensor map can be had."""
     assert choose(weights(dtype), (FEW, 4096, 8192), SM_90A).by_warpgroups
     odd = choose(weights(dtype, aligned=False), (FEW, 4096, 8191), SM_90A)
-    assert odd.b.prepacked if dtype in FLOAT8 else isinstance(odd.mainloop, DirectMma)
+    # Eight rows of 8-bit floats take longer than to lay B out.
+    assert isinstance(odd.mainloop, Gemv) != (dtype in FLOAT8)
+    assert odd.b.width == 1 or odd.b.prepacked
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
@@ -92,8 +92,8 @@ def test_a_group_of_weights_is_a_load_of_four_lanes(stored: DType, scale: str, w
 @pytest.mark.parametrize(("a", "b"), list(product(ORDERS, ORDERS)), ids=str)
 @pytest.mark.parametrize("shape", [(28, 8190, 3586), (9, 4098, 6402), (18, 5506, 6147)], ids=str)
 def test_lanes_load_a_b_that_no_tensor_map_takes(shape: tuple[int, int, int], a: Order, b: Order, dtype: DType) -> None:
-    """On an H200 float16 28x8190x3586 takes 33 us by lanes that load two elements at once, where it took 68 by a kernel
-    that packs B.
+    """On an H200 float16 28x8190x3586 takes 33 us by lanes that load two elements at once; where a kernel packed B, it
+    took 68.
     """
     spec = promised(GemmSpec(dtype=dtype, a_order=a, b_order=b), shape)
     *_, found = candidates(spec, shape, H200)
@@ -110,6 +110,7 @@ def test_lanes_load_a_b_that_no_tensor_map_takes(shape: tuple[int, int, int], a:
     ("changes", "shape"),
     [
         ({}, (28, 8192, 3584)),
+        ({}, (8, 8190, 3586)),
         ({}, (65, 8190, 3586)),
         ({"prologue_b": "b * 2"}, (28, 8190, 3586)),
         ({"dtype": FLOAT8[0]}, (28, 8190, 3586)),
@@ -188,7 +189,7 @@ def test_small_products_wait_for_memory_once_or_twice(
 ) -> None:
     """Each wait takes about 0.3 us on an H100, where libraries take 4 to 9 us for these."""
     spec = promised(GemmSpec(dtype=dtype, a_order=orders[0], b_order=orders[1]), shape)
-    found, *_ = candidates(spec, shape, SM_90A)
+    (found,) = candidates(spec, shape, SM_90A)
     assert loads.Loads.of(found).rounds(spec, shape[2]) <= most
     lanes = found.group[1] * found.b.width * dtype.size
     assert found.lanes_along_k > 1 or lanes >= 32  # a sector of L2

@@ -13,12 +13,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 
 from gemmgen.errors import SpecError
 from gemmgen.formulas import formula, parse
-from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.dtypes import F32, I8, DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.walk import walk_expr
 from gemmgen.records import dataclass
@@ -113,12 +113,14 @@ class Operand:
         of: the matrix whose elements go through the formula: C, of whose type it is then; A or B, and it is of the
             type of sums.
         group: neighbours along K that share an element; of tiles, their rows and columns.
+        dtype: its type, where that is always the same.
     """
 
     axes: Literal["n", "m", "mn", "k", "g", "t", ""]
     letter: str = ""
     of: Literal["a", "b", "c"] = "c"
     group: int = 1
+    dtype: DType | None = None
 
     def extents(self, m: int, n: int, k: int) -> tuple[int, ...]:
         """Its shape for a product of these sizes."""
@@ -146,8 +148,8 @@ GROUPS, TILE = (32, 64, 128), 128
 
 
 def _of_groups(matrix: Literal["a", "b"]) -> dict[str, Operand]:
-    names = ((f"{matrix}_{kind}_{group}", group) for kind in ("scale", "shift") for group in GROUPS)
-    of_lines = {name: Operand("g", of=matrix, group=group) for name, group in names}
+    kinds = product((("scale", None), ("shift", None), ("zero", I8)), GROUPS)
+    of_lines = {f"{matrix}_{kind}_{group}": Operand("g", "", matrix, group, dtype) for (kind, dtype), group in kinds}
     return of_lines | {f"{matrix}_scale_{TILE}x{TILE}": Operand("t", of=matrix, group=TILE)}
 
 
@@ -155,12 +157,14 @@ def _of_groups(matrix: Literal["a", "b"]) -> dict[str, Operand]:
 OPERANDS: dict[str, Operand] = {
     "a_scale": Operand("m", of="a"),
     "a_shift": Operand("m", of="a"),
+    "a_zero": Operand("m", of="a", dtype=I8),
     "a_scale_k": Operand("k", of="a"),
     "a_shift_k": Operand("k", of="a"),
     "a_factor": Operand("", of="a"),
     **_of_groups("a"),
     "b_scale": Operand("n", of="b"),
     "b_shift": Operand("n", of="b"),
+    "b_zero": Operand("n", of="b", dtype=I8),
     "b_scale_k": Operand("k", of="b"),
     "b_shift_k": Operand("k", of="b"),
     "b_factor": Operand("", of="b"),

@@ -38,7 +38,7 @@ m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alph
 stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid block shared allowed launched
 groups counted most asked GEMMGEN_TENSOR_MAP
 bias row_bias scale row_scale residual ldr stride_r
-a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
+a_scale a_shift a_zero a_scale_k a_shift_k a_factor b_scale b_shift b_zero b_scale_k b_shift_k b_factor
 syclex Matrix check work_item sums slot multiply written_here
 BM BN BK MR NR TILES_M TILES_N TM TN KC MC ROWS STAGES GROUP_M CLUSTER SPLIT_K SLICES LANES_K LOAD_K
 THREADS THREADS_M THREADS_N CONSUMERS PRODUCERS
@@ -57,8 +57,8 @@ _FAMILIES = (
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|(cuda|hip)\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
-    r"|nibble|from_int8|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
-    r"|b?float(16)?_(bits_)?to_\w+|[ab]_(scale|shift)_\d+(x\d+)?"
+    r"|nibble|from_int8|and_xor|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
+    r"|b?float(16)?_(bits_)?to_\w+|[ab]_(scale|shift|zero)_\d+(x\d+)?"
     r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all)|m64n\d+k\d+)|named_barrier_sync|barrier_(arrive|wait)|ALL_|(ALL_)?(INT_)?ACC"
     r"|setmaxnreg_(inc|dec)|griddepcontrol_\w+|tma_(load|store)_\w+|cp_async_\w+"
     r"|st(matrix_x4|_shared_\w+)(_trans)?|cluster_(sync(_relaxed)?|arrive|wait)|map_shared_rank|shared_address"

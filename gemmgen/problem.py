@@ -316,13 +316,13 @@ class Problem:
         return tuple(self._prologue_operand(name) for name in self.spec.operands if OPERANDS[name].of in matrices)
 
     def _prologue_operand(self, name: str) -> Buffer:
-        """An array of the type of sums; one of a single element has that at 0."""
+        """The array; one of a single element has that at 0."""
         operand, lines = OPERANDS[name], self._lines_of(name)
         groups = ceil_div(self.k, operand.group)
         tiles = groups * ceil_div(lines, operand.group)
         extents = {"m": self.m, "n": self.n, "k": self.k, "g": groups * lines, "t": tiles, "": Const(1)}
         extent = extents[operand.axes] * (GROUP_COUNT if self._is_of_group(name) else 1)
-        return Buffer(name, self.sums, Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
+        return Buffer(name, self.spec.operand(name), Space.GLOBAL, Layout((extent,), (Const(1),)), writable=False)
 
     def _lines_of(self, name: str) -> Expr:
         """Rows of A, of all groups, or columns of B."""
@@ -368,7 +368,7 @@ class Problem:
             **places_by_type(sums, **{"row" if name == "a" else "col": ELEMENT_LINE}, k=ELEMENT_K),
         }
         for taken in sorted(prologue.names & OPERANDS.keys()):
-            values[Var(taken, sums)] = self.element_of(taken, ELEMENT_K, ELEMENT_LINE)
+            values[Var(taken, sums)] = convert(self.element_of(taken, ELEMENT_K, ELEMENT_LINE), sums)
         value = map_expr(prologue.value, substitute(values))
         return Step(f"{name}_made", convert(convert(value, self.spec.dtype), sums) if in_registers else value)
 

@@ -495,8 +495,8 @@ class GemmSpec:
         return tuple(name for name in OPERANDS if any(name in formula.names for formula in formulas))
 
     def operand(self, name: str) -> DType:
-        """The type that one of those must have: C's, or for a prologue that of the sums."""
-        return self.result if OPERANDS[name].of == "c" else self.accumulator
+        """The type that one of those must have: its own, else C's, or for a prologue that of the sums."""
+        return OPERANDS[name].dtype or (self.result if OPERANDS[name].of == "c" else self.accumulator)
 
     @property
     def names_c(self) -> bool:

@@ -141,8 +141,7 @@ class Packed:
         if k != self.shape[0]:
             raise SpecError(f"a has k = {k}, the prepacked weights k = {self.shape[0]}: transpose a, or cut it")
         suffix = "" if self.group is None else f"_{self.group}"
-        shift = f"b_shift{suffix}"
-        element = "b" if self.zeros is None else f"(b - {shift})"
+        element = "b" if self.zeros is None else f"(b - b_zero{suffix})"
         arrays = self._like(a, suffix)
         chosen = {"prologue_b": f"{element} * b_scale{suffix}", **{k: x for k, x in arrays.items() if k != "values"}}
         return gemm(a, arrays["values"], c, **{**options, **chosen})
@@ -159,7 +158,7 @@ class Packed:
             put = _putter(a)
             given = {"values": self.values.T, f"b_scale{suffix}": self.scales.reshape(-1)}
             if self.zeros is not None:
-                given[f"b_shift{suffix}"] = self.zeros.reshape(-1).astype(np.float32)
+                given[f"b_zero{suffix}"] = self.zeros.reshape(-1)
             placed: dict[str, Any] = {name: put(np.ascontiguousarray(x)) for name, x in given.items()}
             self._placed[place] = {**placed, "values": placed["values"].T}
         return self._placed[place]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, Words, way
@@ -47,6 +46,8 @@ KINDS = (
 )
 #: Types of two elements of 16 bits, and the bits of 2^10, of 2^7, to which small whole numbers are added as they are.
 HALVES = {F16: ("__half2", 0x6400), BF16: ("__nv_bfloat162", 0x4300)}
+#: What makes two equal ones of a float.
+ZERO_POINTS = {F16: "__float2half2_rn", BF16: "__float2bfloat162_rn"}
 #: The instructions of moves.
 MOVES = ("aligned_vector", "byte_of_pair", "part_of_vector", "spanning_vector", "async_copy", "atomic_add")
 
@@ -163,7 +164,7 @@ class Simt(CLike):
         moves = [s for s in of_kind(VectorCopy, self.kernel.body) if self.is_copy(s)]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
-        found |= {replace(copy, kind="copy", to=t, source=t) for copy in found for t in copy.kept()}
+        found |= {_Copy("copy", copy.width, t, t) for copy in found for t in copy.kept()}
         return [copy.said(self.types, self.float_of_bits is not None) for copy in sorted(found, key=_Copy.order)]
 
     def is_copy(self, move: VectorCopy) -> bool:
@@ -223,7 +224,8 @@ class Simt(CLike):
         if by_width(move.width):
             width = self.number(move.width)
             return f"cp_async_zfill({to}, {source}, {width}{inside or f', {width}'});"
-        return f"{_copy_name(move)}({to}, {source}{inside});"
+        zero_point = "" if move.zero_point is None else f", {self.expr(move.zero_point)}"
+        return f"{_copy_name(move)}({to}, {source}{inside}{zero_point});"
 
     # --- shared memory ----------------------------------------------------------------------------
 
@@ -462,6 +464,7 @@ class _Copy:
     width: int
     to: DType
     source: DType
+    has_zero_point: bool = False
 
     @classmethod
     def of(cls, move: VectorCopy) -> Self:
@@ -476,7 +479,7 @@ class _Copy:
             kind = "async_copy" if move.valid is None else "async_copy_inside"
         if by_width(move.width):
             return cls("async_copy_by_width", 0, move.dst.dtype, move.src.dtype)
-        return cls(kind, move.width, move.dst.dtype, move.src.dtype)
+        return cls(kind, move.width, move.dst.dtype, move.src.dtype, move.zero_point is not None)
 
     def kept(self) -> tuple[DType, ...]:
         """The type in memory, where the elements change theirs."""
@@ -508,6 +511,8 @@ class _Copy:
             "pair": PAIRS.get(self.source) if self.to == F32 else None,
             "halves": HALVES.get(self.to) if self.source == I8 and by_bits else None,
             "cache": "cg" if size == max(WORDS) else "ca",
+            "by_bits": by_bits and (self.kind == "load_pair" or (self.source, self.to) == (I8, BF16)),
+            "zero_point": ZERO_POINTS.get(self.to) if self.has_zero_point else None,
         }
 
 

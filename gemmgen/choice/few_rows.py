@@ -48,8 +48,9 @@ LANES, SLICES, LEAST, MOST = (8, 16, 32), (8, 16, 32), 128, 512
 AHEAD = 32
 #: Blocks of a multiprocessor that parts of K are to give it.
 FILLED = (1, 2, 4)
-#: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at most.
-MMA_ROWS, MMA_WARPS, MOST_WARPS = 16, 28, 16
+#: Rows up to which lanes load weights for matrix instructions; warps of a multiprocessor then, and of a block at least
+#: and at most.
+MMA_ROWS, MMA_WARPS, LEAST_WARPS, MOST_WARPS = 16, 28, 4, 16
 #: Of elements as they are, whose lines begin anywhere: rows at most; columns of a lane, warps, and loads of a step that
 #: are tried.
 MOST_ROWS, OWN_COLUMNS, MANY_WARPS, ROUNDS = 64, (2, 4, 6, 8, 12), (4, 6, 8, 12, 16), (1, 2, 4)
@@ -97,9 +98,11 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
     (m, n, k), stored = shape, spec.element("b")
     if m > MMA_ROWS or stored not in (I4, I8) or spec.dtype not in (F16, BF16):
         return ()
-    taken = [OPERANDS[name] for name in spec.operands if OPERANDS[name].of == "b"]
-    # Multiply-adds of one row are hidden behind memory, but for int4 with scales alone, which take half of the bytes.
-    if m == 1 and (stored == I8 or len(taken) > 1):
+    names = [name for name in spec.operands if OPERANDS[name].of == "b"]
+    taken = [OPERANDS[name] for name in names]
+    # Of one row, multiply-adds that make elements one by one are hidden behind memory better than instructions of
+    # matrices are.
+    if m == 1 and not all(operand.dtype or "scale" in name for name, operand in zip(names, taken, strict=True)):
         return ()
     # Lanes of a line have a group of weights together, which share a scale.
     width = min([_width(spec, "b", k), *(operand.group // ACROSS for operand in taken if operand.group > 1)])
@@ -109,10 +112,12 @@ def _by_mma(spec: GemmSpec, shape: Shape, target: Target) -> tuple[Schedule, ...
     # More rows are loaded again for fewer columns, or take more registers: then there are half as many warps.
     tall = up(m, LINES)
     depth, own = width * ACROSS, tall * MMA_WIDE
-    # Loads of less than 16 bytes are more at a time: a line of the cache of each column, else as many elements.
-    steps = LINE // (int(stored.bytes_of(depth)) if stored.bytes_of(width) < LOAD else depth) // tall**2
+    # Loads of less than 16 bytes are more at a time: a line of the cache of each column.
+    steps = LINE // int(stored.bytes_of(depth)) // tall**2 if stored.bytes_of(width) < LOAD else 1
     blocks, warps, most = up(n, own * LINES), 1, MOST_WARPS if steps <= 1 or tall > 1 else MOST_WARPS // 2
-    while 2 * warps * depth <= k and warps < most and 3 * blocks * warps * tall <= 2 * MMA_WARPS * target.cores:
+    while 2 * warps * depth <= k and warps < most:
+        if warps >= LEAST_WARPS and 3 * blocks * warps * tall > 2 * MMA_WARPS * target.cores:
+            break
         warps *= 2
     steps = max(1, min(steps, k // (warps * depth)))
     schedule = Schedule.of(

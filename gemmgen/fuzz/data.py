@@ -102,7 +102,7 @@ class Numbers:
         rng, spec = np.random.default_rng(case.seed), case.spec
         a, b = (_draw(rng, case.data, spec.element(name), case.shape(name)) for name in "ab")
         c = _draw(rng, case.data, spec.result, case.shape("c"))
-        operands = {name: _draw(rng, case.data, spec.result, case.shape(name)) for name in spec.operands}
+        operands = {name: _draw(rng, case.data, spec.operand(name), case.shape(name)) for name in spec.operands}
         unread = [c] if case.beta == 0 and not spec.names_c else []
         for matrix in [*unread, a, b] if not case.multiplies else unread:
             _bytes(matrix)[:] = CANARY

@@ -153,8 +153,8 @@ class Kernel:
 
 #: What a prologue's arrays are of a matrix, in their order: per line, per step of K, one for all, per group, per tile.
 _OF_PROLOGUES = (
-    *("scale", "shift", "scale_k", "shift_k", "factor"),
-    *(f"{kind}_{group}" for kind in ("scale", "shift") for group in (32, 64, 128)),
+    *("scale", "shift", "zero", "scale_k", "shift_k", "factor"),
+    *(f"{kind}_{group}" for kind in ("scale", "shift", "zero") for group in (32, 64, 128)),
     "scale_128x128",
 )
 #: How parameters follow each other; others come after them.

@@ -10,8 +10,9 @@ from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import CopyAtom, ThreadValueLayout
+from gemmgen.ir.dtypes import DType, accumulator
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Const, Expr, Load, Node, Var
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Node, Var, convert
 from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.synchronization import Mbarrier, Pipe, PipeOp, SyncStmt
 from gemmgen.records import dataclass
@@ -271,9 +272,10 @@ class VectorCopy(Node):
         from_element: the element of the buffer that `byte_place` counts from; None for the first.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
         extent: rows and columns beyond which an instruction reads zeros that is told how large the matrix is.
+        zero_point: a whole number that is subtracted from all elements, whose type changes on the way; None for none.
     """
 
-    CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element", "extent")
+    CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element", "extent", "zero_point")
     PLACES = (("dst", "dst_index"), ("src", "src_index"))
     WRITES = ("dst",)
 
@@ -288,6 +290,16 @@ class VectorCopy(Node):
     from_element: Expr | None = None
     ahead: bool = False
     extent: tuple[Expr, ...] = ()
+    zero_point: Expr | None = None
+
+
+def made_of(move: VectorCopy, raw: Expr, dtype: DType | None = None) -> Expr:
+    """What a move makes of an element, in the type that it moves it to, or in `dtype`."""
+    dtype = dtype or move.dst.dtype
+    if move.zero_point is None:
+        return convert(raw, dtype)
+    sums = accumulator(dtype)
+    return convert(Bin("-", convert(raw, sums), convert(move.zero_point, sums)), dtype)
 
 
 @dataclass(frozen=True, slots=True)

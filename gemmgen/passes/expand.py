@@ -33,7 +33,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.walk import map_bodies, map_body, of_kind, walk_expr
 from gemmgen.passes.expand_epilogue import expand_epilogue, fill_fragments, store_fragments
-from gemmgen.passes.expand_functions import copied, staged
+from gemmgen.passes.expand_functions import filled, staged
 from gemmgen.passes.expand_multiply import load_lines, multiply_adds, multiply_by_warp
 from gemmgen.passes.expand_vectors import epilogue_vectors, fill_vectors, multiply_vectors
 from gemmgen.passes.expand_warpgroup import load_operand, multiply_by_warpgroups, tma_loads
@@ -130,7 +130,7 @@ class _Expander:
         )
         rounds = {slow_var: slow.values // slow_width, fast_var: fast.values // fast_width}
         outer, inner = (fast_var, slow_var) if along_slow else (slow_var, fast_var)
-        load = (move,) if copy.prologue is None else copied(copy.prologue, move)
+        load = (move,) if copy.prologue is None else filled(copy.prologue, move)
         return loop(outer, rounds[outer], loop(inner, rounds[inner], load))
 
     def _sum(self, total: Reduction) -> Body:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import BF16, F16, I4, I8, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.expr import (
     Bin,
@@ -33,6 +34,8 @@ from gemmgen.positions import FIRST_ROW
 # --- prologues ------------------------------------------------------------------------------------
 
 _NOTHING: Body = ()
+#: Types that hold the difference of two integers of 8 bits as it is; elements of which so many are made at a time.
+HALVES, WORD = (F16, BF16), 8
 
 
 def prologue_applied(
@@ -78,6 +81,12 @@ def made(
     return (*where, *names), select(inside, convert(value, dtype), number(0, dtype))
 
 
+def filled(step: Step, move: VectorCopy) -> Body:
+    """A load of a fragment, of elements that a prologue makes: by the load itself where it can."""
+    zero_point = _zero_point(step, move)
+    return copied(step, move) if zero_point is None else (replace(move, zero_point=zero_point),)
+
+
 def copied(step: Step, move: VectorCopy) -> Body:
     """A load into registers, of elements that a prologue makes."""
     src, dst, width = move.src, move.dst, move.width
@@ -86,6 +95,21 @@ def copied(step: Step, move: VectorCopy) -> Body:
         return (*names, Store(dst, move.dst_index, value))
     raw = _vector(src, width)
     return (*_loaded(raw, move), *_each(step, move, raw, Const(0)))
+
+
+def _zero_point(step: Step, move: VectorCopy) -> Expr | None:
+    """What all elements of a vector are less, where it is a whole number and a load can subtract it: of integers that
+    become 16-bit floats, which hold the difference as it is.
+    """
+    (line, first), sums = _last(move.src_index), step.value.dtype
+    if move.src.dtype not in (I4, I8) or move.dst.dtype not in HALVES or move.width % WORD:
+        return None
+    match _by_vectors(step, move, first).value:
+        case Bin("-", Var() as whole, Call("convert", (Load(buffer, index),))) if whole == element(sums):
+            if buffer.dtype == I8 and ELEMENT_K not in set(chain.from_iterable(map(walk_expr, index))):
+                line = minimum(line, move.src.shape[-2] - 1)
+                return Load(buffer, map_index(index, substitute({ELEMENT_LINE: line})))
+    return None
 
 
 def _last(index: tuple[Expr, ...]) -> tuple[Expr, Expr]:

@@ -27,7 +27,6 @@ from gemmgen.ir.expr import (
     Var,
     all_of,
     compare,
-    convert,
     is_const,
     minimum,
     number,
@@ -47,6 +46,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
     VectorCopy,
+    made_of,
 )
 from gemmgen.ir.walk import bound, map_body, map_expr, of_kind, walk, walk_expr
 from gemmgen.records import dataclass
@@ -227,7 +227,7 @@ class _Guard:
     def _singly(self, move: VectorCopy, scope: Knowledge) -> Body:
         """A wide load, element by element; unrolled where it fills registers, which takes compilers longer."""
         dst_index, src_index = self._element(move, ELEMENT)
-        single = VectorCopy(move.dst, dst_index, move.src, src_index, SCALAR, 1)
+        single = VectorCopy(move.dst, dst_index, move.src, src_index, SCALAR, 1, zero_point=move.zero_point)
         inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
         load = self._load(single, inner)
         if move.dst.space is Space.PRIVATE and move.dst.bytes > LARGEST_IN_REGISTERS:
@@ -278,7 +278,7 @@ def _zero(move: VectorCopy) -> Const:
 
 
 def _load_of(move: VectorCopy) -> Expr:
-    return convert(Load(move.src, move.src_index), move.dst.dtype)
+    return made_of(move, Load(move.src, move.src_index))
 
 
 def _only_where(conditions: tuple[Expr | None, ...], body: Body) -> Body:

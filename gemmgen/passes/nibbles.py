@@ -12,9 +12,9 @@ from typing import TypeVar, cast
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, in_pairs
 from gemmgen.ir.dtypes import BF16, F16, F32, I8
-from gemmgen.ir.expr import Call, Const, Expr, Load, ceil_div, convert
+from gemmgen.ir.expr import Call, Const, Expr, Load, ceil_div
 from gemmgen.ir.kernel import ELEMENT, Kernel, loop
-from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy
+from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy, made_of
 from gemmgen.ir.walk import map_body, map_body_exprs
 
 _Part = TypeVar("_Part")
@@ -42,19 +42,21 @@ def _statement(stmt: Stmt) -> Body:
 def _loaded(move: VectorCopy) -> Body:
     """A load into registers: of an element, or of bytes, whose halves go to registers one by one."""
     if move.width == 1:
-        return (Store(move.dst, move.dst_index, convert(Load(move.src, move.src_index), _held(move.dst).dtype)),)
+        return (Store(move.dst, move.dst_index, made_of(move, Load(move.src, move.src_index), _held(move.dst).dtype)),)
     pairs, first = in_bytes(move.src), (*move.src_index[:-1], in_pairs(move.src_index[-1]))
     count = move.width // PAIR
     loaded = Buffer(f"{move.src.name}_pairs", I8, Space.PRIVATE, Layout.packed(count))
     load: Stmt = Store(loaded, (Const(0),), Load(pairs, first))
     if count > 1:
-        load = replace(move, dst=loaded, dst_index=(Const(0),), src=pairs, src_index=first, width=count)
+        load = replace(
+            move, dst=loaded, dst_index=(Const(0),), src=pairs, src_index=first, width=count, zero_point=None
+        )
     if _held(move.dst).dtype in HALVES and move.width % PAIRS_OF_WORD == 0:
         taken_apart = replace(move, src=loaded, src_index=(Const(0),), atom=BYTE_OF_PAIR)
         return (Block((Alloc(loaded), load, taken_apart)),)
     value = _half(Load(loaded, (in_pairs(ELEMENT),)), ELEMENT)
     at = (*move.dst_index[:-1], move.dst_index[-1] + ELEMENT)
-    store = Store(move.dst, at, convert(value, _held(move.dst).dtype))
+    store = Store(move.dst, at, made_of(move, value, _held(move.dst).dtype))
     return (Block((Alloc(loaded), load, *loop(ELEMENT, move.width, (store,)))),)
 
 

@@ -20,8 +20,9 @@ import numpy as np
 from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, CopyAtom
-from gemmgen.ir.dtypes import I32, I64
+from gemmgen.ir.dtypes import F32, I32, I64
 from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.expr import convert as convert_to
 from gemmgen.ir.kernel import Kernel, Program, awaits_others
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (
@@ -87,7 +88,7 @@ from gemmgen.simulator.memory import (
     ViewMemory,
     unknown,
 )
-from gemmgen.simulator.semantics import load_step, multiply_step, neighbour, put_step
+from gemmgen.simulator.semantics import Numbers, load_step, multiply_step, neighbour, put_step
 from gemmgen.simulator.synchronization import Group, barrier_step, mbarrier_step, one_by_one, runs
 from gemmgen.simulator.tiles import BoxedMatrix, RingMemory, TileMemory
 from gemmgen.simulator.tma import store_step, tma_step
@@ -483,6 +484,7 @@ class _Run:
         if stmt.atom.adds:
             write = target.within(GlobalMemory, site, f"adds to {stmt.dst.space.value} memory").add
         check = self._evaluator.place_check(stmt, scope, site)
+        zero = None if stmt.zero_point is None else self._evaluator.expr(convert_to(stmt.zero_point, F32), scope, site)
 
         def move(active: Active) -> None:
             begin, to = source.at(active), target.at(active)
@@ -499,6 +501,9 @@ class _Run:
                     read(element(self._lanes, begin, stmt.atom, e) if loads else neighbour(begin, e), active, site)
                     for e in range(stmt.width)
                 ]
+            if zero is not None:
+                point = cast(Numbers, zero(active))
+                values = [cast(Numbers, convert(value, F32)) - point for value in values]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = neighbour(to, e) if loads else element(self._lanes, to, stmt.atom, e)

@@ -20,6 +20,8 @@ LOOK = 0.15
 LARGEST = (8, 4, 2, 1)
 #: Sums up to this are exact. Instructions of 8-bit floats keep 13 bits behind the first one of a sum.
 EXACT, EXACT_FLOAT8 = 2**24, 2**13
+#: What the answer begins with after which a process ends.
+LAST = "!"
 #: Standard deviations within which all sums of a product lie.
 DEVIATIONS = 7
 

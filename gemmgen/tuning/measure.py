@@ -34,7 +34,7 @@ from gemmgen.records import dataclass
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.selection import pick
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import Job, Outcome, largest_drawn, promised
+from gemmgen.tuning.job import LAST, Job, Outcome, largest_drawn, promised
 from gemmgen.tuning.space import Shape
 
 Matrix = NDArray[np.generic]
@@ -51,9 +51,9 @@ STEADY_RUNS, STEADY = 8, 0.01
 # --- what is multiplied ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """The matrices of a product, and what must come out.
+    """The matrices of a product, and what must come out. Equal to itself alone: matrices on a device are kept for it.
 
     Attributes:
         c: C before.
@@ -399,24 +399,38 @@ def _said(error: UserError | LoweringError) -> str:
 # --- as a process ---------------------------------------------------------------------------------
 
 
+def _answer(word: str, rest: str) -> str:
+    if word == "compare":
+        budget, texts = json.loads(rest)
+        return json.dumps([outcome.text() for outcome in compare([Job.read(text) for text in texts], budget)])
+    if word == "build":
+        return build(Job.read(rest)).text()
+    text, built = json.loads(rest)
+    return measure(Job.read(text), built).text()
+
+
+def _said_of_failure(word: str, rest: str, error: Exception) -> str:
+    """The same where Python or the device failed."""
+    outcome = Outcome(problem=f"{type(error).__name__}: {error} (a bug of gemmgen, or of the driver)").text()
+    return json.dumps([outcome] * len(json.loads(rest)[1])) if word == "compare" else outcome
+
+
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input ends, or something fails: a device may be of no use from then on."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a driver or a compiler prints is no answer.
     os.dup2(2, 1)
     for line in sys.stdin:
         word, _, rest = line.partition(" ")
-        if word == "compare":
-            budget, texts = json.loads(rest)
-            found = [outcome.text() for outcome in compare([Job.read(text) for text in texts], budget)]
-            told = json.dumps(found)
-        elif word == "build":
-            told = build(Job.read(rest)).text()
-        else:
-            text, built = json.loads(rest)
-            told = measure(Job.read(text), built).text()
+        failed: Exception | None = None
+        try:
+            told = _answer(word, rest)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the user is told of it)
+            failed, told = error, LAST + _said_of_failure(word, rest, error)
         answers.write(told + "\n")
         answers.flush()
+        if failed is not None:
+            raise failed
 
 
 if __name__ == "__main__":

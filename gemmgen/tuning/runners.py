@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Protocol
 
-from gemmgen.tuning.job import Job, Outcome
+from gemmgen.tuning.job import LAST, Job, Outcome
 
 #: Seconds that a process may take for one job: to build it, to measure it.
 BUILD_LIMIT, LIMIT = 120.0, 300.0
@@ -54,8 +54,10 @@ class Process:
             process.stdin.flush()
             if select.select([process.stdout], [], [], limit)[0]:
                 answer = process.stdout.readline()
-                if answer:
+                if answer and not answer.startswith(LAST):
                     return answer
+                self.close()
+                return answer.removeprefix(LAST) or None
         self.close()
         return None
 

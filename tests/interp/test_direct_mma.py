@@ -31,12 +31,29 @@ def schedule(width: int) -> Schedule:
 @pytest.mark.parametrize(("stored", "width"), [(I8, 8), (I8, 16), (I4, 8), (I4, 16), (I4, 32)], ids=str)
 @pytest.mark.parametrize(
     "formula",
-    ["b * b_scale", "(b - b_shift) * b_scale", "b * b_scale_128", "(b - b_shift_64) * b_scale_64", "b_scale_32 * b"],
+    [
+        *("b * b_scale", "(b - b_shift) * b_scale", "b * b_scale_128", "(b - b_shift_64) * b_scale_64"),
+        *("b_scale_32 * b", "(b - b_zero) * b_scale", "(b - b_zero_32) * b_scale_32", "b_scale_128 * (b - b_zero_128)"),
+    ],
 )
 def test_each_kind_of_weights(formula: str, stored: DType, width: int, rng: np.random.Generator) -> None:
     """K of whole steps, and odd ones: of the second slice's part all or some is past it."""
     for k in (16 * width, 16 * width + 37, 301):
         check(spec_of(stored, formula), schedule(width), rng, (5, 21, k))
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize(("stored", "width"), [(I8, 16), (I4, 32)], ids=str)
+def test_all_zero_points(stored: DType, width: int, dtype: DType, rng: np.random.Generator) -> None:
+    """Any int8 is subtracted without rounding, whatever elements are."""
+    spec = spec_of(stored, "(b - b_zero) * b_scale", dtype)
+    data = Finished.random(rng, spec, 1, 256, 4 * width)
+    points = np.arange(-128, 128)
+    data.problem.a[...] = rng.integers(-4, 5, data.problem.a.shape)
+    data.operands["b_scale"][...] = 1
+    data.operands["b_zero"][...] = points
+    right = data.problem.a.astype(np.float64) @ (data.problem.b.astype(np.float64) - points)
+    assert np.array_equal(data.interpret(driver.lower_program(spec, schedule(width), SM_80), 16), right)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)

@@ -33,7 +33,7 @@ class Finished:
         operands: dict[str, Matrix] = {}
         for name in spec.operands:
             shape = OPERANDS[name].extents(m, n, k)
-            drawn = rng.standard_normal(shape) if spec.accumulator.is_float else rng.integers(-9, 10, shape)
+            drawn = rng.standard_normal(shape) if spec.operand(name).is_float else rng.integers(-9, 10, shape)
             operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.operand(name))))
         return Finished(problem, operands)
 

@@ -816,10 +816,17 @@ def test_stored_weights_are_multiplied_as_they_are_read(
 
 @pytest.mark.parametrize(
     ("stored", "formula", "mainloop"),
-    [("int4", "b * b_scale_128", DirectMma), ("int4", "(b - b_shift_32) * b_scale_32", Gemv), ("int8", "b", Gemv)],
+    [
+        ("int4", "b * b_scale_128", DirectMma),
+        ("int4", "(b - b_zero_32) * b_scale_32", DirectMma),
+        ("int4", "(b - b_shift_32) * b_scale_32", Gemv),
+        ("int8", "b * b_scale", DirectMma),
+    ],
 )
 def test_one_row_by_stored_weights(stored: str, formula: str, mainloop: type[Mainloop]) -> None:
-    """On an H100 14336x4096 takes 15.5 us by lanes and 18.1 by `Gemv`; with zero points 27.3 and 24.0."""
+    """On an H200 14336x4096 takes 12.1 us by lanes, 17.7 with zero points and 17.2 of int8, where `Gemv` takes 18, 24
+    and 22. Shifts that are no whole numbers are subtracted element by element.
+    """
     spec = GemmSpec(dtype=BF16, b_dtype=stored, b_order="col", prologue_b=formula)
     for shape in ((1, 14336, 4096), (1, 4096, 14336), (1, 4096, 4096)):
         chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)

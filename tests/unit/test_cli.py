@@ -361,7 +361,7 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
 
 
 def test_promises_are_kept_where_something_else_is_wrong() -> None:
-    command = (*"emit --backend cuda --method mma_direct --dtype bfloat16 --layout row,col --set a.width=4".split(),)
+    command = "emit --backend cuda --method mma_direct --dtype bfloat16 --layout row,col --set a.width=4".split()
     assert "promise --ld-multiple 4" in refused(*command, "-N", "0")
     text = refused(*command, "-N", "0", "--ld-multiple", "4")
     assert "N = '0'" in text

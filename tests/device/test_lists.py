@@ -77,9 +77,8 @@ def test_lists_of_numpys(listed: SyclKernel, rng: np.random.Generator) -> None:
             check(x, y, None, 1, 0, result)
 
 
+@sycl.needs_device
 def test_lists_of_lines_that_break_a_promise(rng: np.random.Generator) -> None:
-    if sycl.why_no_device():
-        pytest.skip(str(sycl.why_no_device()))
     gemm = gemmgen.compile(replace(LISTED, ld_multiple=16), "naive", backend="sycl")
     a, b, c = products(rng)
     for left, right, result in zip(a, b, gemm(a, b), strict=True):

@@ -24,7 +24,7 @@ from gemmgen.runtime.views import (
     check_view,
     is_array,
     is_device_array,
-    loaded,
+    mask_problems,
     meets_itself,
     new_view,
     overlap,
@@ -251,11 +251,7 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
         for name, value in values.items()
         if not is_array(value) and (value is not None or name in required)
     ]
-    problems += [
-        f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)"
-        for name, value in values.items()
-        if loaded("numpy.ma", "MaskedArray", value)
-    ]
+    problems += [problem for name, value in values.items() for problem in mask_problems(name, value)]
     on_device = {name: is_device_array(value) for name, value in values.items() if is_array(value)}
     if len(set(on_device.values())) > 1:
         listed = ", ".join(f"{name} is {'pyopencl' if there else 'NumPy'}'s" for name, there in on_device.items())

@@ -76,6 +76,12 @@ def loaded(module: str, name: str, value: object) -> bool:
     return there is not None and isinstance(value, cast("type", getattr(there, name, ())))
 
 
+def mask_problems(name: str, value: object) -> list[str]:
+    """What is wrong with a masked array."""
+    is_masked = loaded("numpy.ma", "MaskedArray", value)
+    return [f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)"] if is_masked else []
+
+
 class SpanError(SpecError):
     """A matrix exceeds the kernel's index range. Nothing else is wrong with the call."""
 
@@ -276,7 +282,8 @@ def leading_dimension(array: ArrayLike, order: Order) -> int | None:
 def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str) -> str:
     """The message for strides that no leading dimension describes."""
     maker = "np.ascontiguousarray" if order == "row" else "np.asfortranarray"
-    remedy = f"pass {maker}({name})"
+    written = ", and take what the call returns" if name in ("c", "out") else ""  # it is a copy that is written
+    remedy = f"pass {maker}({name}){written}"
     if is_device_array(array):
         remedy = f"copy it into a new array of order {'C' if order == 'row' else 'F'!r}"
     other: Order = "col" if order == "row" else "row"

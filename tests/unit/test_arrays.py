@@ -177,6 +177,11 @@ def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
             assert all(torch.equal(made[x].double(), values[x].double()) for x in "abc")
 
 
+def test_a_c_of_other_strides_is_written_as_a_copy() -> None:
+    (told,) = problems(GemmSpec(), zeros(3, 5), zeros(5, 4), zeros(3, 4, order="F"))
+    assert "pass np.ascontiguousarray(c), and take what the call returns, or compile a GemmSpec with c_order" in told
+
+
 def there(x: F) -> DeviceMatrix:
     """The array as if it lay in a GPU's memory."""
     return DeviceMatrix(x.shape, x.strides, x.dtype, x.ctypes.data, 0)

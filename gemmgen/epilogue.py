@@ -300,6 +300,10 @@ def _written(tree: ast.expr) -> tuple[str, list[int | float], bool]:
             args, exact = [], True
         case ast.Call(ast.Name(name), args, []):
             pass
+        case ast.Tuple(several) if len(several) > 1:
+            texts = ", ".join(repr(ast.unparse(each)) for each in several)
+            options = " ".join(f"--epilogue {ast.unparse(each)}" for each in several)
+            raise SpecError(f"{len(several)} functions in one text: give each by itself, [{texts}] or {options}")
         case _:
             raise SpecError(f"neither a function nor `{EXPRESSION} acc * 2`: give one of {', '.join(NAMED)}")
     if name not in NAMED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -20,6 +21,8 @@ def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> N
         with target.open("wb") as file:
             fill(file)
         return
+    if not target.parent.is_dir():  # else the error would name the draft
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(target.parent))
     draft = _draft_of(target)
     try:
         with draft.open("xb") as file:

@@ -27,7 +27,7 @@ from gemmgen.runtime.cuda_arrays import (
     as_matrix,
 )
 from gemmgen.runtime.cuda_memory import Memory, memory_of
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded, mask_problems
 from gemmgen.spec import Order
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class NumPy(Library):
     backends = ("opencl", "sycl")
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:
-        if loaded("numpy.ma", "MaskedArray", value):
-            problems.append(f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)")
+        if masked := mask_problems(name, value):
+            problems += masked
             return None
         if not isinstance(value, np.ndarray):
             if is_written:
@@ -141,7 +141,8 @@ class NumPy(Library):
                 problems.append(f"{name} ({type(value).__name__}) makes no array: {error}. Pass rows of one length")
                 return None
             if not value.ndim and not isinstance(given, numbers.Number | np.generic):
-                remedy = f"{name}.toarray()" if hasattr(given, "toarray") else "one of NumPy's"
+                made = (f"{name}.{method}()" for method in ("toarray", "dequantized") if hasattr(given, method))
+                remedy = next(made, "one of NumPy's")
                 problems.append(f"{name} is of type {type(given).__name__}, not an array: pass {remedy}")
                 return None
         return Operand(value, value.shape, value.strides, value.dtype)

@@ -25,6 +25,7 @@ from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import in_pairs, of_pairs
 from gemmgen.records import dataclass
+from gemmgen.runtime.views import mask_problems
 
 Numbers = npt.NDArray[Any]
 #: What a file begins with, and then the version of what follows: the length and the checksum of a header in JSON, the
@@ -134,6 +135,8 @@ class Packed:
         if wrong := [name for name in _WITHOUT if options.get(name)]:
             raise SpecError(f"{name} does not go with prepacked weights as b: leave it out" for name in wrong)
         dtype = str(getattr(a, "dtype", type(a).__name__)).removeprefix("torch.")
+        if isinstance(a, Packed):
+            raise SpecError("a is prepacked as well, and only b may be: pass a.dequantized()")
         if dtype not in ACTIVATIONS:
             raise DtypeError(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
         extents = tuple(getattr(a, "shape", ()))
@@ -216,7 +219,7 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
 
     Raises: SpecError with every problem.
     """
-    problems = []
+    problems = mask_problems("w", w)
     array = _array_of(w)
     if bits not in BITS or isinstance(bits, bool):
         problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
@@ -224,10 +227,12 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
     if not isinstance(cast("object", zero_points), bool | np.bool_):
         problems.append(f"zero_points = {zero_points!r}: use True or False")
-    if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
-        told = f"w of shape {array.shape} and type {array.dtype} is no matrix of floats with elements"
-        problems.append(f"{told}: pass one, such as w.astype(np.float32)")
-    elif not np.abs(array).max() <= np.finfo(np.float32).max:
+    if array.ndim != 2 or 0 in array.shape:
+        problems.append(f"w has shape {array.shape}, of no matrix with elements: pass [k, n], a stack matrix by matrix")
+    if array.dtype.kind != "f":
+        real = "w.real" if array.dtype.kind == "c" else "w"
+        problems.append(f"w is of type {array.dtype}, not of floats: pass {real}.astype(np.float32)")
+    elif array.size and not np.abs(array).max() <= np.finfo(np.float32).max:
         problems.append("w has elements that are not finite in float32, which no scale holds: replace them")
     if problems:
         raise SpecError(problems)

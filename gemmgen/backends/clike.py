@@ -277,7 +277,7 @@ class CLike(ABC):
     def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
-    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
+    def postlude(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> str:  # noqa: ARG002
         """Text after the kernels: their launcher, where host code stands in the same file."""
         return ""
 

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from gemmgen.spec import LARGEST_SIZE
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -23,7 +25,10 @@ def environment() -> Environment:
     """Where the templates are found."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    return Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
+    found = Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
+    # 2^31 less it is more than the largest size.
+    found.globals["beyond_largest"] = 2**31 - 1 - LARGEST_SIZE
+    return found
 
 
 def rendered(name: str, **fields: object) -> list[str]:

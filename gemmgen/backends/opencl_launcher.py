@@ -12,6 +12,7 @@ from textwrap import wrap
 
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.layout import LIMIT, lay_out
+from gemmgen.backends.reach import FAR, Reach, is_matrix, reaches
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -19,7 +20,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.walk import walk_expr
 from gemmgen.ir.workspace import Workspace
-from gemmgen.launch import broken_promises, given_shape, products, span
+from gemmgen.launch import broken_promises, given_shape, products
 
 #: Extensions that a host asks the device for before it builds.
 REQUIRED_SIZE = "cl_intel_required_subgroup_size"
@@ -37,8 +38,6 @@ HOST_TYPES: dict[str, str] = {
     "int16": "cl_short",
     "int8": "cl_char",
 }
-#: What 64-bit places reach, which nobody needs to be told.
-FAR = 2**63
 #: Errors of OpenCL by their numbers, 0 first and then downwards; None where a number means nothing.
 ERRORS: tuple[str | None, ...] = (
     *"SUCCESS DEVICE_NOT_FOUND DEVICE_NOT_AVAILABLE COMPILER_NOT_AVAILABLE MEM_OBJECT_ALLOCATION_FAILURE".split(),
@@ -79,9 +78,10 @@ def launcher_fields(file: CLike, printers: Sequence[CLike], workspaces: Sequence
         raise LoweringError(f"no header launches {file.kernel.name}, whose grid depends on the device")
     name, extensions = file.kernel.name, file.extensions()
     between = {w.name: _workspace(w, file) for w in workspaces}
-    spans = list(_spans(file, kernels))
+    found = list(reaches(file, kernels))
     matrices = [p for p in file.kernel.launcher_params if isinstance(p, Buffer)]
-    refused = [*broken_promises(file.kernel, file.spec, signs=True), *_reaches(spans), *_reached(workspaces, between)]
+    too_far = [*(text for x in found for text in _too_far(x)), *_reached(workspaces, between)]
+    refused = [*broken_promises(file.kernel, file.spec, signs=True), *too_far]
     empty = " || ".join(f"{var.name} < 1" for var in file.kernel.extents)
     launch = _launch_params(file.kernel)
     return {
@@ -96,7 +96,7 @@ def launcher_fields(file: CLike, printers: Sequence[CLike], workspaces: Sequence
         "options": [" ".join(file.build_options()), *_options_of_devices(file)],
         "option_bytes": OPTION_BYTES,
         "workspaces": list(between.values()),
-        "spans": spans,
+        "spans": [_span(file, x) for x in found],
         "images": [p.name for p in matrices if p.space is Space.IMAGE],
         "refused": " || ".join(refused),
         "needs": list(_needs(file, matrices, between)),
@@ -183,33 +183,16 @@ def _is_zero(file: CLike, sign: str = "==", between: str = "&&") -> str:
 # --- what is checked before a launch --------------------------------------------------------------
 
 
-def _spans(file: CLike, kernels: Sequence[Kernel]) -> Iterator[Mapping[str, str | int]]:
-    """The matrices that lie in buffers, and what they must span less than."""
-    least, read = min(map(span, kernels)), file.reads_operands()
-    for p in file.kernel.matrices:
-        if _is_matrix(p):
-            (lines, length), pitch = map(file.expr, given_shape(p)[-2:]), file.expr(p.layout.strides[-2])
-            # Without K there are no elements, which the function sees for itself.
-            alone = p.name in ("a", "b") and read is not None and read != "k > 0"
-            yield {
-                "name": p.name,
-                "call": f"{file.kernel.name}_span({lines}, {length}, {pitch})",
-                "read": _is_zero(file, "!=", "||") if alone else "",
-                "reach": least if p.name in ("a", "b") else p.reach,
-            }
+def _span(file: CLike, reach: Reach) -> Mapping[str, str]:
+    """What the launcher says of how far a matrix reaches."""
+    call = f"{file.kernel.name}_span({reach.lines}, {reach.length}, {reach.pitch})"
+    return {"name": reach.name, "call": call, "read": _is_zero(file, "!=", "||") if reach.is_unread else ""}
 
 
-def _is_matrix(p: Buffer) -> bool:
-    """Whether a buffer is a matrix of the caller's, with a leading dimension."""
-    return p.space is Space.GLOBAL and not p.prepacked and len(p.shape) > 1 and p.name != "workspace"
-
-
-def _reaches(spans: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
-    for x in spans:
-        yield f"{x['name']}_span < 0"
-        reach = int(x["reach"])
-        if reach < FAR:
-            yield f"{x['name']}_span >= (cl_long)1 << {reach.bit_length() - 1}"
+def _too_far(reach: Reach) -> Iterator[str]:
+    yield f"{reach.name}_span < 0"
+    if reach.limit < FAR:
+        yield f"{reach.name}_span >= (cl_long)1 << {reach.limit.bit_length() - 1}"
 
 
 def _reached(workspaces: Sequence[Workspace], between: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
@@ -231,7 +214,7 @@ def _needs(
         size = f"sizeof({_host_type(p.dtype)})"
         if p.name in between:
             yield {"name": p.name, "elements": f"(cl_long){p.name}_bytes", "bytes": 1, "line": ""}
-        elif not _is_matrix(p):
+        elif not is_matrix(p):
             yield {
                 "name": p.name,
                 "elements": " * ".join(map(file.expr, given_shape(p))) or "1",

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.files import environment, rendered
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.reach import unreached
 from gemmgen.backends.routines import small_integers
 from gemmgen.backends.shared_struct import PADDED, Member, SharedStruct, member_of
 from gemmgen.backends.vectors import POSTFIX, PRECEDENCE
@@ -22,9 +23,9 @@ from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import allocs
 from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import VectorCopy
-from gemmgen.ir.walk import of_kind, walk_expr
-from gemmgen.ir.workspace import REACHED, Workspace
-from gemmgen.launch import broken_promises, given_shape, map_name, passed, span
+from gemmgen.ir.walk import of_kind
+from gemmgen.ir.workspace import Workspace
+from gemmgen.launch import broken_promises, map_name, passed
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
@@ -32,8 +33,6 @@ from gemmgen.spec import OFFSETS
 FILLS_WARPS = "smem_8x8"
 #: Dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
-#: What 64-bit places reach.
-FAR = 2**63
 #: Types whose vectors the language names, and words for as many bytes of others.
 OWN_VECTORS = ("float", "double", "int")
 #: Types of which an instruction converts two at a time -> what two of them are.
@@ -345,11 +344,10 @@ class Simt(CLike):
         """
         params = [*(self.parameter(p, "") for p in self.kernel.launcher_params), f"{self.api}Stream_t stream"]
         odd = [f"!is_aligned({name}, {size})" for name, size in self._addresses()]
-        wrong = [*broken_promises(self.kernel, self.spec), *self._spans(min(span(p.kernel) for p in kernels))]
-        wrong += self._memory(workspaces)
+        far, functions = unreached(self, [p.kernel for p in kernels], workspaces)
+        wrong = [*broken_promises(self.kernel, self.spec), *far]
         refusals = [(self.misaligned, odd), (f"{self.api}ErrorInvalidValue", wrong)]
-        called = {"is_aligned"} if odd else set()
-        called |= {name for name in ("is_in_reach", "lie_apart") if f"{name}(" in " ".join(wrong)}
+        called = {*functions, *(["is_aligned"] if odd else [])}
         called |= {printer.counter() for printer in kernels if printer.kernel.persistent}
         asks = any(printer.kernel.asks_device for printer in kernels)
         template = environment().get_template(self.launcher_template)
@@ -359,6 +357,7 @@ class Simt(CLike):
             multiprocessors=self.multiprocessors,
             detail=self.detail,
             called=called | ({"multiprocessors"} if asks else set()),
+            linkage="static",
             listed=self.spec.listed,
             opening=f'extern "C" {self.api}Error_t {self.kernel.name}_launch({", ".join(params)})',
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
@@ -431,29 +430,6 @@ class Simt(CLike):
                 alone = p.addresses is not None or p.name in {*OPERANDS, OFFSETS}
                 if (bytes_ := max(size, 1 if alone else self.beginning(p.name))) > 1:
                     yield p.name, bytes_
-
-    def _spans(self, most: int) -> Iterator[str]:
-        """How far matrices reach; `most` is what they must span less than."""
-        if most not in (REACHED, FAR):
-            raise LoweringError(f"no launcher checks that matrices span less than {most} elements")
-        read = self.reads_operands()
-        for p in self.kernel.matrices:
-            shape = given_shape(p)[-2:]
-            if p.prepacked or len(shape) < 2 or p.name == "workspace":
-                continue
-            (lines, length), pitch = map(self.expr, shape), self.expr(p.layout.strides[-2])
-            there = f"{'lie_apart' if most >= FAR else 'is_in_reach'}({lines}, {length}, {pitch})"
-            # Without K there are no elements, which the function sees for itself.
-            alone = p.name in "ab" and read is not None and read != "k > 0"
-            yield f"({read} && !{there})" if alone else f"!{there}"
-
-    def _memory(self, workspaces: Sequence[Workspace]) -> Iterator[str]:
-        """How much memory between kernels is reached."""
-        for x in workspaces:
-            if x.reach < FAR and GROUPS not in walk_expr(x.elements):
-                # From the left on, all factors are 64 bits wide.
-                product = self.expr(x.elements, PRECEDENCE["*"])
-                yield f"1LL * {product} >= 1LL << 31"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from gemmgen.backends.joint_matrix import (
     uses_fragments,
 )
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.reach import unreached
 from gemmgen.backends.routines import small_integers
 from gemmgen.backends.sycl_dpas import BLOCK_2D_WORDS, declarations, dpas_needs, dpas_text, functions
 from gemmgen.backends.sycl_program import program_words
@@ -271,7 +272,7 @@ class Sycl(CLike):
 
     # --- how it is started ------------------------------------------------------------------------
 
-    def postlude(self, kernels: Sequence[Self]) -> str:
+    def postlude(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> str:
         """The entry points for the run-time compiler, or the launcher."""
         if self.form == "kernel":
             return environment().get_template("sycl/entry_points.j2").render(steps=[k.step() for k in kernels])
@@ -282,15 +283,20 @@ class Sycl(CLike):
         ]
         template = environment().get_template("sycl/launcher.j2")
         steps = [{**printer.step(), "needed": self.needed(printer.kernel)} for printer in kernels]
-        named = {word for x in steps for y in (x["groups"], x["arrays"]) for word in re.findall(r"\w+", str(y))}
+        far, called = unreached(self, [printer.kernel for printer in kernels], workspaces)
+        refused = [*broken_promises(self.kernel, self.spec), *far]
+        texts = (*refused, *(str(y) for x in steps for y in (x["groups"], x["arrays"])))
+        named = {word for text in texts for word in re.findall(r"\w+", text)}
         return template.render(
-            constants=named & self.constants.keys(),
+            called=called,
+            linkage="inline",
+            inside=named & {*self.constants, *called},
             detail=f"{self.program or self.kernel.name}_detail",
             listed=self.spec.listed,
             workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
             opening=f"inline sycl::event {self.kernel.name}({', '.join(params)})",
             skips=self.no_product(),
-            refused=" || ".join(broken_promises(self.kernel, self.spec)),
+            refused=" || ".join(refused),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
             steps=steps,
         )

@@ -60,7 +60,7 @@ def render(
         ("Note", [line for remark in file.remarks() for line in wrap(remark, WIDTH)]),
     ]
     template = environment().get_template(file.template())
-    body, postlude = "\n".join(printer.function() for printer in kernels), file.postlude(kernels)
+    body, postlude = "\n".join(printer.function() for printer in kernels), file.postlude(kernels, workspaces)
     own = file.fields(kernels, workspaces)
     texts = [
         body,

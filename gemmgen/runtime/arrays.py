@@ -18,12 +18,13 @@ from gemmgen.records import dataclass
 from gemmgen.runtime.views import (
     LIMIT,
     ArrayLike,
+    DeviceMatrix,
     View,
     check_spans,
     check_view,
     is_array,
     is_device_array,
-    loaded,
+    mask_problems,
     meets_itself,
     new_view,
     overlap,
@@ -72,6 +73,11 @@ class Request:
         return replace(self, inputs=inputs, output=(name, None, view))
 
     @property
+    def keeps_promise(self) -> bool:
+        """Whether kernels can take all arrays where they lie, as far as leading dimensions go."""
+        return all(view.keeps_promise for view in self.views.values())
+
+    @property
     def is_empty(self) -> bool:
         """Whether an array has no elements, or is not read."""
         return not all(view.span for view in self.views.values())
@@ -117,7 +123,7 @@ def check_gemm(
     views = views_of(spec, a, b, c, problems)
     others = check_operands(spec, operands_of(arrays), problems, partial(operand_view, spec, a, b, problems))
     check_output("c", c, arrays, problems)
-    problems += pitch_problems(views, spec)
+    views = promised(spec, views, problems, is_device_array(a))
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
@@ -136,7 +142,7 @@ def request_of(
     (a, b, c), (alpha_value, beta_value) = matrices, factors
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     many = _batch_count(a, b) if spec.batched else None
-    view_c = views.get("c") or new_c(spec, view_a.rows, spec.columns(view_b.cols), many)
+    view_c = views.get("c") or new_c(spec, a, view_a.rows, spec.columns(view_b.cols), many)
     depth = view_b.rows if spec.element("a").pairs else view_a.cols
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
@@ -157,20 +163,13 @@ def request_of(
     )
 
 
-def new_c(spec: GemmSpec, rows: int, cols: int, many: int | None) -> View:
-    """The view of a C that the caller does not give, of so many rows and columns, or of a batch.
-
-    Raises: SpecError where its lines break what the spec promises.
+def new_c(spec: GemmSpec, a: ArrayLike, rows: int, cols: int, many: int | None) -> View:
+    """The view of a C that the caller does not give, of so many rows and columns, or of a batch. Beside an A in a GPU's
+    memory or in USM it keeps what the spec promises, and so may be an argument of the next call. NumPy's and pyopencl's
+    have no gaps: pyopencl reads no array that has some.
     """
-    view, unit = new_view(rows, cols, spec.c_order, spec.result, many), spec.ld_unit("c")
-    if pitch_problems({"c": view}, spec):
-        lines = "columns" if view.order == "row" else "rows"
-        raise SpecError(
-            f"a new c would have lines of {view.fast} elements, not of a multiple of {unit} as the GemmSpec promises: "
-            f"pass as c the first {view.fast} {lines} of an array of {-(-view.fast // unit) * unit}, or use "
-            "ld_multiple=1"
-        )
-    return view
+    view = replace(new_view(rows, cols, spec.c_order, spec.result, many), unit=spec.ld_unit("c"))
+    return view.laid_out() if isinstance(a, DeviceMatrix) else view
 
 
 def _batch_count(*arrays: ArrayLike) -> int:
@@ -194,23 +193,25 @@ def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str
     }
 
 
-def pitch_problems(views: Mapping[str, View | None], spec: GemmSpec) -> list[str]:
-    """Leading dimensions and batch strides that break the assumption of `GemmSpec.ld_multiple`. The leading dimension
-    of a single line is never used, so it is not checked.
+def promised(
+    spec: GemmSpec, views: Mapping[str, View | None], problems: list[str], on_device: bool
+) -> dict[str, View | None]:
+    """The views with what `GemmSpec.ld_multiple` promises of them. A device's arrays that break it are problems; of
+    NumPy's, kernels get copies that keep it (`View.laid_out`).
     """
-    there = {name: (view, spec.ld_unit(name)) for name, view in views.items() if view is not None}
-    problems = [
-        f"{name} has leading dimension {view.ld}, not the multiple of {unit} that the GemmSpec promises: "
-        "pad its lines, or use ld_multiple=1"
-        for name, (view, unit) in there.items()
-        if view.slow > 1 and view.span and view.ld % unit
+    found = {name: view and replace(view, unit=spec.ld_unit(name)) for name, view in views.items()}
+    problems += [
+        (
+            f"{name} has leading dimension {view.ld}"
+            if view.has_lines and view.ld % view.unit
+            else f"{name}'s matrices are {view.stride} elements apart"
+        )
+        + f", not a multiple of {view.unit} as the GemmSpec promises: copy it to the first {view.fast} elements of "
+        f"lines of {view.laid_out().ld}, or use ld_multiple=1"
+        for name, view in found.items()
+        if on_device and view is not None and not view.keeps_promise
     ]
-    return problems + [
-        f"{name}'s matrices are {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
-        "pad them, or use ld_multiple=1"
-        for name, (view, unit) in there.items()
-        if view.stride % unit
-    ]
+    return found
 
 
 def check_transpose(dtype: DType | str, a: object, out: object, problems: list[str]) -> Request:
@@ -250,11 +251,7 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
         for name, value in values.items()
         if not is_array(value) and (value is not None or name in required)
     ]
-    problems += [
-        f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)"
-        for name, value in values.items()
-        if loaded("numpy.ma", "MaskedArray", value)
-    ]
+    problems += [problem for name, value in values.items() for problem in mask_problems(name, value)]
     on_device = {name: is_device_array(value) for name, value in values.items() if is_array(value)}
     if len(set(on_device.values())) > 1:
         listed = ", ".join(f"{name} is {'pyopencl' if there else 'NumPy'}'s" for name, there in on_device.items())

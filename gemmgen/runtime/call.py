@@ -161,9 +161,11 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         Args:
             a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. There may be gaps between
                 lines (slices), but not between elements of a line. A column-major matrix of the spec must be
-                Fortran-ordered. For a listed spec, a and b are sequences of such matrices, or one matrix for all
+                Fortran-ordered. NumPy's may have lines that break the spec's `ld_multiple`: the kernel then gets copies
+                with padded lines. For a listed spec, a and b are sequences of such matrices, or one matrix for all
                 products, and c is a sequence.
-            c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
+            c: [m, n], of the spec's result, written in place; None allocates it, on a GPU of CUDA and in USM with lines
+                that keep the spec's `ld_multiple`. It must share no memory with a or b.
             alpha, beta: None for the kernel's constants, or else for 1 and 0. c is not read if beta is 0; a and b are
                 not read if alpha is 0. Sizes may be 0; if K is 0, c becomes beta * c.
             queue, wait_for: OpenCL only: the queue, and events that must be complete before the kernel starts. None

@@ -94,11 +94,12 @@ class Outcome:
     """The result of calls of one kind.
 
     Attributes:
-        shape: a new result's, as it is stored.
+        shape: a new result's, as it is stored, with the padding of its lines.
         dtype: its type, or the name of its type.
         transposed: whether a new result is the transpose of what is stored.
         reach: the bytes from the first to the last element of A, B, C and the operands.
         mirrored: whether the kernels compute the transpose, so that A and B are exchanged.
+        line: the elements of a new result's line where that is padded; None elsewhere.
     """
 
     shape: tuple[int, ...]
@@ -106,13 +107,15 @@ class Outcome:
     transposed: bool
     reach: tuple[int, ...]
     mirrored: bool = False
+    line: int | None = None
 
     @classmethod
     def of(cls, request: Request, names: Sequence[str]) -> Self:
         """That of a kernel's call, whose arrays have these names: A, B, C and the operands, or fewer."""
         views, c = request.views, request.output[2]
         reach = tuple(views[x].span * views[x].item if x in views else 0 for x in ("a", "b", "c", *names[3:]))
-        return cls(stored_shape(c), c.dtype, c.order != "row", reach)
+        line = c.fast if stored_shape(c)[-1] != c.fast else None
+        return cls(stored_shape(c), c.dtype, c.order != "row", reach, line=line)
 
 
 class PreparedCall(ABC):
@@ -141,7 +144,7 @@ class PreparedCall(ABC):
     def _take(self, outcome: Outcome) -> None:
         self._shape, self._dtype, self._transposed = outcome.shape, outcome.dtype, outcome.transposed
         self._reach_a, self._reach_b, self._reach_c, *self._reaches = outcome.reach
-        self._mirrored = outcome.mirrored
+        self._mirrored, self._line = outcome.mirrored, outcome.line
 
     def of_product(self, outcome: Outcome) -> Self:
         """The same kernels for a call of `gemm`, whose arrays they may see transposed."""

@@ -179,6 +179,7 @@ class CudaCall(PreparedCall):
             c, at_c = self._make()
         except self.memory.lack as error:
             raise self.memory.lack_of(error, self.device) from error
+        c = c if self._line is None else c[..., : self._line]
         return (self.memory.transposed(c) if self._transposed else c), at_c
 
     def _compute(

@@ -96,9 +96,9 @@ class Memory(ABC):
             return self.seen(self.maker(shape, dtype, device)()[0])
 
     def result(self, view: View, device: int) -> DeviceMatrix:
-        """A new matrix without gaps, or a batch. Raises: as `empty`."""
-        stored = self.empty(stored_shape(view), view.dtype, device)
-        return stored if view.order == "row" else self.seen(self.transposed(stored.array))
+        """A new matrix, or a batch. Raises: as `empty`."""
+        stored = cast(Any, self.empty(stored_shape(view), view.dtype, device).array)[..., : view.fast]
+        return self.seen(stored if view.order == "row" else self.transposed(stored))
 
     @contextmanager
     def checked(self, device: int) -> Iterator[None]:

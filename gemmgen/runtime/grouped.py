@@ -56,7 +56,7 @@ def check_grouped(
     ends = _ends(spec, offsets, views, problems)
     others = arrays.check_operands(spec, beside, problems, partial(_operand, spec, views, count, problems))
     arrays.check_output("c", c, given, problems)
-    problems += arrays.pitch_problems(views, spec)
+    views = arrays.promised(spec, views, problems, is_device_array(a))
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
@@ -75,7 +75,7 @@ def _request(
     """The request of checked arguments. Raises: SpanError."""
     (a, b, c), (count, span), view_a, view_b = matrices, limits, views["a"], views["b"]
     many = count if spec.grouped == "k" else None
-    view_c = views.get("c") or arrays.new_c(spec, view_a.rows, spec.columns(view_b.cols), many)
+    view_c = views.get("c") or arrays.new_c(spec, a, view_a.rows, spec.columns(view_b.cols), many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
     sizes = {"m": view_a.rows, "n": view_c.cols, "k": view_a.cols, "group_count": count}

@@ -21,8 +21,8 @@ from gemmgen.runtime.views import (
     Numbers,
     View,
     is_array,
+    is_device_array,
     new_array,
-    new_view,
     outline,
     overlap,
     shape,
@@ -90,12 +90,12 @@ def check_listed(
     stacks = [np.broadcast_to(np.zeros(()), (count, *x.shape)) for x in first[:2]]
     others = check_operands(spec, operands, problems, partial(operand_view, spec, stacks[0], stacks[1], problems))
     problems += _list_problems(lists, [array for array, _ in others.values()])
-    problems += arrays.pitch_problems(views, spec)
+    views = arrays.promised(spec, views, problems, is_device_array(lists["a"][0]))
     if problems:
         raise SpecError(problems)
     request = arrays.request_of(one, first, views, others, scalars, span)
     name, output, view = request.output
-    view = view if output is not None else new_view(view.rows, view.cols, view.order, spec.result, count)
+    view = view if output is not None else arrays.new_c(spec, lists["a"][0], view.rows, view.cols, count)
     wide = {name: each * (count if len(each) == 1 else 1) for name, each in lists.items()}
     sizes = {**request.sizes, "batch_count": count}
     return replace(request, output=(name, output, view), sizes=sizes, lists=wide, given=c)
@@ -110,11 +110,11 @@ def _missing(given: Mapping[str, object]) -> list[str]:
 
 
 def each_matrix(request: arrays.Request, name: str) -> list[ArrayLike | int]:
-    """The matrix of each product; for a stack, its offset from the first element in bytes."""
+    """The matrix of each product; for a stack that a runtime laid out, its offset from the first element in bytes."""
     if name in request.lists:
         return list(request.lists[name])
     view = request.output[2] if name == "c" else request.inputs[name][1]
-    return [begin * view.item for begin, _ in view.each()]
+    return [begin * view.item for begin, _ in view.laid_out().each()]
 
 
 @contextmanager
@@ -123,16 +123,16 @@ def stacked(request: arrays.Request) -> Iterator[arrays.Request]:
     count = request.sizes["batch_count"]
     inputs = dict(request.inputs)
     for name in set(request.lists) - {"c"}:
-        view = request.inputs[name][1]
-        view = new_view(view.rows, view.cols, view.order, str(view.dtype), count)
+        view = replace(request.inputs[name][1], count=count).laid_out()
         inputs[name] = _filled(view, request.lists[name]), view
     name, output, view = request.output
     if output is not None:
-        view = new_view(view.rows, view.cols, view.order, str(view.dtype), count)
+        view = replace(view, count=count).laid_out()
         output = _filled(view, request.lists[name] if request.loads_output else ())
     yield replace(request, inputs=inputs, output=(name, output, view), lists={}, given=None)
-    for matrix, result in zip(request.lists.get(name, ()), cast(Sequence[Numbers], output), strict=False):
-        cast(Numbers, matrix)[...] = result
+    if output is not None:
+        for matrix, result in zip(request.lists[name], cast(Sequence[Numbers], output), strict=True):
+            cast(Numbers, matrix)[...] = result
 
 
 def _filled(view: View, matrices: Sequence[ArrayLike]) -> Numbers:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
@@ -28,7 +29,7 @@ import pyopencl as cl
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime import opencl_driver
 from gemmgen.runtime.opencl_devices import IMAGE_PITCH_ALIGNMENT, raw_info, reaches_host_memory, type_of
-from gemmgen.runtime.views import Numbers, View, new_array
+from gemmgen.runtime.views import Numbers, View, new_array, stored_shape
 from gemmgen.runtime.waiting import leave
 
 
@@ -104,8 +105,8 @@ class Stage(ABC, Generic[A]):
         return memory
 
     def allocate(self, view: View, access: cl.mem_flags) -> cl.Buffer:
-        """A buffer for the matrix without gaps between its lines."""
-        size, limit = max(1, view.without_gaps().span) * view.item, self.device.max_mem_alloc_size
+        """A buffer for the matrix as it is laid out."""
+        size, limit = max(1, view.laid_out().span) * view.item, self.device.max_mem_alloc_size
         if size > limit:
             raise DeviceError(
                 f"an array of {'x'.join(map(str, view.shape))} takes {size:,} B > {limit:,} B, the largest buffer of "
@@ -164,20 +165,19 @@ class HostStage(Stage[Numbers]):
         self._lying: list[Numbers] = []  # arrays that kernels read in place; this keeps them alive
 
     def input(self, array: Numbers, view: View) -> tuple[Reachable, View]:
-        if self._way == "address" and is_reachable(array, view):
+        if self._way == "address" and view.keeps_promise and is_reachable(array, view):
             self._lying.append(array)
             return array.ctypes.data, view
         begin, end = extent(array, view)
         for taken_begin, taken_end, taken in self._taken:
-            if taken is not None and (taken_begin, taken_end) == (begin, end):
+            if taken is not None and view.keeps_promise and (taken_begin, taken_end) == (begin, end):
                 return taken, view  # the same matrix twice: A @ A
-        # NumPy accepts complex numbers aligned to half of their size.
-        if self._may_share(begin, end) and begin % view.item == 0:
+        if self._may_hold(begin, end, view):
             buffer = self._share(array, view, cl.mem_flags.READ_ONLY)
             return buffer, view
         buffer = self.allocate(view, cl.mem_flags.READ_ONLY)
         self._upload(buffer, array, view)
-        return buffer, view.without_gaps()
+        return buffer, view.laid_out()
 
     def image(self, array: Numbers, view: View) -> cl.Image:
         begin, end = extent(array, view)
@@ -201,11 +201,11 @@ class HostStage(Stage[Numbers]):
 
     def output(self, array: Numbers | None, view: View, load: bool) -> tuple[Numbers, Reachable, View]:
         result = self.empty(view) if array is None else array
-        if self._way == "address" and is_reachable(result, view):
+        if self._way == "address" and view.keeps_promise and is_reachable(result, view):
             self._result = result, view, None
             return result, result.ctypes.data, view
         begin, end = extent(result, view)
-        shared = self._may_share(begin, end) and begin % view.item == 0
+        shared = self._may_hold(begin, end, view)
         if shared:
             buffer = self._share(result, view, cl.mem_flags.READ_WRITE)
         else:
@@ -213,7 +213,7 @@ class HostStage(Stage[Numbers]):
             if load:
                 self._upload(buffer, result, view)
         self._result = result, view, buffer
-        return result, buffer, view if shared else view.without_gaps()
+        return result, buffer, view if shared else view.laid_out()
 
     def finish(self, event: cl.Event) -> cl.Event:
         assert self._result is not None
@@ -245,6 +245,12 @@ class HostStage(Stage[Numbers]):
             self._way != "copy" and begin < end and all(end <= other or last <= begin for other, last, _ in self._taken)
         )
 
+    def _may_hold(self, begin: int, end: int, view: View) -> bool:
+        """Whether a kernel may take a matrix by a buffer over its memory. NumPy accepts complex numbers aligned to half
+        of their size.
+        """
+        return view.keeps_promise and begin % view.item == 0 and self._may_share(begin, end)
+
     def _share(self, array: Numbers, view: View, access: cl.mem_flags) -> cl.Buffer:
         buffer = self.own(cl.Buffer(self.queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=line(array, view)))
         self._taken.append((*extent(array, view), buffer))
@@ -256,9 +262,9 @@ class HostStage(Stage[Numbers]):
 
 
 def _each(array: Numbers, view: View) -> Iterator[tuple[Numbers, dict[str, tuple[int, ...]]]]:
-    """For each matrix of a batch: its memory, and the layouts of its lines there and, without gaps, in a buffer."""
-    memory, width = line(array, view), view.fast * view.item
-    lines = {"region": (width, view.slow), "buffer_pitches": (width,), "host_pitches": (view.ld * view.item,)}
+    """For each matrix of a batch: its memory, and the layouts of its lines there and, as laid out, in a buffer."""
+    memory, width, pitch = line(array, view), view.fast * view.item, view.laid_out().ld * view.item
+    lines = {"region": (width, view.slow), "buffer_pitches": (pitch,), "host_pitches": (view.ld * view.item,)}
     for number, (start, one) in enumerate(view.each()):
         place = {"buffer_origin": (0, number * view.slow), "host_origin": (0, 0)}
         yield memory[start : start + one.span], {**place, **lines}
@@ -310,9 +316,10 @@ class ResidentStage(Stage[DeviceArray]):
         base = base_buffer(array)
         if (buffer := self._region(base, array.offset, view.span * view.item)) is not None:
             return buffer, view
-        return self._gather(base, array.offset, view), view.without_gaps()
+        return self._gather(base, array.offset, view), view.laid_out()
 
     def image(self, array: DeviceArray, view: View) -> cl.Image:
+        view = replace(view, unit=1)  # the image has a pitch of its own
         self.wait_for += array.events
         base = base_buffer(array)
         if (image := self._image_over(base, array.offset, view)) is not None:
@@ -331,7 +338,7 @@ class ResidentStage(Stage[DeviceArray]):
         result = self.empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
-        buffer = self._region(base, result.offset, view.span * view.item)
+        buffer = self._region(base, result.offset, view.span * view.item) if view.keeps_promise else None
         if buffer is not None:
             self._result = result, view, None
             return result, buffer, view
@@ -340,13 +347,13 @@ class ResidentStage(Stage[DeviceArray]):
         else:
             buffer = self.allocate(view, cl.mem_flags.READ_WRITE)
         self._result = result, view, buffer
-        return result, buffer, view.without_gaps()
+        return result, buffer, view.laid_out()
 
     def finish(self, event: cl.Event) -> cl.Event:
         assert self._result is not None
         result, view, packed = self._result
         if packed is not None:
-            own = view.without_gaps()
+            own = view.laid_out()
             event = self._copy_lines(packed, 0, own, base_buffer(result), result.offset, view, [event])
         result.add_event(event)
         return event
@@ -354,11 +361,10 @@ class ResidentStage(Stage[DeviceArray]):
     def empty(self, view: View) -> DeviceArray:
         import pyopencl.array as cl_array
 
-        if view.order == "row" or view.count is None:
-            order = "C" if view.order == "row" else "F"
-            return cast("DeviceArray", cl_array.empty(self.queue, view.shape, view.dtype, order=order))
-        transposed = cl_array.empty(self.queue, (view.count, view.cols, view.rows), view.dtype)
-        return cast("DeviceArray", transposed.transpose((0, 2, 1)))
+        made = cl_array.empty(self.queue, stored_shape(view), view.dtype)
+        last = len(view.shape) - 1
+        axes = (*range(last - 1), last, last - 1)
+        return cast("DeviceArray", made if view.order == "row" else made.transpose(axes))
 
     def _region(self, base: cl.Buffer, offset: int, size: int) -> cl.Buffer | None:
         """The sub-buffer that begins at `offset`, or None if the device allows no sub-buffer there."""
@@ -371,9 +377,9 @@ class ResidentStage(Stage[DeviceArray]):
     def _gather(
         self, base: cl.Buffer, offset: int, view: View, access: cl.mem_flags = cl.mem_flags.READ_ONLY
     ) -> cl.Buffer:
-        """A copy without gaps, made on the device."""
+        """A copy as it is laid out, made on the device."""
         packed = self.allocate(view, access)
-        copied = self._copy_lines(base, offset, view, packed, 0, view.without_gaps(), self.wait_for)
+        copied = self._copy_lines(base, offset, view, packed, 0, view.laid_out(), self.wait_for)
         self.wait_for.append(copied)
         return packed
 

@@ -380,6 +380,8 @@ def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> boo
         return False
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         return False
+    if not request.keeps_promise:
+        return False
     if request.on_device:
         arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
         return all(_is_whole(cast(DeviceArray, x)) for x in arrays if x is not None)

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import lcm
 from typing import Never, TypeAlias, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_qu
 from gemmgen.runtime.sycl_build import content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, View, new_array
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, View, new_array, new_view
 from gemmgen.runtime.waiting import Pace, leave, under_way
 from gemmgen.source import Source
 from gemmgen.spec import Order
@@ -73,11 +74,12 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def empty(self, shape: tuple[int, int], order: str = "C", dtype: object = None) -> UsmArray:
         """A matrix in shared USM, which calls use without a copy. `numpy.asarray(x)` is a view of it. Its default type
-        is A's.
+        is A's. Its lines are padded as the spec promises it of some argument.
         """
-        rows, cols = shape
-        element = element_type(self.source.spec.dtype if dtype is None else dtype)
-        return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
+        spec = self.source.spec
+        element = element_type(spec.dtype if dtype is None else dtype)
+        view = View(*shape, "col" if order == "F" else "row", 1, element, unit=lcm(*map(spec.ld_unit, "abc")))
+        return UsmArray(own_queue(self.device), view.laid_out())
 
     def _timed(
         self,
@@ -181,7 +183,7 @@ def _lists(request: Request, addresses: Mapping[str, int], queue: SyclQueue) -> 
         out: dict[str, int] = {}
         for name in "abc":
             places = [addresses[name] + x if isinstance(x, int) else _begin(x) for x in each_matrix(request, name)]
-            memory = UsmArray(queue, 1, len(places), "row", np.dtype(np.uint64))
+            memory = UsmArray(queue, new_view(1, len(places), "row", "uint64"))
             stack.callback(memory.release)
             np.asarray(memory)[...] = places
             out[f"{name}_list"] = memory.address
@@ -207,7 +209,7 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[Placed, object]:
     name, output, view = request.output
     result: object = output.array if isinstance(output, DeviceMatrix) else output
     if output is None and request.on_device:
-        made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
+        made = UsmArray(queue, view)
         begin, result = made.address, made
     else:
         output = new_array(view) if output is None else output
@@ -221,10 +223,13 @@ def _is_of(queue: SyclQueue, array: object) -> bool:
 
 
 def _stands(request: Request) -> bool:
-    """Whether NumPy arrays are aligned to their elements' size. NumPy accepts half of a complex number's size."""
+    """Whether kernels can take NumPy arrays where they are: with lines as far apart as promised, and aligned to their
+    elements' size. NumPy accepts half of a complex number's.
+    """
     arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
     arrays += [matrix for matrices in request.lists.values() for matrix in matrices]
-    return all(cast(Numbers, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
+    aligned = all(cast(Numbers, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
+    return aligned and request.keeps_promise
 
 
 @contextmanager
@@ -233,14 +238,14 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[Placed, object
     with ExitStack() as stack:
 
         def allocate(view: View) -> UsmArray:
-            made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
+            made = UsmArray(queue, view.laid_out())
             stack.callback(made.release)
             return made
 
         places: dict[str, tuple[int, View]] = {}
         for name, (array, view) in request.inputs.items():
             inside = np.asarray(allocate(view)).view(view.dtype)
-            places[name] = inside.ctypes.data, view.without_gaps()
+            places[name] = inside.ctypes.data, view.laid_out()
             if not view.span:
                 continue  # the kernel must not read it
             # One matrix for a whole batch is there once.
@@ -252,7 +257,7 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[Placed, object
         back = np.asarray(allocate(view)).view(view.dtype)
         if request.loads_output:
             back[...] = result
-        yield _values(request, {**places, name: (back.ctypes.data, view.without_gaps())}), result
+        yield _values(request, {**places, name: (back.ctypes.data, view.laid_out())}), result
         result[...] = back
 
 
@@ -419,8 +424,8 @@ class UsmCall(SyclCall):
         return array.address
 
     def _new(self, a: object) -> tuple[UsmArray, int]:  # noqa: ARG002
-        *count, rows, cols = self._shape
-        rows, cols = (cols, rows) if self._transposed else (rows, cols)
-        order: Order = "col" if self._transposed else "row"
-        made = UsmArray(self._queue, rows, cols, order, self._dtype, count[0] if count else None)
+        *count, slow, pitch = self._shape
+        fast = pitch if self._line is None else self._line
+        shape, order = ((fast, slow), "col") if self._transposed else ((slow, fast), "row")
+        made = UsmArray(self._queue, View(*shape, cast(Order, order), pitch, self._dtype, *count))
         return made, made.address

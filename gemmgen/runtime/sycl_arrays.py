@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from math import prod
+from typing import cast
 from weakref import finalize
 
 import numpy as np
@@ -17,7 +18,7 @@ from gemmgen.runtime.cache import once
 from gemmgen.runtime.calls import Factors, Key, kind_of
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, sycl_devices
 from gemmgen.runtime.sycl_library import helper
-from gemmgen.runtime.views import DeviceMatrix
+from gemmgen.runtime.views import DeviceMatrix, View, stored_shape
 
 INTERFACE = "__sycl_usm_array_interface__"
 #: The name of a capsule with a `sycl::queue *`.
@@ -45,29 +46,21 @@ def _own_handle(device: int) -> int:
 class UsmArray:
     """A matrix, or a batch of them, in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
 
+    Args:
+        view: how it lies, without other gaps than the padding of its lines.
+
     Attributes:
         shape: rows and columns, after the number of matrices of a batch.
         dtype: NumPy's.
         address: of the first element.
     """
 
-    def __init__(
-        self,
-        queue: SyclQueue,
-        rows: int,
-        cols: int,
-        order: Literal["row", "col"],
-        dtype: np.dtype[np.generic],
-        count: int | None = None,
-    ) -> None:
-        self.shape: tuple[int, ...] = (rows, cols) if count is None else (count, rows, cols)
-        self.queue = queue
-        self.dtype = dtype
-        size = dtype.itemsize
-        lines = (cols * size, size) if order == "row" else (size, rows * size)
-        self.strides: tuple[int, ...] = lines if count is None else (rows * cols * size, *lines)
-        elements = rows * cols * (1 if count is None else count)
-        self.address = helper().allocate(queue.handle, max(1, elements) * size)
+    def __init__(self, queue: SyclQueue, view: View) -> None:
+        self.shape, self.queue, self.dtype = view.shape, queue, view.dtype
+        line = view.ld * view.item
+        lines = (line, view.item) if view.order == "row" else (view.item, line)
+        self.strides: tuple[int, ...] = lines if view.count is None else (view.slow * line, *lines)
+        self.address = helper().allocate(queue.handle, max(1, prod(stored_shape(view))) * view.item)
         self._finalizer = finalize(self, _free, queue, self.address)
 
     def release(self) -> None:

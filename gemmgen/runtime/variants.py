@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING, cast
 
-from gemmgen.runtime.arrays import Request, pitch_problems
+from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.runtime.views import DeviceMatrix
 from gemmgen.source import Source
@@ -88,7 +88,8 @@ def keeps_promise(request: Request, spec: GemmSpec) -> bool:
         return False
     name, output, view = request.output
     inputs = {x: request.inputs[x] for x in ("a", "b")}  # arrays of an epilogue are read element by element
-    if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec):
+    views = {**{x: v for x, (_, v) in inputs.items()}, name: view}
+    if not all(replace(v, unit=spec.ld_unit(x)).keeps_promise for x, v in views.items()):
         return False
     given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
     given += [matrix for matrices in request.lists.values() for matrix in matrices]

@@ -76,6 +76,12 @@ def loaded(module: str, name: str, value: object) -> bool:
     return there is not None and isinstance(value, cast("type", getattr(there, name, ())))
 
 
+def mask_problems(name: str, value: object) -> list[str]:
+    """What is wrong with a masked array."""
+    is_masked = loaded("numpy.ma", "MaskedArray", value)
+    return [f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)"] if is_masked else []
+
+
 class SpanError(SpecError):
     """A matrix exceeds the kernel's index range. Nothing else is wrong with the call."""
 
@@ -88,6 +94,7 @@ class View:
         dtype: NumPy's type of the elements.
         count: matrices of a batch, `stride` elements apart; None without a batch. A matrix that serves all products of
             a batch has count 1 and stride 0.
+        unit: what leading dimensions and strides are promised to be multiples of (`GemmSpec.ld_unit`).
     """
 
     rows: int
@@ -97,6 +104,7 @@ class View:
     dtype: np.dtype[np.generic] = field(default_factory=lambda: np.dtype(np.float32))
     count: int | None = None
     stride: int = 0
+    unit: int = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,12 +139,25 @@ class View:
     @property
     def packed(self) -> bool:
         """Whether there is no gap between lines, nor between matrices."""
-        return (self.ld == self.fast or self.slow == 1) and self.without_gaps().stride == self.stride
-
-    def without_gaps(self) -> View:
-        """The same matrices without gaps."""
         step = self.slow * self.fast if (self.count or 1) > 1 else 0
-        return replace(self, ld=max(1, self.fast), stride=step)
+        return (self.ld == self.fast or self.slow == 1) and self.stride == step
+
+    @property
+    def keeps_promise(self) -> bool:
+        """Whether lines and matrices are as far apart as promised. A single line's leading dimension is never used."""
+        return not (self.has_lines and self.ld % self.unit) and not self.stride % self.unit
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether there is a line behind another one."""
+        return self.slow > 1 and self.span > 0
+
+    def laid_out(self) -> View:
+        """The same matrices as a runtime lays them out on a device: lines are padded as far as the promise asks, and
+        there are no other gaps.
+        """
+        line = -(-max(1, self.fast) // self.unit) * self.unit
+        return replace(self, ld=line, stride=self.slow * line if (self.count or 1) > 1 else 0)
 
     def each(self) -> Iterator[tuple[int, View]]:
         """The offset of each matrix in elements, and the view of the single matrix."""
@@ -159,17 +180,17 @@ def is_array(value: object) -> TypeGuard[ArrayLike]:
 
 def new_view(rows: int, cols: int, order: Order, dtype: DType | str, count: int | None = None) -> View:
     """The view of a matrix, or of a batch, without gaps."""
-    return View(rows, cols, order, 1, numpy_dtype(dtype), count).without_gaps()
+    return View(rows, cols, order, 1, numpy_dtype(dtype), count).laid_out()
 
 
 def stored_shape(view: View) -> tuple[int, ...]:
-    """The shape of an array in whose order of elements the matrices lie."""
-    return view.shape if view.order == "row" else (*view.shape[:-2], view.cols, view.rows)
+    """The shape of an array in whose order of elements new matrices lie, with the padding of their lines."""
+    return (*view.shape[:-2], view.slow, view.fast and view.ld)
 
 
 def new_array(view: View) -> npt.NDArray[np.generic]:
-    """An uninitialised NumPy array without gaps."""
-    made = np.empty(stored_shape(view), view.dtype)
+    """An uninitialised NumPy array for new matrices."""
+    made = np.empty(stored_shape(view), view.dtype)[..., : view.fast]
     return made if view.order == "row" else made.swapaxes(-1, -2)
 
 
@@ -261,7 +282,8 @@ def leading_dimension(array: ArrayLike, order: Order) -> int | None:
 def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str) -> str:
     """The message for strides that no leading dimension describes."""
     maker = "np.ascontiguousarray" if order == "row" else "np.asfortranarray"
-    remedy = f"pass {maker}({name})"
+    written = ", and take what the call returns" if name in ("c", "out") else ""  # it is a copy that is written
+    remedy = f"pass {maker}({name}){written}"
     if is_device_array(array):
         remedy = f"copy it into a new array of order {'C' if order == 'row' else 'F'!r}"
     other: Order = "col" if order == "row" else "row"
@@ -272,7 +294,8 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
     """Check that the kernel's 32-bit indices, or a lower limit, span each matrix. Raises: SpanError."""
-    limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
+    seen = {name: view if view.keeps_promise else view.laid_out() for name, view in views.items()}
+    limited = [(name, view, limits.get(name, LIMIT)) for name, view in seen.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "
         "32-bit indices reach: use GemmSpec(wide=True), --wide on the command line, or multiply it in parts"

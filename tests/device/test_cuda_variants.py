@@ -9,7 +9,7 @@ import gemmgen
 from gemmgen import candidates
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
 from tests.support.problems import Problem
 
@@ -62,6 +62,29 @@ def test_arrays_choose(rng: np.random.Generator) -> None:
     for said in (1, 4):
         fixed = gemmgen.compile(schedule="smem_8x8_double", backend="cuda", ld_multiple=said)
         assert fixed.source_for(a, b).spec.ld_multiple == said
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("products", [None, 3])
+def test_a_new_c_has_lines_as_the_spec_guarantees(order: Order, products: int | None, rng: np.random.Generator) -> None:
+    """So its vectors are aligned, and it may be an argument of the next call: of CuPy's arrays and of torch's."""
+    import cupy
+    import torch
+
+    spec = GemmSpec(ld_multiple=4, c_order=order, batched=products is not None)
+    kernel = gemmgen.compile(spec, "smem_8x8_double", backend="cuda")
+    shapes = [(*([products] if products else []), *shape) for shape in ((63, 68), (68, 145))]
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in shapes)
+    b = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, 3)])
+    expected = (a @ b)[..., :145]
+    for left, right in ((cupy.asarray(a), cupy.asarray(b)), (torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda())):
+        for _ in range(3):  # by the checks, and by what is kept of the first call
+            made = kernel(left, right[..., :145])
+            assert tuple(made.shape) == expected.shape
+            assert np.array_equal(cupy.asarray(made).get(), expected)
+            assert kernel(left, right[..., :145], made, beta=1) is made
+            assert np.array_equal(cupy.asarray(made).get(), 2 * expected)
+        assert all(kernel.time(left, right[..., :145], iterations=2))
 
 
 def test_nothing_compiles_while_a_graph_is_captured(rng: np.random.Generator) -> None:

@@ -77,6 +77,18 @@ def test_lists_of_numpys(listed: SyclKernel, rng: np.random.Generator) -> None:
             check(x, y, None, 1, 0, result)
 
 
+@sycl.needs_device
+def test_lists_of_lines_that_break_a_promise(rng: np.random.Generator) -> None:
+    gemm = gemmgen.compile(replace(LISTED, ld_multiple=16), "naive", backend="sycl")
+    a, b, c = products(rng)
+    for left, right, result in zip(a, b, gemm(a, b), strict=True):
+        check(left, right, None, 1, 0, result)
+    before = [x.copy() for x in c]
+    assert gemm(a, b, c, alpha=2, beta=-1) is c
+    for left, right, old, result in zip(a, b, before, c, strict=True):
+        check(left, right, old, 2, -1, result)
+
+
 def test_lists_in_usm(listed: SyclKernel, rng: np.random.Generator) -> None:
     a, b, c = products(rng)
     there = [[listed.empty(x.shape) for x in each] for each in (a, b, c)]

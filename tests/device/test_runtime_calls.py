@@ -19,11 +19,14 @@ from gemmgen.runtime.opencl_arrays import HostStage
 from gemmgen.runtime.opencl_calls import OpenCLLaunches
 from gemmgen.runtime.opencl_devices import DeviceInfo, own_context, own_queue
 from gemmgen.runtime.views import View
+from gemmgen.source import Source
 from gemmgen.spec import Order
 from tests.device.naive import ALL, DEVICES, id_of, naive, turn, with_entry
 
 F = npt.NDArray[np.float32]
 M, N, K = 13, 21, 17
+#: What a spec promises of the lines of A, B and C.
+LINES = (8, 4, 16)
 IMAGES = ["", "a", "ab"]
 
 #: NumPy arrays as a device gets at them, as a CPU that knows no addresses, and one that has its own memory.
@@ -93,6 +96,59 @@ def test_numpy_arrays_that_share_memory(device: DeviceInfo, rng: np.random.Gener
     expected = a @ b
     gemm(a, b, c)
     assert np.array_equal(c, expected)
+
+
+def promising(a: Order, b: Order, c: Order, images: str = "") -> Source:
+    """A kernel whose spec promises lines, and whose result is NaN where these break the promise."""
+    source = naive(a, b, c, images)
+    kept = " || ".join(f"ld{x} % {unit}" for x, unit in zip("abc", LINES, strict=True) if x not in images)
+    text = source.text.replace("float sum = 0.0f;", f"float sum = {kept} ? NAN : 0.0f;")
+    assert text != source.text
+    return replace(source, text=text, spec=replace(source.spec, ld_multiple=LINES))
+
+
+@pytest.mark.usefixtures("staging")
+@pytest.mark.parametrize("images", ["", "a"])
+@pytest.mark.parametrize("pad", [0, 3, 32 - K])
+@pytest.mark.parametrize("orders", [("row", "row", "row"), ("col", "row", "col"), ("row", "col", "row")])
+def test_numpy_arrays_of_any_lines(
+    device: DeviceInfo, rng: np.random.Generator, images: str, pad: int, orders: tuple[Order, Order, Order]
+) -> None:
+    """Whatever the spec promises. A copy on the device keeps it, also one of an array that does; so does one of C."""
+    gemm = CompiledKernel.from_source(promising(*orders, images), device)
+    a, b, c = (random(rng, *s, o, pad) for s, o in zip(((M, K), (K, N), (M, N)), orders, strict=True))
+    whole, before = c.base, c.copy()
+    assert isinstance(whole, np.ndarray)
+    around = whole.copy()
+    for _ in range(2):  # by the call, and by what is kept of it
+        made = gemm(a, b)
+        assert np.array_equal(made, a @ b)
+        assert made.flags.forc
+        c[...] = before
+        assert gemm(a, b, c, alpha=2, beta=3) is c
+        assert np.array_equal(c, 2 * (a @ b) + 3 * before)
+        c[...] = np.nan
+        assert np.array_equal(gemm(a, b, c), a @ b)
+    c[...] = before
+    assert np.array_equal(whole, around)
+    assert all(gemm.time(a, b, c, iterations=2))
+    square = random(rng, M, M, orders[0], pad)
+    if orders[0] == orders[1]:
+        assert np.array_equal(gemm(square, square), square @ square)
+    assert gemm(a[:0], b).shape == (0, N)
+
+
+def test_resident_arrays_keep_a_promise(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """Others are refused. A new C has no gaps, since pyopencl reads no other arrays."""
+    gemm = CompiledKernel.from_source(promising("row", "row", "row"), device)
+    a, b = random(rng, M, K, pad=24 - K), random(rng, K, N, pad=24 - N)
+    (da, whole), (db, _) = resident(gemm.queue, a), resident(gemm.queue, b)
+    for _ in range(2):
+        assert np.array_equal(gemm(da, db).get(), a @ b)
+    aside = whole[:, 1:K]  # begins where the device may allow no buffer, and so is copied there
+    assert np.array_equal(gemm(aside, db[1:]).get(), a[:, 1:] @ b[1:])
+    with pytest.raises(SpecError, match=f"a has leading dimension {K}, not a multiple of 8 .* lines of 24, or use ld"):
+        gemm(cl_array.to_device(gemm.queue, np.ascontiguousarray(a)), db)
 
 
 @pytest.mark.usefixtures("staging")

@@ -54,3 +54,27 @@ def test_a_launcher_refuses_what_breaks_a_promise(tmp_path: Path) -> None:
     assert broken != source.text
     with pytest.raises(AssertionError, match="the arguments break the requirements in the head comment"):
         run_program(replace(source, text=broken), tmp_path)
+
+
+def test_a_launcher_refuses_what_indices_do_not_reach(tmp_path: Path) -> None:
+    """Lines that overlap, a matrix of 2^31 elements, a size whose steps overflow; but nothing of an A without elements.
+    The program tries all, and then goes on as ever.
+    """
+    source = sycl.emit("naive", "main")
+    tried = """
+    const auto tries = [&](int depth, int pitch) {
+        try {
+            ::naive(queue, m, n, depth, alpha, a, pitch, b, ldb, beta, c, ldc).wait_and_throw();
+        } catch (const sycl::exception &) {
+            return 1;
+        }
+        return 0;
+    };
+    const int large = 2147482624;
+    std::printf("refused %d %d %d %d\\n", tries(k, k - 1), tries(k, 1 << 23), tries(large, large), tries(0, 0));
+"""
+    before = "    const std::vector<float> before("
+    assert before in source.text
+    printed = run_program(replace(source, text=source.text.replace(before, tried + before)), tmp_path)
+    assert printed.count("refused 1 1 1 0\n") == 2
+    assert printed.endswith("passed\n")

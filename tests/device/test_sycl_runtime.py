@@ -381,6 +381,31 @@ def test_calls_that_are_made_again(naive: SyclKernel, monkeypatch: pytest.Monkey
         naive(a, b, c, alpha=1e40, beta=-1)
 
 
+def test_lines_that_break_a_promise() -> None:
+    """NumPy's arrays are copied to USM; what the kernel makes in USM is padded, and may be an argument again."""
+    plain = source()
+    spec = replace(plain.spec, ld_multiple=(8, 4, 16))
+    text = plain.text.replace("float acc = 0.0f;", "float acc = lda % 8 || ldb % 4 || ldc % 16 ? 0.0f / 0.0f : 0.0f;")
+    assert text != plain.text
+    gemm = SyclKernel.from_source(replace(plain, text=text, spec=spec))
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((145, 17), (17, 145), (145, 145)))
+    for _ in range(2):
+        assert (gemm(a, b) == a @ b).all()
+        expected = 2 * (a @ b) - c
+        assert gemm(a, b, c, alpha=2, beta=-1) is c
+        assert (c == expected).all()
+    left, right = gemm.empty((145, 17)), gemm.empty((17, 145))
+    for x, usm in ((a, left), (b, right)):
+        np.asarray(usm)[...] = x
+        assert usm.strides[0] % 64 == 0
+    for _ in range(2):
+        made = gemm(left, right)
+        assert (np.asarray(made) == a @ b).all()
+        assert gemm(left, right, made, beta=1) is made
+        assert (np.asarray(made) == 2 * (a @ b)).all()
+
+
 def test_workspaces_of_prepared_calls() -> None:
     """A kernel with split-K: its memory is that of one call, from several threads at once."""
     gemm = gemmgen.compile(GemmSpec(), "sg16_block_16x1_split4", backend="sycl")

@@ -230,6 +230,8 @@ def test_what_is_no_regular_file(w: Numbers, tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     with pytest.raises(IsADirectoryError, match=f"{tmp_path}/w'"):
         prepack(w).save(tmp_path / "w")
+    with pytest.raises(FileNotFoundError, match=f"No such folder: '{tmp_path}/nowhere'"):
+        prepack(w).save(tmp_path / "nowhere" / "w")
     assert sorted(x.name for x in tmp_path.iterdir()) == ["null", "pipe", "w"]
 
 
@@ -250,7 +252,19 @@ def test_errors(w: Numbers) -> None:
     with pytest.raises(SpecError, match="bits = 3: use 8 or 4") as error:
         prepack(w[None], bits=3, group=5)
     assert "group = 5: use None" in str(error.value)
-    assert "is no matrix of floats with elements: pass one, such as w.astype(np.float32)" in str(error.value)
+    assert f"w has shape {w[None].shape}, of no matrix with elements: pass [k, n]" in str(error.value)
+    for array, message in (
+        (w[:0], r"w has shape \(0, .*, of no matrix with elements"),
+        (w.astype(np.int32), r"w is of type int32, not of floats: pass w.astype\(np.float32\)"),
+        (w + 1j, r"not of floats: pass w.real.astype\(np.float32\)"),
+        (np.ma.array(w, mask=w > 0), r"w is a masked array, and a kernel cannot see the mask: pass w.filled\(0\)"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            prepack(array)
+    with pytest.raises(SpecError, match=r"a is of type Packed, not an array: pass a.dequantized\(\)"):
+        gemmgen.gemm(prepack(w), w)
+    with pytest.raises(SpecError, match=r"a is prepacked as well, and only b may be: pass a.dequantized\(\)"):
+        gemmgen.gemm(prepack(w), prepack(w))
     wrong = w.copy()
     wrong[2, 2] = np.nan
     for numbers in (wrong, np.full((2, 2), 1e300)):

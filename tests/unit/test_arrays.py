@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 
 from gemmgen import candidates
 from gemmgen.errors import SpecError
-from gemmgen.runtime.arrays import check_transpose, pitch_problems
-from gemmgen.runtime.views import View, check_spans
+from gemmgen.runtime.arrays import check_transpose
+from gemmgen.runtime.views import DeviceMatrix, SpanError, View, check_spans
 from gemmgen.spec import GemmSpec
 from tests.support.arrays import check_gemm
 from tests.support.tensors import need_torch, placed
@@ -171,17 +172,50 @@ def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
             made = {x: placed(spec, x, values[x], pad) for x in "abc"}
             lines = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
             pitches = {x: made[x].stride(0 if lines[x] == "row" else 1) for x in "abc"}
-            views = {x: View(*shapes[x], lines[x], pitches[x]) for x in "abc"}
-            assert not pitch_problems(views, spec)
+            views = [View(*shapes[x], lines[x], pitches[x], unit=spec.ld_unit(x)) for x in "abc"]
+            assert all(view.keeps_promise for view in views)
             assert all(torch.equal(made[x].double(), values[x].double()) for x in "abc")
 
 
-def test_a_c_of_its_own_keeps_the_promise() -> None:
-    """Kernels store vectors along its lines, which on GPUs must not begin anywhere."""
-    spec, a, b = GemmSpec(ld_multiple=4), np.zeros((3, 4), np.float32), np.zeros((4, 8), np.float32)
-    assert check_gemm(spec, a, b).output[2].ld == 8
-    with pytest.raises(SpecError, match=r"lines of 5 elements.*: pass as c the first 5 columns of an array of 8"):
-        check_gemm(spec, a, b[:, :5])
-    for rows, unit in ((1, 4), (3, 1)):  # the pitch of a single line is never used
-        check_gemm(GemmSpec(ld_multiple=unit), a[:rows], b[:, :5])
-    check_gemm(spec, a, b[:, :5], np.zeros((3, 8), np.float32)[:, :5])
+def test_a_c_of_other_strides_is_written_as_a_copy() -> None:
+    (told,) = problems(GemmSpec(), zeros(3, 5), zeros(5, 4), zeros(3, 4, order="F"))
+    assert "pass np.ascontiguousarray(c), and take what the call returns, or compile a GemmSpec with c_order" in told
+
+
+def there(x: F) -> DeviceMatrix:
+    """The array as if it lay in a GPU's memory."""
+    return DeviceMatrix(x.shape, x.strides, x.dtype, x.ctypes.data, 0)
+
+
+def test_numpys_arrays_may_break_a_promise() -> None:
+    """Kernels get copies of them; the result of a call without c has no gaps."""
+    spec = GemmSpec(ld_multiple=(8, 4, 1))
+    request = check_gemm(spec, zeros(3, 13), zeros(13, 5))
+    assert [(view.ld, view.keeps_promise) for view in request.views.values()] == [(13, False), (5, False), (5, True)]
+    assert not request.keeps_promise
+    assert [view.laid_out().ld for view in request.views.values()] == [16, 8, 5]
+    assert check_gemm(spec, zeros(3, 16)[:, :13], zeros(13, 8)[:, :5]).keeps_promise
+    assert check_gemm(spec, zeros(1, 13), zeros(13, 4)).keeps_promise  # a single line's pitch is never used
+    batch = check_gemm(GemmSpec(ld_multiple=4, batched=True), zeros(7, 3, 13), zeros(13, 8)).inputs["a"][1]
+    assert (batch.laid_out().ld, batch.laid_out().stride) == (16, 48)
+
+
+def test_arrays_of_a_device_keep_a_promise_or_are_refused() -> None:
+    spec, a, b = GemmSpec(ld_multiple=4), there(zeros(3, 8)[:, :5]), there(zeros(5, 8)[:, :6])
+    made = check_gemm(spec, a, b).output[2]
+    assert (made.shape, made.ld) == ((3, 6), 8)  # so that it may be an argument of the next call
+    assert check_gemm(replace(spec, c_order="col"), a, b).output[2].ld == 4
+    said = "a has leading dimension 5, not a multiple of 4 as the GemmSpec promises: copy it to the first 5 elements of"
+    with pytest.raises(SpecError, match=f"{said} lines of 8, or use ld_multiple=1"):
+        check_gemm(spec, there(zeros(3, 5)), b)
+    stack = there(np.lib.stride_tricks.as_strided(zeros(100), (2, 3, 5), (120, 32, 4)))
+    with pytest.raises(SpecError, match="a's matrices are 30 elements apart, not a multiple of 4"):
+        check_gemm(replace(spec, batched=True), stack, b)
+
+
+def test_padding_counts_as_what_indices_reach() -> None:
+    """A copy of NumPy's array may span more than the array."""
+    view = View(1 << 20, 2047, "row", 2047)
+    check_spans({"a": view})
+    with pytest.raises(SpanError, match="leading dimension 4096"):
+        check_spans({"a": replace(view, unit=4096)})

@@ -101,6 +101,8 @@ def test_every_problem_is_said_at_once() -> None:
     assert "write clamp(low, high)" in problems("clamp(1)")[0]
     assert "is no number" in problems("clamp(low, high)")[0]
     assert "neither a function nor" in problems("acc * 2")[0]
+    (told,) = problems("bias, clamp(0, 6)")
+    assert "give each by itself, ['bias', 'clamp(0, 6)'] or --epilogue bias --epilogue clamp(0, 6)" in told
     assert "17 > 16 functions" in problems(*["relu"] * 17)[0]
 
 

@@ -22,6 +22,14 @@ def emitted(form: str, preset: str = "sg16_block_16x2", spec: GemmSpec | None = 
     return driver.emit(spec or GemmSpec(), candidates.load(preset).schedule, "sycl", form=form).text
 
 
+#: What launchers say of matrices that indices do not reach.
+REACH = "!is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)"
+BY_CONSTANT_K = (
+    "(alpha != 0.0f && !is_in_reach(m, 16, lda)) || (alpha != 0.0f && !is_in_reach(16, n, ldb)) || "
+    "!is_in_reach(m, n, ldc)"
+)
+
+
 def flat(text: str) -> str:
     """Without line breaks."""
     return " ".join(text.split())
@@ -43,24 +51,36 @@ def test_the_launcher() -> None:
 @pytest.mark.parametrize(
     ("spec", "refused"),
     [
-        (GemmSpec(), "k < 0"),
+        (GemmSpec(), f"k < 0 || {REACH}"),
         (
             GemmSpec(ld_multiple=(4, 8, 1), multiple_of=(1, 32, 1)),
-            "k < 0 || n % 32 != 0 || lda % 4 != 0 || ldb % 8 != 0",
+            f"k < 0 || n % 32 != 0 || lda % 4 != 0 || ldb % 8 != 0 || {REACH}",
         ),
-        (GemmSpec(k=16, batched=True, ld_multiple=(4, 1, 1)), "lda % 4 != 0 || stride_a % 4 != 0"),
-        (GemmSpec(k=16), None),
+        (
+            GemmSpec(k=16, batched=True, ld_multiple=(4, 1, 1)),
+            f"lda % 4 != 0 || stride_a % 4 != 0 || {BY_CONSTANT_K}",
+        ),
+        (GemmSpec(wide=True), f"k < 0 || {REACH.replace('is_in_reach', 'lie_apart')}"),
     ],
-    ids=["any", "promised", "batches", "nothing"],
+    ids=["any", "promised", "batches", "wide"],
 )
-def test_the_launcher_refuses_what_breaks_a_promise(spec: GemmSpec, refused: str | None) -> None:
-    """In the words of the launchers of other languages."""
+def test_what_the_launcher_refuses(spec: GemmSpec, refused: str) -> None:
+    """In the words of CUDA's launchers: broken promises, and matrices that indices do not reach."""
     schedule = candidates.load("naive").schedule
     text, cuda = (flat(driver.emit(spec, schedule, language).text) for language in ("sycl", "cuda"))
-    assert ("throw" in text) == ("It throws sycl::exception" in text) == (refused is not None)
-    if refused is not None:
-        assert f"if ({refused}) {{ throw sycl::exception(sycl::make_error_code(sycl::errc::invalid)," in text
-        assert f"if ({refused} || " in cuda
+    assert f"if ({refused}) {{ throw sycl::exception(sycl::make_error_code(sycl::errc::invalid)," in text
+    assert f"if ({refused}) {{ return cudaErrorInvalidValue;" in cuda
+    assert "constexpr long long TOO_MANY = (1LL << 31) - 1024;" in text
+
+
+def test_the_launcher_knows_what_bytes_reach() -> None:
+    """Block loads count bytes in A and B; what is summed by parts lies between two kernels."""
+    text = flat(emitted("header", "sg16_block_16x1_split4"))
+    assert "long long pitch, long long limit = 1LL << 31)" in text
+    assert (
+        "!is_in_reach(m, k, lda, 1LL << 29) || !is_in_reach(k, n, ldb, 1LL << 29) || !is_in_reach(m, n, ldc) || "
+        "1LL * m * n * SPLIT_K >= 1LL << 31) { throw"
+    ) in text
 
 
 def test_256_registers_are_a_property_of_the_kernel_on_request() -> None:

@@ -96,13 +96,39 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
 
 } // namespace transpose_sg16_detail
 
+namespace transpose_sg16_detail {
+
+// Loops step past the ends of sizes, which from here on 32 bits might not count.
+constexpr long long TOO_MANY = (1LL << 31) - 1024;
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+inline bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return lines < TOO_MANY && length < TOO_MANY && (lines == 1 || pitch >= length) &&
+           (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace transpose_sg16_detail
+
 // Queues the kernel; matrices are in USM that the queue's device reaches.
+// It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
+// requirements above.
 inline sycl::event transpose_sg16(sycl::queue &queue, int rows, int cols, const float *a, int lda,
                                   float *b, int ldb,
                                   const std::vector<sycl::event> &depends_on = {})
 {
+    using namespace transpose_sg16_detail;
+
     if (rows < 1 || cols < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (!is_in_reach(rows, cols, lda) || !is_in_reach(cols, rows, ldb)) {
+        throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
+                              "the arguments break the requirements in the head comment");
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);

@@ -218,9 +218,27 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 } // namespace bfloat_in_integers_detail
 
+namespace bfloat_in_integers_detail {
+
+// Loops step past the ends of sizes, which from here on 32 bits might not count.
+constexpr long long TOO_MANY = (1LL << 31) - 1024;
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+inline bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return lines < TOO_MANY && length < TOO_MANY && (lines == 1 || pitch >= length) &&
+           (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace bfloat_in_integers_detail
+
 // Queues the kernel; matrices are in USM that the queue's device reaches.
 // It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
-// requirements above; how far matrices reach is not checked.
+// requirements above.
 inline sycl::event bfloat_in_integers(sycl::queue &queue, int m, int n, int k, float alpha,
                                       const std::uint16_t *a, int lda, const std::uint16_t *b,
                                       int ldb, float beta, std::uint16_t *c, int ldc,
@@ -234,7 +252,7 @@ inline sycl::event bfloat_in_integers(sycl::queue &queue, int m, int n, int k, f
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
     }
-    if (k < 0) {
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
         throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
                               "the arguments break the requirements in the head comment");
     }

@@ -254,9 +254,27 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
 
 } // namespace experts_detail
 
+namespace experts_detail {
+
+// Loops step past the ends of sizes, which from here on 32 bits might not count.
+constexpr long long TOO_MANY = (1LL << 31) - 1024;
+
+// Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach
+// the whole matrix.
+inline bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return lines < TOO_MANY && length < TOO_MANY && (lines == 1 || pitch >= length) &&
+           (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace experts_detail
+
 // Queues the kernel; matrices are in USM that the queue's device reaches.
 // It throws sycl::exception, and queues nothing, if sizes or leading dimensions break the
-// requirements above; how far matrices reach is not checked.
+// requirements above.
 inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_count,
                            const int *offsets, const float *a, int lda, const float *b, int ldb,
                            long long stride_b, float *c, int ldc, const float *bias,
@@ -267,7 +285,8 @@ inline sycl::event experts(sycl::queue &queue, int m, int n, int k, int group_co
     if (m < 1 || n < 1 || group_count < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    if (k < 0 || group_count > 65536) {
+    if (k < 0 || group_count > 65536 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) ||
+        !is_in_reach(m, n, ldc)) {
         throw sycl::exception(sycl::make_error_code(sycl::errc::invalid),
                               "the arguments break the requirements in the head comment");
     }

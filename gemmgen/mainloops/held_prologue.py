@@ -10,7 +10,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, ELEMENT_OWN, ELEMENT_STEP_K, Step
-from gemmgen.ir.expr import Expr, Load, Var, minimum
+from gemmgen.ir.expr import Call, Expr, Load, Var, convert, minimum
 from gemmgen.ir.kernel import ROW as OWN
 from gemmgen.ir.kernel import loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, Registers, Store
@@ -83,13 +83,22 @@ class HeldPrologue:
                 continue
             groups = max(1, depth // operand.group) if in_step else 1
             shape = (*((groups,) if groups > 1 else ()), *((self.rows.values,) if operand.axes else ()))
-            own = Buffer(f"own_{load.buffer.name}", load.dtype, Space.PRIVATE, Layout.packed(*shape))
+            # Converted once, not for each element that takes it.
+            own = Buffer(f"own_{load.buffer.name}", self.problem.sums, Space.PRIVATE, Layout.packed(*shape))
             of_group = (ELEMENT_STEP_K // operand.group,) if groups > 1 else ()
             found[load] = Load(own, (*of_group, *((ELEMENT_OWN,) if operand.axes else ())))
         return found
 
     def _of_registers(self, value: Expr) -> Expr:
-        return map_expr(value, lambda x: self._read.get(x, x) if isinstance(x, Load) else x)
+        def of_registers(node: Expr) -> Expr:
+            match node:
+                case Load():
+                    return self._read.get(node, node)
+                case Call("convert", (held,), dtype) if held.dtype == dtype:
+                    return held
+            return node
+
+        return map_expr(value, of_registers)
 
     def _filled(self, load: Load, own: Buffer, k: Expr) -> Body:
         """Registers filled with what a thread reads, of a step that begins at `k`."""
@@ -98,7 +107,7 @@ class HeldPrologue:
         groups, by_row = self._groups(own), bool(operand.axes)
         first = minimum(k + GROUP_OF_STEP * operand.group if groups > 1 else k, problem.k - 1)
         place = (*((GROUP_OF_STEP,) if groups > 1 else ()), *((OWN,) if by_row else ()))
-        value = map_expr(load, substitute({ELEMENT_LINE: row, ELEMENT_K: first}))
+        value = convert(map_expr(load, substitute({ELEMENT_LINE: row, ELEMENT_K: first})), own.dtype)
         return self._each(own, (Store(own, place, value),))
 
     def _each(self, own: Buffer, body: Body) -> Body:

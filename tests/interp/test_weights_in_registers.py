@@ -61,6 +61,7 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, size: tu
         "b * b_scale_128",
         "(b - b_shift_64) * b_scale_64",
         "b_scale_32 * (b - b_shift_32)",
+        "(b - b_zero_32) * b_scale_32",
         "b_scale_32 * b",
     ],
 )
@@ -124,6 +125,12 @@ def test_the_text_scales_sums() -> None:
     assert "tma_load_2d(shared.b[stage][0], &b_map, k0 / 2, col0" in text
     many = " ".join(driver.emit(spec_of(I4, "b * b_scale_32"), held(MANY), "cuda", SM_90A).text.split())
     assert "step_sums" not in many and "nibble(b_pair, e) * own_b_scale_32[kk / 2 / 16][i]" in many
+
+
+def test_zero_points_are_converted_once() -> None:
+    """As they are read: by ptxas, conversions between wgmma instructions have these wait for one another."""
+    text = " ".join(driver.emit(spec_of(I4, "(b - b_zero_32) * b_scale_32"), held(MANY), "cuda", SM_90A).text.split())
+    assert "float own_b_zero_32[" in text and "(nibble(b_pair, e) - own_b_zero_32[kk / 2 / 16][i])" in text
 
 
 def test_what_is_refused() -> None:

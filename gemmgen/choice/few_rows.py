@@ -19,8 +19,10 @@ from functools import lru_cache
 from itertools import islice, product
 from math import gcd
 
+import numpy as np
+
 from gemmgen.candidates import PARTS, Shape
-from gemmgen.choice.columns import LINE, lie_along_k
+from gemmgen.choice.columns import LINE, Numbers, lie_along_k
 from gemmgen.choice.loads import Lanes, Loads, account_of_lanes, account_of_loads
 from gemmgen.choice.machine import WARP, Machine, machine_of
 from gemmgen.epilogue import OPERANDS
@@ -138,28 +140,35 @@ def _lines_anywhere(spec: GemmSpec, shape: Shape, target: Target, machine: Machi
     warp multiplies. The cheapest by the model first.
     """
     (m, n, k), plain = shape, all(spec.element(x) == spec.dtype and spec.formula_of(x) is None for x in "ab")
-    # Fewer rows have kernels of their own, which GPUs have timed beside others.
-    if not FEW < m <= MOST_ROWS or spec.dtype not in (F16, BF16) or not plain:
+    if m > MOST_ROWS or spec.dtype not in (F16, BF16) or not plain:
+        return
+    # A single row, and few where B's lines lie across K, take no longer by multiply-adds.
+    if m == 1 or (m <= FEW and not lie_along_k(spec)[1]):
         return
     if spec.ld_unit("b") * spec.dtype.size % LOAD == 0:
         return
-    rows, found = MMA_HIGH * up(m, LINES), []
-    for widths, own, warps, rounds in product(_widths(spec), OWN_COLUMNS, MANY_WARPS, ROUNDS):
-        step, blocks = warps * rounds * neighbours(*widths) * ACROSS, up(n, own * LINES)
-        for parts in dict.fromkeys((1, *(_parts(target.cores * x // blocks, k // (2 * step)) for x in FILLED))):
-            lanes = Lanes((rows, own), warps, parts, step, *widths)
-            if lanes.registers(spec) <= lanes.most_registers:
-                found.append(lanes)
-    costs = {x: sum(account_of_lanes(spec, x, shape, machine).values()) for x in found}
-    for lanes in sorted(costs, key=lambda x: costs[x]):
+    rows, costs, found = MMA_HIGH * up(m, LINES), list[Numbers](), list[Lanes]()
+    own, warps, rounds, fills = np.array([*product(OWN_COLUMNS, MANY_WARPS, ROUNDS, (0, *FILLED))], np.float64).T
+    for widths in _widths(spec):
+        step = warps * rounds * (neighbours(*widths) * ACROSS)
+        most = np.minimum(target.cores * fills / np.ceil(n / (own * LINES)), k / (2 * step))
+        parts = np.array(PARTS, np.float64)[np.maximum(0, np.searchsorted(PARTS, most, side="right") - 1)]
+        lanes = Lanes(rows, own, warps, parts, step, *widths)
+        cost = np.sum([*account_of_lanes(spec, lanes, shape, machine).values()], axis=0)
+        costs.append(np.where(lanes.is_held(spec), cost, np.inf))
+        found.append(lanes)
+    for place in np.argsort(np.concatenate(costs), kind="stable"):
+        lanes, at = found[place // len(own)], place % len(own)
+        if not np.isfinite(costs[place // len(own)][at]):
+            return
         yield Schedule.of(
             direct=True,
             atom="mma",
-            tile=lanes.tile,
+            tile=(rows, int(lanes.wide[at])),
             group=DIRECT_LANES,
-            block_k=lanes.block_k,
-            sliced_k=lanes.sliced_k,
-            split_k=lanes.split_k,
+            block_k=int(lanes.block_k[at]),
+            sliced_k=int(lanes.sliced_k[at]),
+            split_k=int(lanes.split_k[at]),
             a=Operand(width=lanes.width_a),
             b=Operand(width=lanes.width_b),
         )

@@ -6,10 +6,13 @@ waiting, and memory.
 from __future__ import annotations
 
 from math import ceil, log2
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from gemmgen.checks.warp_mma import spans
-from gemmgen.choice.columns import LINE, Shape, lie_along_k
+from gemmgen.choice.columns import LINE, Numbers, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.ir.instructions import ACROSS, LINES
@@ -18,6 +21,7 @@ from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, blocks_together, neighbours
 from gemmgen.spec import GemmSpec
 
+_Amount = TypeVar("_Amount", float, Numbers)
 #: Threads that hide the latency of loads.
 MANY_THREADS = 1024
 #: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
@@ -39,7 +43,8 @@ def has_no_tiles(schedule: Schedule) -> bool:
 def account_without_tiles(spec: GemmSpec, s: Schedule, shape: Shape, c: Machine, products: int) -> dict[str, float]:
     """The microseconds of a product by such a schedule, by what they go to."""
     if isinstance(s.mainloop, DirectMma):
-        return account_of_lanes(spec, Lanes.of(s), shape, c, products)
+        found = account_of_lanes(spec, Lanes.of(s), shape, c, products)
+        return {name: float(np.ravel(part)[0]) for name, part in found.items()}
     return account_of_loads(spec, Loads.of(s), shape, c, products)
 
 
@@ -128,35 +133,44 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     if s.is_plain:
         busy = (max(loop, rounds * c.waits_near) + sums + c.begin) / c.clock
     else:
-        fetch = each / s.split_k * _fetch(spec, block, shape, c)
+        fetch = each / s.split_k * _fetch(spec, *block, shape, c)
         busy = (loop + fetch + rounds * c.waits + sums + c.begin_loads) / c.clock
-    return _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
+    found = _with_memory(spec, shape, c, products, s.split_k, work * multiply * busiest / c.clock, busy)
+    return {name: float(part) for name, part in found.items()}
 
 
 class Lanes(NamedTuple):
-    """The same of a schedule whose lanes load what a warp multiplies by matrix instructions."""
+    """The same of schedules whose lanes load what a warp multiplies by matrix instructions: numbers that each has for
+    itself are arrays.
 
-    tile: tuple[int, int]
-    sliced_k: int
-    split_k: int
-    block_k: int
+    Attributes:
+        high: rows of a lane's tile.
+        wide: columns of it.
+    """
+
+    high: int
+    wide: Numbers
+    sliced_k: Numbers
+    split_k: Numbers
+    block_k: Numbers
     width_a: int
     width_b: int
 
     @classmethod
     def of(cls, s: Schedule) -> Lanes:
-        """That of a schedule."""
-        return cls(s.tile, s.sliced_k, s.split_k, s.block_k, s.a.width, s.b.width)
+        """That of a schedule alone."""
+        wide, warps, parts, step = np.array([[s.tile[1]], [s.sliced_k], [s.split_k], [s.block_k]], np.float64)
+        return cls(s.tile[0], wide, warps, parts, step, s.a.width, s.b.width)
 
     @property
-    def block(self) -> tuple[int, int]:
+    def block(self) -> tuple[int, Numbers]:
         """Rows and columns of a block of C."""
-        return self.tile[0] * DIRECT_LANES[0], self.tile[1] * DIRECT_LANES[1]
+        return self.high * DIRECT_LANES[0], self.wide * DIRECT_LANES[1]
 
     @property
-    def lines(self) -> tuple[int, int]:
+    def lines(self) -> tuple[int, Numbers]:
         """Rows of A and columns of B of a lane: eight lanes lie across each."""
-        return self.block[0] // LINES, self.tile[1]
+        return self.block[0] // LINES, self.wide
 
     @property
     def depth(self) -> int:
@@ -164,86 +178,88 @@ class Lanes(NamedTuple):
         return neighbours(self.width_a, self.width_b)
 
     @property
-    def vectors(self) -> tuple[int, int]:
+    def vectors(self) -> tuple[int, Numbers]:
         """Of A, and of B, that a lane has of those."""
-        (high, wide), depth = self.lines, self.depth
-        return high * depth // self.width_a, wide * depth // self.width_b
+        (of_a, of_b), depth = self.lines, self.depth
+        return of_a * depth // self.width_a, of_b * (depth / self.width_b)
 
     def spanned(self, spec: GemmSpec) -> tuple[bool, bool]:
         """Whether those are cut out of two each."""
         return spans(spec, "a", self.width_a), spans(spec, "b", self.width_b)
 
-    def registers(self, spec: GemmSpec) -> int:
+    def registers(self, spec: GemmSpec) -> Numbers:
         """Those of a lane: what it loads in a step is asked for at once, by a register for each load at least. Lines
         along K have addresses of two registers each, others an index.
         """
-        found, rounds = (
-            self.tile[0] * self.tile[1] + BESIDE_LANES,
-            self.block_k // (self.sliced_k * self.depth * ACROSS),
-        )
+        rounds: Numbers = self.block_k / (self.sliced_k * (self.depth * ACROSS))
+        found: Numbers = self.high * self.wide + BESIDE_LANES
         widths, two = (self.width_a, self.width_b), self.spanned(spec)
         for at, (name, by_k) in enumerate(zip("ab", lie_along_k(spec), strict=True)):
             each = max(1, int(spec.element(name).bytes_of(widths[at])) // WORD) * (1 + two[at])
-            found += rounds * self.vectors[at] * each + self.lines[at] * (1 + by_k)
+            found = found + rounds * self.vectors[at] * each + self.lines[at] * (1 + by_k)
         return found
 
-    @property
-    def most_registers(self) -> int:
-        """Those that launch bounds leave a lane."""
-        return min(MOST_REGISTERS, REGISTERS // (WARP * self.sliced_k * blocks_together(self.sliced_k)))
+    def is_held(self, spec: GemmSpec) -> npt.NDArray[np.bool_]:
+        """Whether launch bounds leave a lane as many registers."""
+        blocks = np.array([blocks_together(int(warps)) for warps in self.sliced_k])
+        most: Numbers = np.minimum(MOST_REGISTERS, REGISTERS / (WARP * self.sliced_k * blocks))
+        found: npt.NDArray[np.bool_] = self.registers(spec) <= most
+        return found
 
-    def resident(self, spec: GemmSpec) -> int:
+    def resident(self, spec: GemmSpec) -> Numbers:
         """Blocks that a multiprocessor has at once."""
-        return max(1, REGISTERS // (self.registers(spec) * WARP * self.sliced_k))
+        found: Numbers = np.floor(REGISTERS / (self.registers(spec) * WARP * self.sliced_k))
+        return np.maximum(1.0, found)
 
 
-def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, products: int = 1) -> dict[str, float]:
+def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, products: int = 1) -> dict[str, Numbers]:
     """The same where lanes load what a warp multiplies by matrix instructions."""
     (m, n, k), (rows, cols), two = shape, s.block, s.spanned(spec)
-    blocks = products * ceil(m / rows) * ceil(n / cols) * s.split_k
-    each, deep = ceil(blocks / c.cores), s.depth * ACROSS
-    steps = each * ceil(k / s.split_k / deep)
+    blocks: Numbers = products * ceil(m / rows) * np.ceil(n / cols) * s.split_k
+    each, deep = np.ceil(blocks / c.cores), s.depth * ACROSS
+    steps: Numbers = each * np.ceil(k / (s.split_k * deep))
     made = MADE_BY_TWOS if spec.element("b") != spec.dtype else 0.0
-    issued = s.tile[1] * s.depth * (made + s.tile[0] / 2 / MMA_ELEMENTS)
-    issued += sum(CUT * each for each, x in zip(s.vectors, two, strict=True) if x)
-    multiply = steps * max(issued * c.work / SCHEDULERS, rows * cols * deep / c.rate("mma", spec.dtype))
+    issued: Numbers = s.wide * (s.depth * (made + s.high / 2 / MMA_ELEMENTS))
     # Lanes of a load stand on so many lines, and read little of each.
-    loads = 0.0
-    for vectors, x, by_k in zip(s.vectors, two, lie_along_k(spec), strict=True):
-        loads += steps * vectors * (1 + x) * max(c.load, c.own_line * (LINES if by_k else ACROSS))
-    together = max(1, min(each, s.resident(spec)))
-    waits = each / together * ceil(k / s.split_k / s.block_k) * c.waits
-    sums = each / together * (s.sliced_k - 1) * c.slice_after * max(1.0, rows * cols / (WARP * s.sliced_k))
-    fetch = each / s.split_k * _fetch(spec, s.block, shape, c)
-    busy = (max(multiply, loads) + fetch + waits + sums + c.begin_loads) / c.clock
+    loads = np.zeros_like(steps)
+    for at, (x, by_k) in enumerate(zip(two, lie_along_k(spec), strict=True)):
+        issued = issued + CUT * x * s.vectors[at]
+        loads += steps * s.vectors[at] * ((1 + x) * max(c.load, c.own_line * (LINES if by_k else ACROSS)))
+    work, units = issued * (c.work / SCHEDULERS), cols * (rows * deep / c.rate("mma", spec.dtype))
+    multiply: Numbers = steps * np.maximum(work, units)
+    rounds = each / np.minimum(each, s.resident(spec))
+    waits = rounds * np.ceil(k / (s.split_k * s.block_k)) * c.waits
+    sums = rounds * (s.sliced_k - 1) * c.slice_after * np.maximum(1.0, rows * cols / (WARP * s.sliced_k))
+    fetch = each / s.split_k * _fetch(spec, rows, cols, shape, c)
+    busy: Numbers = (np.maximum(multiply, loads) + fetch + waits + sums + c.begin_loads) / c.clock
     return _with_memory(spec, shape, c, products, s.split_k, multiply / c.clock, busy)
 
 
-def _fetch(spec: GemmSpec, block: tuple[int, int], shape: Shape, c: Machine) -> float:
+def _fetch(spec: GemmSpec, rows: int, cols: _Amount, shape: Shape, c: Machine) -> _Amount:
     """Cycles until L2 has given a block its rows of A and columns of B. Of what other blocks read too, a multiprocessor
     has half in a cache of its own.
     """
-    (m, n, k), (rows, cols) = shape, block
-    of_a = min(rows, m) * spec.element("a").bytes_of(2) * (1 + 1 / ceil(n / cols))
-    of_b = min(cols, n) * spec.element("b").bytes_of(2) * (1 + 1 / ceil(m / rows))
-    return (of_a + of_b) / 4 * k / c.fetch
+    m, n, k = shape
+    of_a = min(rows, m) * spec.element("a").bytes_of(2) * (1 + 1 / np.ceil(n / cols))
+    of_b = np.minimum(cols, n) * (spec.element("b").bytes_of(2) * (1 + 1 / ceil(m / rows)))
+    found: _Amount = (of_a + of_b) * (k / 4 / c.fetch)
+    return found
 
 
 def _with_memory(
-    spec: GemmSpec, shape: Shape, c: Machine, products: int, parts: int, multiply: float, busy: float
-) -> dict[str, float]:
+    spec: GemmSpec, shape: Shape, c: Machine, products: int, parts: _Amount, multiply: _Amount, busy: _Amount
+) -> dict[str, _Amount]:
     """The account of multiprocessors that are busy for so long, beside memory, and of the sum of K's parts."""
     m, n, k = shape
-    partial = total = 0.0
-    if parts > 1:
-        partial, groups = products * m * n * 4.0 * parts, products * m * ceil(n / SUMMED)
-        total = c.another + partial / c.cached + groups * c.sum_group / c.cores / c.clock + c.plane * parts
+    in_parts = cast("_Amount", parts > 1)
+    partial, groups = products * m * n * 4.0 * parts * in_parts, products * m * ceil(n / SUMMED)
+    adding = c.another + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)
-    memory, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
+    late, cached = c.memory_times(products * (stored + m * n * spec.result.size) + partial)
     return {
         "multiply-adds": multiply,
         "loads and beginnings of blocks": busy - multiply,
-        "memory": float(beside(busy, memory, c.hidden)) - busy + cached,
-        "the sum of K's parts": total,
-        "the launch": c.launch,
+        "memory": beside(busy, late, c.hidden) - busy + cached,
+        "the sum of K's parts": in_parts * adding + partial / c.cached,
+        "the launch": 0 * busy + c.launch,
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
 
@@ -196,7 +196,11 @@ class Machine:
         return missed / self.memory, (both - missed) / self.cached
 
 
-def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers:
+@overload
+def beside(one: float, other: float, sharp: float) -> float: ...
+@overload
+def beside(one: Numbers, other: Numbers | float, sharp: float | Numbers) -> Numbers: ...
+def beside(one: Numbers | float, other: Numbers | float, sharp: float | Numbers) -> Numbers | float:
     """Of two things done at the same time, which are not both nothing; the more equal they are, the less one hides of
     the other.
     """

@@ -81,7 +81,7 @@ def test_every_problem_at_once() -> None:
         "a begins 4 bytes past a multiple of 16",
         "c is read-only",
         "c overlaps a",
-        "b has leading dimension 5, not the multiple of 4",
+        "b has leading dimension 5, not a multiple of 4",
     ):
         assert any(text in problem for problem in listed), (text, listed)
 

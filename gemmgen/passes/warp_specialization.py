@@ -282,6 +282,10 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         *(() if by_parts else (MultiplyGroup("wait", 1),)),
         If(both(loop.start < loop.var, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)),
     )
+    # Compilers would set them apart for where there is no such loop, together with the lanes that arrive at clusters'
+    # barriers. Then ptxas has matrix instructions wait for each other.
+    say = Comment("The accumulators' zeros are written here, not later, so that no wgmma waits for another (C7515).")
+    zeros: Body = () if cluster == 1 or named else (say, whole)
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
         last = (before + STEPS - 1) % pipe.stages
@@ -289,7 +293,7 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
             both(Const(0) < STEPS, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)
         )
         done = (Comment("The last step's stage is free as well."), given)
-    return (replace(loop, body=body), whole, *done)
+    return (*zeros, replace(loop, body=body), whole, *done)
 
 
 def _from_registers(consume: Body) -> Body:

@@ -192,6 +192,20 @@ def test_what_the_compiler_makes_of_it(spec: GemmSpec, tmp_path: Path) -> None:
     assert listing.count(" STG.E") == (128 if spec.result == F32 else 0)
 
 
+@pytest.mark.parametrize("shape", [{"tile": (2, 54)}, {"tile": (4, 32), "group": (32, 4)}], ids=str)
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 4)], ids=str)
+def test_clusters_have_no_instruction_wait(
+    cluster: tuple[int, int], shape: dict[str, tuple[int, int]], tmp_path: Path
+) -> None:
+    """Their loop has the four of a step, and waits for those of the step before."""
+    schedule = BOXES.but(cluster=cluster, stages=4, **shape)
+    report = nvcc(emitted(replace(SPEC, beta=0.0), schedule).text, "sm_90a", tmp_path)
+    assert "C75" not in report and " 0 bytes spill stores" in report
+    listing = disassembled(tmp_path)
+    loop = listing[listing.index("HGMMA") : listing.rindex("HGMMA")]
+    assert "WARPGROUP.DEPBAR" not in loop
+
+
 def disassembled(folder: Path) -> str:
     command = [tool("nvdisasm"), "-c", "kernel.cubin"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout

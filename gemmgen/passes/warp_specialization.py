@@ -282,10 +282,7 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         *(() if by_parts else (MultiplyGroup("wait", 1),)),
         If(both(loop.start < loop.var, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)),
     )
-    # Compilers would set them apart for where there is no such loop, together with the lanes that arrive at clusters'
-    # barriers. Then ptxas has matrix instructions wait for each other.
-    say = Comment("The accumulators' zeros are written here, not later, so that no wgmma waits for another (C7515).")
-    zeros: Body = () if cluster == 1 or named else (say, whole)
+    zeros: Body = () if cluster == 1 or named else _with_zeros(whole)
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
         last = (before + STEPS - 1) % pipe.stages
@@ -294,6 +291,14 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         )
         done = (Comment("The last step's stage is free as well."), given)
     return (*zeros, replace(loop, body=body), whole, *done)
+
+
+def _with_zeros(whole: MultiplyGroup) -> Body:
+    """What keeps the zeros of sums in front of a loop. Compilers would set them apart for where there is no such loop,
+    together with the lanes that arrive at clusters' barriers; then ptxas has matrix instructions wait for each other.
+    """
+    say = "The accumulators' zeros are written here, not later, so that no wgmma waits for another (C7515)."
+    return Comment(say), whole
 
 
 def _from_registers(consume: Body) -> Body:

@@ -282,15 +282,13 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         *(() if by_parts else (MultiplyGroup("wait", 1),)),
         If(both(loop.start < loop.var, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)),
     )
-    zeros: Body = () if cluster == 1 or named else _with_zeros(whole)
-    done: Body = ()
-    if named:  # for the next block: nothing comes after the last step that would arrive for it
-        last = (before + STEPS - 1) % pipe.stages
-        given = If(
-            both(Const(0) < STEPS, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)
-        )
-        done = (Comment("The last step's stage is free as well."), given)
-    return (*zeros, replace(loop, body=body), whole, *done)
+    main = replace(loop, body=body)
+    if not named:
+        return (*(() if cluster == 1 else _with_zeros(whole)), main, whole)
+    # For the next block: nothing comes after the last step that would arrive for it.
+    last = (before + STEPS - 1) % pipe.stages
+    given = If(both(Const(0) < STEPS, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),))
+    return main, whole, Comment("The last step's stage is free as well."), given
 
 
 def _with_zeros(whole: MultiplyGroup) -> Body:

@@ -16,7 +16,7 @@ from gemmgen.candidates import PARTS, ROUNDS, WAYS, Shape, Way, blocks_of, reach
 from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
-from gemmgen.ir.dtypes import BF16, C64, C128, F16, F64, FLOAT8, I8, DType
+from gemmgen.ir.dtypes import C64, C128, F64, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
@@ -66,7 +66,6 @@ class Offer:
         return fits and self.needs <= target.features and (not self.dtypes or spec.dtype in self.dtypes)
 
 
-_HALF = (F16, BF16)
 _WARPGROUP, _WARP, _ASYNC = frozenset({"wgmma"}), frozenset({"mma"}), frozenset({"async_copy"})
 _CPU = frozenset({"vectors"})
 #: What computes products that no cost model knows, the best first. Of each row the plain schedule is tried first, then
@@ -84,11 +83,11 @@ MENU: tuple[Offer, ...] = (
     Offer("sg16_block_16x2_k32", needs=BLOCK_FEATURES),
     # Tensor cores, by warpgroups. Only A from registers can be converted from what it is stored in, or B where operands
     # are swapped.
-    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP),
-    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("a.memory=private",), packs=False),
+    Offer("wgmma_128x256_s4", FLOAT16, _WARPGROUP),
+    Offer("wgmma_128x256_s4", FLOAT16, _WARPGROUP, ("a.memory=private",), packs=False),
     Offer(
         "wgmma_128x256_s4",
-        _HALF,
+        FLOAT16,
         _WARPGROUP,
         ("tile=64x2", "group=4x64", "epilogue_stages=0", "b.memory=private"),
         packs=False,
@@ -96,7 +95,7 @@ MENU: tuple[Offer, ...] = (
     Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP),
     Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP),
     # Tensor cores, by warps.
-    Offer("mma_8x16_16x8", _HALF, _WARP),
+    Offer("mma_8x16_16x8", FLOAT16, _WARP),
     Offer("mma_f8_8x16_16x8", FLOAT8, _WARP),
     Offer("mma_s8_8x16_16x8", (I8,), _WARP),
     Offer("mma_f64_4x8_16x8", (F64,), _WARP),

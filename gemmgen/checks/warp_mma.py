@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gemmgen.checks.types import as_they_are, lacks, other_type
 from gemmgen.ir.copy_instructions import PAIR, SPANNING_VECTOR
-from gemmgen.ir.dtypes import BF16, F16, FLOAT8
+from gemmgen.ir.dtypes import FLOAT8, FLOAT16
 from gemmgen.ir.instructions import (
     ACROSS,
     MATRIX_LINE_BYTES,
@@ -22,8 +22,6 @@ from gemmgen.schedule import Schedule
 from gemmgen.schedule.warp_mma import DIRECT_LANES, neighbours
 from gemmgen.spec import GemmSpec
 
-#: Types of elements that prologues make in registers, on the way to shared memory.
-MADE = (F16, BF16)
 #: Sums of a thread beside them: of 128, ptxas spills.
 MOST_SUMS = 64
 #: Neighbours in C that a lane has, and those that it has after an exchange with the three others of its line.
@@ -38,7 +36,7 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         return
     remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
     yield from lacks(f"atom {s.atom}", atom.needs, target, remedy)
-    made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in MADE]
+    made = [name for name in "ab" if spec.prologue(name) is not None and atom.dtype in FLOAT16]
     yield from as_they_are(spec, s, but=made)
     yield from _registers(
         s, [name for name, operand in (("a", s.a), ("b", s.b)) if name in made and not operand.prepacked]
@@ -110,8 +108,8 @@ def _part(s: Schedule) -> str:
 
 def direct_mma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with a schedule whose lanes load what `mma` multiplies, each with a remedy."""
-    if spec.dtype not in MADE:
-        yield other_type("method mma_direct", MADE, spec, "method gemv")
+    if spec.dtype not in FLOAT16:
+        yield other_type("method mma_direct", FLOAT16, spec, "method gemv")
         return
     yield from lacks("method mma_direct", ("mma",), target, "sm_80 or later, or method gemv")
     yield from _lanes(s)

@@ -14,7 +14,7 @@ from math import gcd
 from gemmgen import candidates
 from gemmgen.candidates import WAYS, Shape, Way
 from gemmgen.choice.columns import WORD
-from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8, DType
+from gemmgen.ir.dtypes import F32, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
@@ -44,7 +44,7 @@ NAMED: dict[str, tuple[str, ...]] = {
 #: Types whose products there are designs for, by what multiplies them: float32 is rounded to TF32 by request alone.
 TYPES: dict[DType, tuple[str, ...]] = {
     F32: ("fma",),
-    **dict.fromkeys((F16, BF16), ("wgmma", "mma")),
+    **dict.fromkeys(FLOAT16, ("wgmma", "mma")),
     **dict.fromkeys(FLOAT8, ("mma_f8",)),
     I8: ("mma_s8",),
 }

@@ -6,7 +6,7 @@ waiting, and memory.
 from __future__ import annotations
 
 from math import ceil, log2
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,24 @@ import numpy.typing as npt
 from gemmgen.checks.warp_mma import spans
 from gemmgen.choice.columns import LINE, Numbers, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
-from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, SUMMED, THREADS, WARP, Machine, beside
+from gemmgen.choice.machine import (
+    BLOCKS,
+    REGISTERS,
+    RESERVED,
+    SCHEDULERS,
+    SUMMED,
+    THREADS,
+    WARP,
+    Amount,
+    Machine,
+    beside,
+)
 from gemmgen.ir.instructions import ACROSS, LINES
 from gemmgen.schedule import Schedule
 from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, blocks_together, neighbours
 from gemmgen.spec import GemmSpec
 
-_Amount = TypeVar("_Amount", float, Numbers)
 #: Threads that hide the latency of loads.
 MANY_THREADS = 1024
 #: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
@@ -235,23 +245,23 @@ def account_of_lanes(spec: GemmSpec, s: Lanes, shape: Shape, c: Machine, product
     return _with_memory(spec, shape, c, products, s.split_k, multiply / c.clock, busy)
 
 
-def _fetch(spec: GemmSpec, rows: int, cols: _Amount, shape: Shape, c: Machine) -> _Amount:
+def _fetch(spec: GemmSpec, rows: int, cols: Amount, shape: Shape, c: Machine) -> Amount:
     """Cycles until L2 has given a block its rows of A and columns of B. Of what other blocks read too, a multiprocessor
     has half in a cache of its own.
     """
     m, n, k = shape
     of_a = min(rows, m) * spec.element("a").bytes_of(2) * (1 + 1 / np.ceil(n / cols))
     of_b = np.minimum(cols, n) * (spec.element("b").bytes_of(2) * (1 + 1 / ceil(m / rows)))
-    found: _Amount = (of_a + of_b) * (k / 4 / c.fetch)
+    found: Amount = (of_a + of_b) * (k / 4 / c.fetch)
     return found
 
 
 def _with_memory(
-    spec: GemmSpec, shape: Shape, c: Machine, products: int, parts: _Amount, multiply: _Amount, busy: _Amount
-) -> dict[str, _Amount]:
+    spec: GemmSpec, shape: Shape, c: Machine, products: int, parts: Amount, multiply: Amount, busy: Amount
+) -> dict[str, Amount]:
     """The account of multiprocessors that are busy for so long, beside memory, and of the sum of K's parts."""
     m, n, k = shape
-    in_parts = cast("_Amount", parts > 1)
+    in_parts = cast("Amount", parts > 1)
     partial, groups = products * m * n * 4.0 * parts * in_parts, products * m * ceil(n / SUMMED)
     adding = c.another + groups * c.sum_group / c.cores / c.clock + c.plane * parts
     stored = spec.element("a").bytes_of(m * k) + spec.element("b").bytes_of(k * n)

@@ -19,7 +19,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.target import Measured, Target, measured_on
 from gemmgen.records import dataclass
 
-_Amount = TypeVar("_Amount", float, Numbers)
+Amount = TypeVar("Amount", float, Numbers)
 #: Registers of a multiprocessor; threads and blocks of one at most; shared memory of a block that is no tile:
 #: mbarriers, and what the driver keeps.
 REGISTERS, THREADS, BLOCKS, RESERVED = 65536, 2048, 24, 1536
@@ -190,7 +190,7 @@ class Machine:
             return self.fma * 4 / max(4, dtype.size)
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
 
-    def memory_times(self, both: _Amount) -> tuple[_Amount, _Amount]:
+    def memory_times(self, both: Amount) -> tuple[Amount, Amount]:
         """Microseconds of bytes that are read and written once, from memory and from L2: of few, more lie in L2."""
         missed = both / (1 + (self.cache / both) ** 2)
         return missed / self.memory, (both - missed) / self.cached

@@ -190,10 +190,10 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
     atom: WarpgroupAtom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
-    # Elements of two bytes are multiplied whichever way their tiles lie: a kernel that packs them need turn nothing.
-    turned = atom != "wgmma"
+    # Of 16-bit floats `wgmma` takes tiles by rows and by columns; of others a kernel that packs them transposes them.
+    transposes = atom != "wgmma"
     of_a, of_b = lie_along_k(spec)
-    by_k = of_a or (packed[0] and turned), of_b or (packed[1] and turned)
+    by_k = of_a or (packed[0] and transposes), of_b or (packed[1] and transposes)
     staged = spec.ld_unit("c") * spec.result.size % VECTOR == 0
     sizes = spec.dtype.size, spec.result.size
     return Kind(atom, *sizes, by_k, packed, staged, spec.grouped, target.local_bytes)

@@ -46,6 +46,8 @@ F64 = DType("float64", 8, True, 1.7976931348623157e308, 53, "fp64")
 F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
 F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
 BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
+#: Both floats of 16 bits.
+FLOAT16 = (F16, BF16)
 #: OCP's 8-bit floats. The first has no infinities: what is too large is NaN.
 F8_E4M3 = DType("float8_e4m3fn", 1, True, 448.0, 4, "fp8")
 F8_E5M2 = DType("float8_e5m2", 1, True, 57344.0, 3, "fp8")
@@ -81,7 +83,7 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
 STORED: dict[DType, tuple[DType, ...]] = {
     F64: (F32,),
     F32: (F16, BF16, I8, I4),
-    **dict.fromkeys((F16, BF16), (I8, F8_E4M3, F8_E5M2, I4)),
+    **dict.fromkeys(FLOAT16, (I8, F8_E4M3, F8_E5M2, I4)),
     I8: (I4,),
 }
 #: Element types that A and B can have, by name.

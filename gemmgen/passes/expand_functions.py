@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import chain
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import BF16, F16, I4, I8, DType
+from gemmgen.ir.dtypes import FLOAT16, I4, I8, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.expr import (
     Bin,
@@ -29,13 +28,12 @@ from gemmgen.ir.expr import (
 from gemmgen.ir.kernel import ELEMENT, loop
 from gemmgen.ir.stmt import Alloc, Body, Comment, CooperativeCopy, EpilogueStore, If, Let, Stmt, Store, VectorCopy
 from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
+from gemmgen.passes.nibbles import PAIRS_OF_WORD
 from gemmgen.positions import FIRST_ROW
 
 # --- prologues ------------------------------------------------------------------------------------
 
 _NOTHING: Body = ()
-#: Types that hold the difference of two integers of 8 bits as it is; elements of which so many are made at a time.
-HALVES, WORD = (F16, BF16), 8
 
 
 def prologue_applied(
@@ -102,11 +100,11 @@ def _zero_point(step: Step, move: VectorCopy) -> Expr | None:
     become 16-bit floats, which hold the difference as it is.
     """
     (line, first), sums = _last(move.src_index), step.value.dtype
-    if move.src.dtype not in (I4, I8) or move.dst.dtype not in HALVES or move.width % WORD:
+    if move.src.dtype not in (I4, I8) or move.dst.dtype not in FLOAT16 or move.width % PAIRS_OF_WORD:
         return None
     match _by_vectors(step, move, first).value:
         case Bin("-", Var() as whole, Call("convert", (Load(buffer, index),))) if whole == element(sums):
-            if buffer.dtype == I8 and ELEMENT_K not in set(chain.from_iterable(map(walk_expr, index))):
+            if buffer.dtype == I8 and not any(ELEMENT_K in walk_expr(place) for place in index):
                 line = minimum(line, move.src.shape[-2] - 1)
                 return Load(buffer, map_index(index, substitute({ELEMENT_LINE: line})))
     return None

@@ -11,15 +11,15 @@ from typing import TypeVar, cast
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, in_pairs
-from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.dtypes import F32, FLOAT16, I8
 from gemmgen.ir.expr import Call, Const, Expr, Load, ceil_div
 from gemmgen.ir.kernel import ELEMENT, Kernel, loop
 from gemmgen.ir.stmt import Alloc, Block, Body, PointerIncrement, Stmt, Store, VectorCopy, made_of
 from gemmgen.ir.walk import map_body, map_body_exprs
 
 _Part = TypeVar("_Part")
-#: What elements become by their bits, as many at a time as a word has.
-HALVES, PAIRS_OF_WORD = (F16, BF16), 8
+#: Elements of a word: so many become 16-bit floats at a time, by their bits.
+PAIRS_OF_WORD = 8
 
 
 def nibbles(kernel: Kernel) -> Kernel:
@@ -51,7 +51,7 @@ def _loaded(move: VectorCopy) -> Body:
         load = replace(
             move, dst=loaded, dst_index=(Const(0),), src=pairs, src_index=first, width=count, zero_point=None
         )
-    if _held(move.dst).dtype in HALVES and move.width % PAIRS_OF_WORD == 0:
+    if _held(move.dst).dtype in FLOAT16 and move.width % PAIRS_OF_WORD == 0:
         taken_apart = replace(move, src=loaded, src_index=(Const(0),), atom=BYTE_OF_PAIR)
         return (Block((Alloc(loaded), load, taken_apart)),)
     value = _half(Load(loaded, (in_pairs(ELEMENT),)), ELEMENT)

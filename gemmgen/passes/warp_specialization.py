@@ -295,7 +295,7 @@ def _with_zeros(whole: MultiplyGroup) -> Body:
     """What keeps the zeros of sums in front of a loop. Compilers would set them apart for where there is no such loop,
     together with the lanes that arrive at clusters' barriers; then ptxas has matrix instructions wait for each other.
     """
-    say = "The accumulators' zeros are written here, not later, so that no wgmma waits for another (C7515)."
+    say = "The accumulators' zeros are written here, not later, so that no wgmma waits for another (ptxas C7515)."
     return Comment(say), whole
 
 

@@ -22,7 +22,6 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, CopyAtom
 from gemmgen.ir.dtypes import F32, I32, I64
 from gemmgen.ir.expr import Const, Expr, Var
-from gemmgen.ir.expr import convert as convert_to
 from gemmgen.ir.kernel import Kernel, Program, awaits_others
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.stmt import (
@@ -484,7 +483,7 @@ class _Run:
         if stmt.atom.adds:
             write = target.within(GlobalMemory, site, f"adds to {stmt.dst.space.value} memory").add
         check = self._evaluator.place_check(stmt, scope, site)
-        zero = None if stmt.zero_point is None else self._evaluator.expr(convert_to(stmt.zero_point, F32), scope, site)
+        zero = None if stmt.zero_point is None else self._evaluator.expr(stmt.zero_point, scope, site)
 
         def move(active: Active) -> None:
             begin, to = source.at(active), target.at(active)
@@ -502,7 +501,7 @@ class _Run:
                     for e in range(stmt.width)
                 ]
             if zero is not None:
-                point = cast(Numbers, zero(active))
+                point = cast(Numbers, convert(zero(active), F32))
                 values = [cast(Numbers, convert(value, F32)) - point for value in values]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))

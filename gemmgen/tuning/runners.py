@@ -49,17 +49,15 @@ class Process:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
+        answer = ""
         with suppress(OSError):
             process.stdin.write(f"{word} {text}\n")
             process.stdin.flush()
             if select.select([process.stdout], [], [], limit)[0]:
                 answer = process.stdout.readline()
-                if answer and not answer.startswith(LAST):
-                    return answer
-                self.close()
-                return answer.removeprefix(LAST) or None
-        self.close()
-        return None
+        if not answer or answer.startswith(LAST):
+            self.close()
+        return answer.removeprefix(LAST) or None
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:

@@ -424,7 +424,7 @@ gemm_bf16_wgmma_128x168_cluster4x1_454z(int m, int n, int k, float alpha,
         }
 
         // The accumulators' zeros are written here, not later, so that no wgmma waits for another
-        // (C7515).
+        // (ptxas C7515).
         wgmma_wait_all(acc);
         for (int k0 = 0; k0 < k; k0 += BK) {
             const int stage = k0 / BK % STAGES;

@@ -11,7 +11,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Load
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Body, Multiply, Stmt, Store, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Body, For, Multiply, Stmt, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import AsyncGroup, Barrier, Mbarrier, MultiplyGroup, StoreGroup
 from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.schedule import Schedule
@@ -31,8 +31,9 @@ class Fault:
 
 def planted(kernel: Kernel) -> Iterator[Fault]:
     """Every fault of a kernel."""
-    for number, (path, stmt) in enumerate(_places(kernel.body)):
-        if not isinstance(stmt, Ordering):
+    places = list(_places(kernel.body))
+    for number, (path, stmt) in enumerate(places):
+        if not isinstance(stmt, Ordering) or _is_for_compilers(stmt, path, places[:number]):
             continue
         for name, change in _changes(stmt, kernel):
             body = _edit(kernel.body, path, change)
@@ -52,6 +53,13 @@ def sizes(schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
         (rows + 5, cols + 3, ring * steps + 1),
         (rows * 2, cols * 2, ring),
     )
+
+
+def _is_for_compilers(stmt: Ordering, path: Path, before: list[tuple[Path, Stmt]]) -> bool:
+    """Whether it waits, outside loops, for matrix instructions before the first of them: it orders nothing."""
+    issued = any(isinstance(one, MultiplyGroup) and one.verb == "commit" for _, one in before)
+    in_loop = any(isinstance(one, For) and path[: len(at)] == at for at, one in before)
+    return isinstance(stmt, MultiplyGroup) and stmt.verb == "wait" and not issued and not in_loop
 
 
 Change = Callable[[Body, int], Body]

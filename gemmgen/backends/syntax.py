@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from gemmgen.records import cached_property, dataclass
 
-_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "|=", "^=", "&=", "%=")
-#: Binary operators, those that bind loosest first.
+#: Operators between spaces, those that bind loosest first.
 LEVELS = (
+    ("=", "+=", "-=", "*=", "/=", "|=", "^=", "&=", "%="),
+    ("?", ":"),
     ("||",),
     ("&&",),
     ("|",),
@@ -22,11 +23,12 @@ LEVELS = (
     ("*", "/", "%"),
 )
 _LEVEL_OF = {sign: level for level, signs in enumerate(LEVELS) for sign in signs}
+ASSIGNS, CHOOSES, EQUALS, COMPARES = (_LEVEL_OF[sign] for sign in ("=", "?", "==", "<"))
 STRING = r"\"(?:[^\"\\]|\\.)*\""
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_ENDS = {*CLOSING.values(), ",", ";"}
 _TOKEN = re.compile(
-    r"\s+|R?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|//.*|/\*.*?\*/|[A-Za-z_0-9]+(?:\.[0-9]\w*)?|<<=|>>=|->|::|<<|>>"
-    r"|[-+*/%|&^=!<>]=|&&|\|\||\+\+|--|."
+    rf"\s+(?:{'|'.join(map(re.escape, _LEVEL_OF))})\s+|\s+|R?{STRING}|'(?:[^'\\]|\\.)*'|/\*.*?\*/|->|<<|>>|[\w.:]+|."
 )
 
 
@@ -34,14 +36,7 @@ class Unreadable(ValueError):
     """A statement in words that printers don't use: it stays as it is."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """Tokens between which nothing is broken."""
-
-    flat: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Brackets around items: arguments, a subscript, the head of a loop."""
 
@@ -49,36 +44,51 @@ class Group:
     items: tuple[Node, ...]
     separators: tuple[str, ...]
 
-    @property
-    def separated(self) -> list[tuple[Node, str]]:
-        """Each item, and what stands behind it."""
-        return list(zip(self.items, (*self.separators, "")[: len(self.items)], strict=True))
-
     @cached_property
     def flat(self) -> str:
         """In one line."""
-        texts = [x.flat + (f"{s} " if s else "") for x, s in self.separated]
-        return f"{self.opening}{''.join(texts)}{CLOSING[self.opening]}"
+        texts = (f"{item.flat}{sign}" for item, sign in zip(self.items, (*self.separators, ""), strict=False))
+        return f"{self.opening}{' '.join(texts)}{CLOSING[self.opening]}"
+
+    @cached_property
+    def has_choices(self) -> bool:
+        """Whether one choice follows another in it: those are not written side by side."""
+        return any(item.has_choices for item in self.items)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Atom:
-    """Names and brackets one after another: a call, an element of an array."""
+    """Words and brackets one after another: a name, a call, an element of an array."""
 
-    parts: tuple[Text | Group, ...]
+    parts: tuple[str | Group, ...]
 
     @cached_property
     def flat(self) -> str:
         """In one line."""
-        return "".join(part.flat for part in self.parts)
+        return "".join(map(flat, self.parts))
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Its brackets."""
+        return [part for part in self.parts if isinstance(part, Group)]
+
+    @cached_property
+    def has_choices(self) -> bool:
+        """As a group's."""
+        return any(group.has_choices for group in self.groups)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chain:
-    """Operands between operators that bind equally."""
+    """Operands between operators that bind equally; an assignment has two, a choice three or more."""
 
     operands: tuple[Node, ...]
     operators: tuple[str, ...]
+
+    @property
+    def level(self) -> int:
+        """How tightly its operators bind."""
+        return _LEVEL_OF[self.operators[0]]
 
     @cached_property
     def flat(self) -> str:
@@ -86,124 +96,72 @@ class Chain:
         rest = (f" {sign} {x.flat}" for sign, x in zip(self.operators, self.operands[1:], strict=True))
         return self.operands[0].flat + "".join(rest)
 
-
-@dataclass(frozen=True)
-class Choice:
-    """`condition ? then : other`."""
-
-    condition: Node
-    then: Node
-    other: Node
-
     @cached_property
-    def flat(self) -> str:
-        """In one line."""
-        return f"{self.condition.flat} ? {self.then.flat} : {self.other.flat}"
+    def has_choices(self) -> bool:
+        """As a group's."""
+        return self.operators[:3] == ("?", ":", "?") or any(operand.has_choices for operand in self.operands)
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """`target = value`; the target may be declared there."""
-
-    target: Node
-    sign: str
-    value: Node
-
-    @cached_property
-    def flat(self) -> str:
-        """In one line."""
-        return f"{self.target.flat} {self.sign} {self.value.flat}"
+Node = Atom | Chain
 
 
-Node = Text | Group | Atom | Chain | Choice | Assignment
+def flat(part: str | Group) -> str:
+    """A part of an expression in one line."""
+    return part if isinstance(part, str) else part.flat
 
 
-class _Parser:
-    """Reads what printers and templates write: binary operators stand between spaces, others do not."""
+def parsed(text: str) -> Node:
+    """The tree of an expression or a declaration in one line: binary operators stand between spaces, others do not.
 
-    def __init__(self, text: str) -> None:
-        self.tokens = _TOKEN.findall(text)
-        self.place = 0
+    Raises: Unreadable where brackets do not match.
+    """
+    rest = _TOKEN.findall(text)[::-1]
+    node = _expression(rest)
+    if rest:
+        raise Unreadable(f"cannot lay out {text!r}, from {''.join(rest[::-1])!r} on")
+    return node
 
-    def _peek(self, ahead: int = 0) -> str:
-        place = self.place + ahead
-        return self.tokens[place] if place < len(self.tokens) else ""
 
-    def _operator(self) -> str:
-        """The operator that comes next, between spaces."""
-        is_between = self._peek().isspace() and self._peek(2).isspace()
-        return self._peek(1) if is_between else ""
+def _expression(rest: list[str]) -> Node:
+    """The one that comes next; `rest` are the tokens from the last on, of which those that it has are taken."""
+    operands, operators = [_atom(rest)], list[str]()
+    while rest and _is_operator(rest[-1]):
+        operators.append(rest.pop().strip())
+        operands.append(_atom(rest))
+    return _grouped(operands, operators)
 
-    def assignment(self) -> Node:
-        """An expression, or an assignment of one."""
-        target = self._choice()
-        if (sign := self._operator()) in _ASSIGNMENTS:
-            self.place += 3
-            return Assignment(target, sign, self.assignment())
-        return target
 
-    def _choice(self) -> Node:
-        condition = self._chain()
-        if self._operator() != "?":
-            return condition
-        self.place += 3
-        then = self._choice()
-        if self._operator() != ":":
-            raise Unreadable(f"a choice has no other side: {''.join(self.tokens)}")
-        self.place += 3
-        return Choice(condition, then, self._choice())
+def _is_operator(token: str) -> bool:
+    return token[0].isspace() and not token.isspace()
 
-    def _chain(self) -> Node:
-        operands, operators = [self._atom()], list[str]()
-        while (sign := self._operator()) in _LEVEL_OF:
-            self.place += 3
-            operators.append(sign)
-            operands.append(self._atom())
-        return _grouped(operands, operators)
 
-    def _atom(self) -> Node:
-        parts = list[Text | Group]()
-        words = ""
-        while token := self._peek():
-            if token in ")]},;" or (token == ">" and not words.endswith(" ") and not self._peek(-1).isspace()):
-                break
-            if token.isspace() and (self._is_operator(self._peek(1)) and self._peek(2).isspace()):
-                break
-            is_template = token == "<" and self.place > 0 and not self._peek(-1).isspace()
-            if token in "([{" or is_template:
-                parts += [Text(words)] if words else []
-                words = ""
-                parts.append(self._group())
-                continue
-            words += " " if token.isspace() else token
-            self.place += 1
-        parts += [Text(words)] if words else []
-        return parts[0] if len(parts) == 1 else Atom(tuple(parts))
+def _atom(rest: list[str]) -> Atom:
+    parts = list[str | Group]()
+    while rest and not _is_operator(rest[-1]) and rest[-1] not in _ENDS:
+        token = rest.pop()
+        if token in CLOSING:
+            parts.append(_group(token, rest))
+        elif parts and isinstance(parts[-1], str):
+            parts[-1] += token
+        else:
+            parts.append(token)
+    return Atom(tuple(parts))
 
-    @staticmethod
-    def _is_operator(token: str) -> bool:
-        return token in ("?", ":") or token in _ASSIGNMENTS or token in _LEVEL_OF
 
-    def _group(self) -> Group:
-        opening = self._peek()
-        closing = CLOSING[opening]
-        self.place += 1
-        items, separators = list[Node](), list[str]()
-        while True:
-            while self._peek().isspace():
-                self.place += 1
-            if self._peek() == closing and not items:
-                break
-            items.append(self.assignment())
-            token = self._peek()
-            if token not in (",", ";"):
-                break
-            separators.append(token)
-            self.place += 1
-        if self._peek() != closing:
-            raise Unreadable(f"{opening} is not closed: {''.join(self.tokens)}")
-        self.place += 1
-        return Group(opening, tuple(items), tuple(separators))
+def _group(opening: str, rest: list[str]) -> Group:
+    items, separators = list[Node](), list[str]()
+    while rest and not (rest[-1] == CLOSING[opening] and not items):
+        if rest[-1].isspace():
+            rest.pop()
+            continue
+        items.append(_expression(rest))
+        if rest[-1:] not in ([","], [";"]):
+            break
+        separators.append(rest.pop())
+    if rest[-1:] != [CLOSING[opening]]:
+        raise Unreadable(f"{opening} is not closed before {''.join(rest[::-1])!r}")
+    rest.pop()
+    return Group(opening, tuple(items), tuple(separators))
 
 
 def _grouped(operands: Sequence[Node], operators: Sequence[str]) -> Node:
@@ -212,15 +170,11 @@ def _grouped(operands: Sequence[Node], operators: Sequence[str]) -> Node:
         return operands[0]
     loosest = min(_LEVEL_OF[sign] for sign in operators)
     cuts = [i for i, sign in enumerate(operators) if _LEVEL_OF[sign] == loosest]
+    if loosest == ASSIGNS:
+        cuts = cuts[:1]  # what follows is the value
     starts, ends = [0, *(i + 1 for i in cuts)], [*cuts, len(operators)]
     parts = tuple(_grouped(operands[i : j + 1], operators[i:j]) for i, j in zip(starts, ends, strict=True))
-    return Chain(parts, tuple(operators[i] for i in cuts))
-
-
-def parsed(text: str) -> Node:
-    """The tree of an expression or a declaration in one line. Raises: Unreadable where brackets do not match."""
-    parser = _Parser(text)
-    node = parser.assignment()
-    if parser.place != len(parser.tokens):
-        raise Unreadable(f"cannot lay out {text!r}, from {''.join(parser.tokens[parser.place :])!r} on")
-    return node
+    signs = tuple(operators[i] for i in cuts)
+    if loosest == CHOOSES and signs != ("?", ":") * (len(signs) // 2):
+        raise Unreadable(f"choices within a choice: {signs}")
+    return Chain(parts, signs)

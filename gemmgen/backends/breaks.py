@@ -122,8 +122,7 @@ def _lay_assignment(node: Chain, place: Place) -> Laid:
     (target, value), (sign,) = node.operands, node.operators
     before = lay(target, place._replace(rest=len(sign) + 1))
     column = before.end(place) + len(sign) + 2
-    base = column if isinstance(value, Chain) else place.base
-    same = before.then(f" {sign} ", lay(value, place._replace(column=column, base=base, skips=True)))
+    same = before.then(f" {sign} ", lay(value, place._replace(column=column, skips=True)))
     if value.flat.startswith("{"):
         return same
     hang = place.base + HANG
@@ -171,10 +170,9 @@ def _lay_chain(node: Chain, place: Place) -> Laid:
     column = max(place.column, place.indent) + (0 if place.skips else HANG)
     # What can be left of a comparison without a break behind its sign: all but another operation.
     stays = node.level in (EQUALS, COMPARES) and not isinstance(node.operands[0], Chain)
-    loose = len(node.operands) == 2 or node.level == COMPARES
     own = place._replace(base=place.column, skips=False, indent=column)
     signs = [f" {sign}" for sign in node.operators]
-    return _filled(node.operands, signs, own, column, _cost(node, place), loose, stays)
+    return _filled(node.operands, signs, own, column, _cost(node, place), len(node.operands) == 2, stays)
 
 
 def _filled(

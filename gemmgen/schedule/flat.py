@@ -289,8 +289,7 @@ def _operand(
 
 def misplaced(parts: Parts, plain: Mapping[str, Value]) -> Iterator[str]:
     """Fields of the members that mean nothing to the mainloop, and are not as it has them by itself."""
-    tiling, mainloop = parts[0], parts[1]
-    fixed = {**plain, **_fixed(type(mainloop), str(getattr(mainloop, "atom", None)), tiling)}
+    mainloop, fixed = parts[1], {**plain, **_fixed_of(parts)}
     whom = _named(type(mainloop), "mainloop")
     for part in parts:
         for key in mainloop.without.intersection(meanings(type(part))):
@@ -348,26 +347,28 @@ def without_being_said(parts: Parts, key: str, plain: Value) -> Value:
     """What a key has where no member has a field of that name: true if it chose one, what the mainloop leaves no choice
     of, or `plain`.
     """
-    tiling, mainloop, _, scheduler = parts
+    _, mainloop, _, scheduler = parts
     for part in (mainloop, scheduler):
         if part.chosen_by is not None and part.chosen_by.key == key:
             return True
-    return _fixed(type(mainloop), str(getattr(mainloop, "atom", None)), tiling).get(key, plain)
-
-
-def _fixed(mainloop: type[Mainloop], atom: str, tiling: Tiling) -> Mapping[str, Value]:
-    return _fixed_by_name(mainloop.__name__, atom, tiling)
+    return _fixed_of(parts).get(key, plain)
 
 
 @lru_cache(maxsize=1024)
-def _fixed_by_name(mainloop: str, atom: str, tiling: Tiling) -> Mapping[str, Value]:
+def _fixed(mainloop: type[Mainloop], atom: str, tiling: Tiling) -> Mapping[str, Value]:
     """Asked for so often that it is made once."""
-    return next(member for member in MAINLOOPS if member.__name__ == mainloop).fixed(atom, tiling)
+    return mainloop.fixed(atom, tiling)
+
+
+def _fixed_of(parts: Parts) -> Mapping[str, Value]:
+    """The values that the mainloop leaves no choice of."""
+    tiling, mainloop = parts[:2]
+    return _fixed(type(mainloop), str(getattr(mainloop, "atom", None)), tiling)
 
 
 def said(parts: Parts, plain: Mapping[str, Value]) -> tuple[Flat, Flat]:
     """What makes a schedule another than a plain one: the fields that it has, and what holds without being said."""
-    tiling, mainloop = parts[0], parts[1]
+    mainloop = parts[1]
     own: Flat = {}
     for part in parts:
         own |= {key: getattr(part, key) for key in meanings(type(part)) if key in plain and key not in mainloop.without}
@@ -376,8 +377,8 @@ def said(parts: Parts, plain: Mapping[str, Value]) -> tuple[Flat, Flat]:
     for name, operand in (("a", mainloop.a), ("b", mainloop.b)):
         keys_of_it = mainloop.operand_keys(name, operand)
         own |= {f"{name}.{key}": getattr(operand, key) for key in keys_of_it}
-    implied = _fixed(type(mainloop), str(getattr(mainloop, "atom", None)), tiling)
-    return _unlike(own, plain), {key: value for key, value in _unlike(implied, plain).items() if key not in own}
+    implied = _unlike(_fixed_of(parts), plain)
+    return _unlike(own, plain), {key: value for key, value in implied.items() if key not in own}
 
 
 def _unlike(flat: Mapping[str, Value], plain: Mapping[str, Value]) -> Flat:

@@ -16,11 +16,11 @@ def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> N
 
     Raises: OSError if it can't be written.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with target.open("wb") as file:
+    if is_special(path):
+        with Path(path).open("wb") as file:
             fill(file)
         return
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():  # else the error would name the draft
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(target.parent))
     draft = _draft_of(target)
@@ -32,6 +32,11 @@ def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> N
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is there, but no file that could be replaced: /dev/null, or /dev/stdout into a pipe."""
+    return Path(path).exists() and not Path(path).is_file()  # as it is: a pipe's real path names nothing
 
 
 def write_folder(path: str | os.PathLike[str], files: Mapping[str, str]) -> None:

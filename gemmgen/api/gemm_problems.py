@@ -34,8 +34,8 @@ def result_types(
     """The types of the elements, the sums and the result; None if there are problems."""
     try:
         promoted = a.dtype if a.dtype == b.dtype else library.promote(a.dtype, b.dtype)
-    except TypeError as error:
-        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common ({error}): cast one by astype")
+    except TypeError:
+        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common: cast one by astype")
         return None
     wanted: Dtype | None = None
     try:

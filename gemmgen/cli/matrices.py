@@ -204,6 +204,8 @@ def _read(name: str, path: Path, stored: str, only_look: bool = False) -> NDArra
         raise UserError(f"{option} {path} is no .npy file of numbers: {remedy}") from None
     if not isinstance(content, np.ndarray):
         raise UserError(f"{option} {path} is an archive of several arrays: give one as an .npy file; {remedy}")
+    if content.dtype.kind not in "biufcV":  # V: bfloat16, of which a file says only the length
+        raise UserError(f"{option} {path} holds {content.dtype.name}, which is no number: {remedy}")
     numbers = cast("NDArray[np.generic]", content)
     return numbers if only_look else numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
 

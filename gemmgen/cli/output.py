@@ -34,8 +34,14 @@ def path_problems(path: Path | None, like: str = "kernel.cl", option: str = "-o"
     """
     if path is None:
         return []
+    from gemmgen import files
+
     if path.is_dir():
         return [f"{option} {path} is a folder: name a file in it, such as {path / like}"]
+    if str(path) == "-":
+        return [f"{option} - is no name of a file: give /dev/stdout for standard output"]
+    if files.is_special(path) and os.access(path, os.W_OK):
+        return []
     return _parent_problems(path, option)
 
 

@@ -175,4 +175,4 @@ def text_of(value: object) -> str:
 
 def no_field(key: str, known: Iterable[str]) -> str:
     """The problem with a field that there is not."""
-    return f"{key!r} is no field of a schedule: {suggest(key, known)}"
+    return f"{key!r} is no field of a schedule: {suggest(key, known, 'gemmgen fields')}"

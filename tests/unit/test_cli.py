@@ -186,6 +186,8 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
     assert "__kernel" in (tmp_path / "real").read_text()
     printed("emit", "-o", "/dev/null")
+    assert "__kernel void" in printed("emit", "-o", "/dev/stdout")
+    assert "/dev/stdout" in refused("emit", "-o", "-")
     assert Path("/dev/null").is_char_device()
 
 

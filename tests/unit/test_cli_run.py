@@ -73,6 +73,8 @@ def test_bad_runs(tmp_path: Path) -> None:
     assert "can't be read" in refused("run", "-k", "naive", "--a", tmp_path / "d.npy")
     np.save(tmp_path / "o.npy", np.array([[object()]]), allow_pickle=True)
     assert "no .npy file" in refused("run", "-k", "naive", "--a", tmp_path / "o.npy")
+    np.save(tmp_path / "s.npy", np.array([["1", "2"]]))
+    assert "which is no number" in refused("run", "-k", "naive", "--a", tmp_path / "s.npy")
 
 
 def test_run_strict_where_it_means_nothing() -> None:

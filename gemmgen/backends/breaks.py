@@ -196,24 +196,22 @@ def _filled(
     """
     rests = [*map(len, separators), place.rest]
     first = lay(items[0], place._replace(rest=rests[0]))
-    # Breaks within items cost more than those between them, so that where each fits on a line, lines are filled.
-    alone = (
-        column + len(x.flat) + rest <= place.limit and not x.has_choices for x, rest in zip(items, rests, strict=True)
-    )
-    fills = not first.lines[1:] and all(list(alone)[1:])
+    # Breaks within items cost more than those between them: none where each fits on a line.
+    if not first.lines[1:] and all(
+        column + len(x.flat) + rest <= place.limit and not x.has_choices
+        for x, rest in zip(items[1:], rests[1:], strict=True)
+    ):
+        return _filled_greedily(items, separators, first, place, column, cost)
     # The best by where it ends, whether its last item is broken, and whether there is a break between items.
     states = {(first.end(place), len(first.lines) > 1, False): first}
     for item, text, rest in zip(items[1:], separators, rests[1:], strict=True):
         own = place._replace(rest=rest, skips=False, column=column, base=column)
         following = dict[tuple[int, bool, bool], Laid]()
         for (end, is_split, has_break), before in states.items():
-            start = end + len(text) + 1
-            fits = start + len(item.flat) + rest <= place.limit
-            ways = list[tuple[Laid, Laid, bool]]()
-            if not (fills and fits):
-                below = lay(item, own)
-                ways.append((before.over(text, column, below, cost + (0 if has_break else _FIRST)), below, True))
-            if fits if fills else stays or not is_split:
+            below = lay(item, own)
+            ways = [(before.over(text, column, below, cost + (0 if has_break else _FIRST)), below, True)]
+            if stays or not is_split:
+                start = end + len(text) + 1
                 beside = lay(item, own._replace(column=start, base=start, fixed=not loose))
                 ways.append((before.then(f"{text} ", beside), beside, has_break))
             for laid, last, breaks in ways:
@@ -221,6 +219,24 @@ def _filled(
                 following[key] = min(following.get(key, laid), laid)
         states = following
     return min(states.values())
+
+
+def _filled_greedily(
+    items: Sequence[Node], separators: Sequence[str], first: Laid, place: Place, column: int, cost: int
+) -> Laid:
+    """Items, none of them broken, each on the line of the one before if it fits there."""
+    lines, end = list(first.lines), first.end(place)
+    rests = [*map(len, separators), place.rest]
+    for item, text, rest in zip(items[1:], separators, rests[1:], strict=True):
+        end += len(text) + 1 + len(item.flat)
+        if end + rest <= place.limit:
+            lines[-1] += f"{text} {item.flat}"
+        else:
+            lines[-1] += text
+            lines.append(" " * column + item.flat)
+            end = len(lines[-1])
+    breaks = len(lines) - 1
+    return Laid(first.cost + breaks * cost + (_FIRST if breaks else 0), tuple(lines))
 
 
 def _lay_atom(node: Atom, place: Place) -> Laid:

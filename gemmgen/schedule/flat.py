@@ -354,10 +354,14 @@ def without_being_said(parts: Parts, key: str, plain: Value) -> Value:
     return _fixed_of(parts).get(key, plain)
 
 
-@lru_cache(maxsize=1024)
 def _fixed(mainloop: type[Mainloop], atom: str, tiling: Tiling) -> Mapping[str, Value]:
+    return _fixed_by_name(mainloop.__name__, atom, tiling)
+
+
+@lru_cache(maxsize=1024)
+def _fixed_by_name(mainloop: str, atom: str, tiling: Tiling) -> Mapping[str, Value]:
     """Asked for so often that it is made once."""
-    return mainloop.fixed(atom, tiling)
+    return next(member for member in MAINLOOPS if member.__name__ == mainloop).fixed(atom, tiling)
 
 
 def _fixed_of(parts: Parts) -> Mapping[str, Value]:

@@ -36,19 +36,20 @@ def operand_problems(
     if o.shuffle:
         yield from _shared(name, order, s)
     if o.prepacked and o.memory == "image":
-        yield f"{name}.prepacked makes a buffer of a matrix, but {name}.memory is 'image': {_from_buffers(s, name)}"
+        remedy = _from_buffers(s, packed=name)
+        yield f"{name}.prepacked makes a buffer of a matrix, but {name}.memory is 'image': {remedy}"
 
 
 def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
     if "image_block_read" not in target.features:
-        remedy = _from_buffers(s) if "block_read" in target.features else "use memory 'global'"
+        remedy = _from_buffers(s, target) if "block_read" in target.features else "use memory 'global'"
         yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
     if not o.block_read:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block_read = true"
     if name == "a" and not o.shuffle:
         yield "a.memory = 'image' gives each lane other elements of A: set a.shuffle = true"
     if name == "b" and order == "col":
-        yield f"b is column-major, so a block read would give a column to one lane: {_from_buffers(s, name)}"
+        yield f"b is column-major, so a block read would give a column to one lane: {_from_buffers(s, packed=name)}"
         return
     rows = s.tile[0] if name == "a" and order == "row" else s.block_k
     if rows % o.width:
@@ -139,13 +140,15 @@ def _shared(name: str, order: Order, s: Schedule) -> Iterator[str]:
     if order == "col" and s.tile[0] % lanes:
         yield (
             f"A is column-major, so lanes share its rows, but the tile's {s.tile[0]} rows are no multiple of {lanes}: "
-            + (_from_buffers(s, name) if s.a.memory == "image" else "set a.prepacked = true, or use such a tile")
+            + (_from_buffers(s, packed=name) if s.a.memory == "image" else "set a.prepacked = true, or use such a tile")
         )
 
 
-def _from_buffers(s: Schedule, packed: str = "") -> str:
+def _from_buffers(s: Schedule, target: Target | None = None, packed: str = "") -> str:
     """The remedy where images won't do; `packed` is the matrix that a kernel before lays out by rows."""
     (rows, cols), (high, wide) = s.tile, s.group
+    if target is not None and target.sub_group_sizes and wide not in target.sub_group_sizes:
+        wide = target.sub_group_sizes[0]
     before = f" --set {packed}.prepacked=true" if packed else ""
     return f"read buffers by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}{before}"
 

@@ -150,7 +150,7 @@ def _form_problems(backend: str, form: str) -> list[str]:
     if form in (forms := find_backend(backend).forms):
         return []
     remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
-    return [f"form {form!r} does not exist: {remedy}"]
+    return [f"form {form!r} is none of backend {backend}: {remedy}"]
 
 
 def _product(request: Request, wish: Wish, problems: list[str]) -> str:

@@ -154,3 +154,10 @@ def test_a_vector_of_the_wrong_shape_is_told_the_right_one() -> None:
     with pytest.raises(SpecError, match=r"pass b_scale\.ravel\(\)"):
         kernel(a, b, b_scale=one_row)
     assert np.array_equal(np.asarray(kernel(a, b, b_scale=one_row.ravel())), a @ (b * one_row))
+
+
+def test_buffers_in_place_of_images_suit_the_target() -> None:
+    """The preset's groups are of 8 lanes, which is no sub-group of the target."""
+    remedy = "--method simd --tile 32x2 --group 1x16"
+    assert remedy in refused("emit", "--preset", "block_read_32x2_1x8", "--target", "xe_hpc")
+    assert "gemm_f32_simd_32x2" in printed("emit", "--target", "xe_hpc", *remedy.split())

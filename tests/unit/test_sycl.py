@@ -238,8 +238,11 @@ def test_the_backend_is_a_table(root: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--form", "mian"], "form 'mian' does not exist: did you mean main?"),
-        (["--backend", "opencl", "--form", "main"], "form 'main' does not exist: "),
+        (["--form", "mian"], "form 'mian' is none of backend sycl: did you mean main?"),
+        (
+            ["--backend", "opencl", "--form", "main"],
+            "form 'main' is none of backend opencl: give one of kernel, header",
+        ),
         (["--backend", "cuda", "--form", "main"], "backend cuda has one form only, so leave it out"),
         (["--form", "main", "--stop-after", "build"], "--form and --stop-after exclude one another"),
         (["--python"], "backend sycl has no Python modules: leave out --python"),

@@ -204,7 +204,7 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
     # Tiles are read from shared memory as often as there are instructions beside one another; TMA writes them there.
     passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
     # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
-    enough = np.where(d.unit == FMA, busy * (64 / d.sums) ** c.own_work, busy)
+    enough = busy * (64 / d.sums) ** c.own_work
     return np.maximum(volume / peak, volume * passes * spec.dtype.size / reads), d.threads / enough
 
 

@@ -151,9 +151,10 @@ class _Guard:
             if condition is None:
                 continue
             place, extent, size = clamped[axis], footprint[axis], move.src.shape[axis]
-            # Of several elements a copy that fills up with zeros is told how many are inside.
-            told = move.atom.edge == "zero_fill"
-            whole = extent == 1 or (not told and self._is_whole(place, size, extent, scope))
+            # A copy that fills up with zeros is told how many of several elements are inside, and reads no others: of
+            # what is read in their place, all blocks would ask L2 for the same lines.
+            told = move.atom.edge == "zero_fill" and move.width > 1
+            whole = not told and (extent == 1 or self._is_whole(place, size, extent, scope))
             if axis != move.src.contracted and whole:
                 clamped[axis] = minimum(place, size - extent)
             else:
@@ -195,7 +196,7 @@ class _Guard:
             part = select(place < size, size - place, Const(0)) if move.width > 1 else Const(0)
             valid = select(fast, valid, part)
         name: Body = ()
-        if slow is not None and move.src.contracted == 0:
+        if slow is not None and (move.width > 1 or move.src.contracted == 0):
             if not isinstance(valid, Const):
                 along = Var(f"{move.src.name}_fits")
                 name, valid = (Let(along, valid),), along

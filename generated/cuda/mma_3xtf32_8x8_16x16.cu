@@ -88,15 +88,6 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer)
     return unsigned(__cvta_generic_to_shared(pointer));
 }
 
-// cp.async: begins the copy of 16 bytes to shared memory.
-__device__ __forceinline__ void cp_async_16(float *to, const float *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 :
-                 : "r"(shared_address(to)), "l"(from)
-                 : "memory");
-}
-
 // cp.async with zero fill: begins the copy of 4 bytes to shared memory, the first `valid` elements
 // from global memory and zeros for the others.
 __device__ __forceinline__ void cp_async_4_zfill(float *to, const float *from, int valid)
@@ -237,9 +228,10 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             if (k_load + BK <= k && lda % 4 == 0) {
                 #pragma unroll
                 for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
-                    cp_async_16(
+                    const int a_inside = row0 + a_row + i * (THREADS * 4 / BK) < m ? 4 : 0;
+                    cp_async_16_zfill(
                         &shared.a[load_stage][a_row + i * (THREADS * 4 / BK)][a_k],
-                        &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k_load + a_k]);
+                        &a[(row0 + a_row + i * (THREADS * 4 / BK)) * lda + k_load + a_k], a_inside);
                 }
             } else {
                 #pragma unroll
@@ -439,11 +431,11 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             #pragma unroll
             for (int i = 0; i < BM * BK / (THREADS * 4); ++i) {
                 if (lda % 4 == 0) {
-                    const int a_inside = k0 + a_k + 4 <= k ? 4 : k0 + a_k < k ? k - (k0 + a_k) : 0;
-                    cp_async_16_zfill(
-                        &shared.a[0][a_row + i * (THREADS * 4 / BK)][a_k],
-                        &a[min(row0 + a_row + i * (THREADS * 4 / BK), m - 1) * lda + k0 + a_k],
-                        a_inside);
+                    const int a_fits = k0 + a_k + 4 <= k ? 4 : k0 + a_k < k ? k - (k0 + a_k) : 0;
+                    const int a_inside = row0 + a_row + i * (THREADS * 4 / BK) < m ? a_fits : 0;
+                    cp_async_16_zfill(&shared.a[0][a_row + i * (THREADS * 4 / BK)][a_k],
+                                      &a[(row0 + a_row + i * (THREADS * 4 / BK)) * lda + k0 + a_k],
+                                      a_inside);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {

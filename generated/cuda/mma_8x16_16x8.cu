@@ -256,13 +256,15 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
                 const int a_at = local_index % (BK / width) * width;
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
-                    const int a_inside = k_load + a_at + width <= k ? width
-                                         : k_load + a_at < k        ? k - (k_load + a_at)
-                                                                    : 0;
-                    cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
-                                   &a[min(row0 + a_line + i * (THREADS * width / BK), m - 1) * lda +
-                                      k_load + a_at],
-                                   width, a_inside);
+                    const int a_fits = k_load + a_at + width <= k ? width
+                                       : k_load + a_at < k        ? k - (k_load + a_at)
+                                                                  : 0;
+                    const int a_inside =
+                        row0 + a_line + i * (THREADS * width / BK) < m ? a_fits : 0;
+                    cp_async_zfill(
+                        &shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
+                        &a[(row0 + a_line + i * (THREADS * width / BK)) * lda + k_load + a_at],
+                        width, a_inside);
                 }
             };
             if (lda % 8 == 0) {

@@ -63,15 +63,6 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer)
     return unsigned(__cvta_generic_to_shared(pointer));
 }
 
-// cp.async: begins the copy of 16 bytes to shared memory.
-__device__ __forceinline__ void cp_async_16(double *to, const double *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 :
-                 : "r"(shared_address(to)), "l"(from)
-                 : "memory");
-}
-
 // cp.async with zero fill: begins the copy of 8 bytes to shared memory, the first `valid` elements
 // from global memory and zeros for the others.
 __device__ __forceinline__ void cp_async_8_zfill(double *to, const double *from, int valid)
@@ -187,9 +178,10 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
             if (k_load + BK <= k && lda % 2 == 0) {
                 #pragma unroll
                 for (int i = 0; i < BM * BK / (THREADS * 2); ++i) {
-                    cp_async_16(
+                    const int a_inside = row0 + a_row + i * (THREADS * 2 / BK) < m ? 2 : 0;
+                    cp_async_16_zfill(
                         &shared.a[load_stage][a_row + i * (THREADS * 2 / BK)][a_k],
-                        &a[min(row0 + a_row + i * (THREADS * 2 / BK), m - 1) * lda + k_load + a_k]);
+                        &a[(row0 + a_row + i * (THREADS * 2 / BK)) * lda + k_load + a_k], a_inside);
                 }
             } else {
                 #pragma unroll

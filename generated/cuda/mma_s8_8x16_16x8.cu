@@ -230,13 +230,15 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
                 const int a_at = local_index % (BK / width) * width;
                 #pragma unroll 4
                 for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
-                    const int a_inside = k_load + a_at + width <= k ? width
-                                         : k_load + a_at < k        ? k - (k_load + a_at)
-                                                                    : 0;
-                    cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
-                                   &a[min(row0 + a_line + i * (THREADS * width / BK), m - 1) * lda +
-                                      k_load + a_at],
-                                   width, a_inside);
+                    const int a_fits = k_load + a_at + width <= k ? width
+                                       : k_load + a_at < k        ? k - (k_load + a_at)
+                                                                  : 0;
+                    const int a_inside =
+                        row0 + a_line + i * (THREADS * width / BK) < m ? a_fits : 0;
+                    cp_async_zfill(
+                        &shared.a[load_stage][a_line + i * (THREADS * width / BK)][a_at],
+                        &a[(row0 + a_line + i * (THREADS * width / BK)) * lda + k_load + a_at],
+                        width, a_inside);
                 }
             };
             if (lda % 16 == 0) {
@@ -259,13 +261,15 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
                 const int b_at = local_index % (BK / width) * width;
                 #pragma unroll 4
                 for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
-                    const int b_inside = k_load + b_at + width <= k ? width
-                                         : k_load + b_at < k        ? k - (k_load + b_at)
-                                                                    : 0;
-                    cp_async_zfill(&shared.b[load_stage][b_line + i * (THREADS * width / BK)][b_at],
-                                   &b[min(col0 + b_line + i * (THREADS * width / BK), n - 1) * ldb +
-                                      k_load + b_at],
-                                   width, b_inside);
+                    const int b_fits = k_load + b_at + width <= k ? width
+                                       : k_load + b_at < k        ? k - (k_load + b_at)
+                                                                  : 0;
+                    const int b_inside =
+                        col0 + b_line + i * (THREADS * width / BK) < n ? b_fits : 0;
+                    cp_async_zfill(
+                        &shared.b[load_stage][b_line + i * (THREADS * width / BK)][b_at],
+                        &b[(col0 + b_line + i * (THREADS * width / BK)) * ldb + k_load + b_at],
+                        width, b_inside);
                 }
             };
             if (ldb % 16 == 0) {

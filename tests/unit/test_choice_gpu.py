@@ -116,11 +116,15 @@ def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
 
 
 def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
-    """The prior that took narrower copies for copies of single elements lost 30 %: it packed A."""
+    """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A.
+
+    Most of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A.
+    """
     older = replace(judge.H200, name="sm_80", features=SM_80.features)
-    found = judge.regrets(judge.of_exhaustive("*_h200/sm_80_*"), machine.machine_of(older))["bfloat16"]
-    assert len(found) == 8
-    assert judge.geomean(found) <= 1.15
+    found = judge.regrets(judge.of_exhaustive("*_h200/sm_80_*"), machine.machine_of(older))
+    assert {dtype: len(values) for dtype, values in found.items()} == {"bfloat16": 14, "float16": 7}
+    assert judge.geomean(found["bfloat16"]) <= 1.2
+    assert judge.geomean(found["float16"]) <= 1.32
 
 
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:

@@ -271,10 +271,11 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
             const int a_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
-                               &a[min(row0 + a_line + i * (THREADS * 8 / BK), m - 1) * lda +
-                                  load_stage * BK + a_at],
-                               8, 8);
+                const int a_inside = row0 + a_line + i * (THREADS * 8 / BK) < m ? 8 : 0;
+                cp_async_zfill(
+                    &shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
+                    &a[(row0 + a_line + i * (THREADS * 8 / BK)) * lda + load_stage * BK + a_at], 8,
+                    a_inside);
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {
@@ -316,10 +317,11 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
             const int a_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
+                const int a_inside = row0 + a_line + i * (THREADS * 8 / BK) < m ? 8 : 0;
                 cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
-                               &a[min(row0 + a_line + i * (THREADS * 8 / BK), m - 1) * lda + k0 +
-                                  a_at + (STAGES - 1) * BK],
-                               8, 8);
+                               &a[(row0 + a_line + i * (THREADS * 8 / BK)) * lda + k0 + a_at +
+                                  (STAGES - 1) * BK],
+                               8, a_inside);
             }
             #pragma unroll
             for (int i = 0; i < BN * BK / (THREADS * 8); ++i) {

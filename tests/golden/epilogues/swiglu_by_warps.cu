@@ -237,36 +237,37 @@ gemm_bf16_mma_128x128_s3(int m, int n, int k, float alpha, const __nv_bfloat16 *
             const int a_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
-                const int a_inside = k_load + a_at + 8 <= k ? 8
-                                     : k_load + a_at < k    ? k - (k_load + a_at)
-                                                            : 0;
-                cp_async_zfill(
-                    &shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
-                    &a[min(row0 + a_line + i * (THREADS * 8 / BK), m - 1) * lda + k_load + a_at], 8,
-                    a_inside);
+                const int a_fits = k_load + a_at + 8 <= k ? 8
+                                   : k_load + a_at < k    ? k - (k_load + a_at)
+                                                          : 0;
+                const int a_inside = row0 + a_line + i * (THREADS * 8 / BK) < m ? a_fits : 0;
+                cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],
+                               &a[(row0 + a_line + i * (THREADS * 8 / BK)) * lda + k_load + a_at],
+                               8, a_inside);
             }
             const int b_line = local_index / (BK / 8);
             const int b_at = local_index % (BK / 8) * 8;
             #pragma unroll 4
             for (int i = 0; i < BN * BK / (THREADS * 8 * 2); ++i) {
-                const int b_inside = k_load + b_at + 8 <= k ? 8
-                                     : k_load + b_at < k    ? k - (k_load + b_at)
-                                                            : 0;
+                const int b_fits = k_load + b_at + 8 <= k ? 8
+                                   : k_load + b_at < k    ? k - (k_load + b_at)
+                                                          : 0;
+                const int b_inside = col0 + b_line + i * (THREADS * 8 / BK) < n * 2 ? b_fits : 0;
                 cp_async_zfill(&shared.b[load_stage][b_line + i * (THREADS * 8 / BK)][b_at],
-                               &b[min(col0 + b_line + i * (THREADS * 8 / BK), n * 2 - 1) * ldb +
-                                  k_load + b_at],
+                               &b[(col0 + b_line + i * (THREADS * 8 / BK)) * ldb + k_load + b_at],
                                8, b_inside);
             }
             #pragma unroll 4
             for (int i = 0; i < BN * BK / (THREADS * 8 * 2); ++i) {
-                const int b_inside = k_load + b_at + 8 <= k ? 8
-                                     : k_load + b_at < k    ? k - (k_load + b_at)
-                                                            : 0;
+                const int b_fits = k_load + b_at + 8 <= k ? 8
+                                   : k_load + b_at < k    ? k - (k_load + b_at)
+                                                          : 0;
+                const int b_inside =
+                    n + col0 + b_line + i * (THREADS * 8 / BK) < n * 2 ? b_fits : 0;
                 cp_async_zfill(
                     &shared.b[load_stage][b_line + i * (THREADS * 8 / BK) + BN / 2][b_at],
-                    &b[min(n + col0 + b_line + i * (THREADS * 8 / BK), n * 2 - 1) * ldb + k_load +
-                       b_at],
-                    8, b_inside);
+                    &b[(n + col0 + b_line + i * (THREADS * 8 / BK)) * ldb + k_load + b_at], 8,
+                    b_inside);
             }
         }
     };

@@ -16,13 +16,12 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import SPANNING_VECTOR, AxisLayout, CopyAtom, ThreadValueLayout
 from gemmgen.ir.elementwise import ELEMENT_K
-from gemmgen.ir.expr import Bin, Const, Expr, Var, compare, minimum, number, select
+from gemmgen.ir.expr import Bin, Const, Expr, Var, compare, minimum, select
 from gemmgen.ir.instructions import ACROSS, Instruction, matrix_instruction, mirrored
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Tile
+from gemmgen.ir.stmt import Body, Comment, For, If, Let, Registers, Tile
 from gemmgen.ir.walk import map_expr
 from gemmgen.mainloops.direct import Direct, OperandPath
-from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
-from gemmgen.mainloops.warp_mma import step_sums_of
+from gemmgen.mainloops.sum_factors import SumFactors
 from gemmgen.positions import K0, K_MAIN, LANE, SLICE, ThreadLayout
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule.warp_mma import blocks_together, neighbours
@@ -145,14 +144,7 @@ class DirectMma(Direct):
 
     def _products(self, k: Expr) -> Body:
         """What a lane loads from `k` on, and its products."""
-        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
-        loads = tuple(x for path in self.operands for x in self._of_group(path, k).fill(False, k, Const(0)))
-        factor = self._factors.of_part(k)
-        sums = self.acc if factor is None else step_sums_of(self.acc)
-        zeros: Body = () if factor is None else (Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums)))
-        a, b = self.a.registers, self.b.registers
-        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, self.problem.spec.conj)
-        return (*fragments, *loads, *zeros, product, *(() if factor is None else add_scaled(self.acc, factor)))
+        return self._factors.products(k, (self._of_group(self.a, k), self._of_group(self.b, k)), self.instruction)
 
     def _of_group(self, path: OperandPath, k: Expr) -> OperandPath:
         """A path on which elements take of their group what the first of a load from `k` on takes, if all are of one.

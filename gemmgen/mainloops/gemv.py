@@ -18,12 +18,11 @@ from gemmgen import epilogues
 from gemmgen.ir.constants import named, said
 from gemmgen.ir.copy_instructions import AxisLayout
 from gemmgen.ir.dtypes import BOOL
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, select
 from gemmgen.ir.kernel import COL, ROW, loop
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Let, Mma, Registers, Store
+from gemmgen.ir.stmt import Body, Comment, For, If, Let, Registers, Store
 from gemmgen.mainloops.direct import Direct, OperandPath
-from gemmgen.mainloops.sum_factors import SumFactors, add_scaled
-from gemmgen.mainloops.warp_mma import step_sums_of
+from gemmgen.mainloops.sum_factors import SumFactors
 from gemmgen.positions import K0, LANE_K, LOCAL_COL, LOCAL_ROW, SLICE, SUM_COL, SUM_ROW
 from gemmgen.records import cached_property, dataclass
 from gemmgen.schedule import Schedule
@@ -95,16 +94,7 @@ class Gemv(Direct):
 
     def products(self, k: Expr) -> Body:
         """What a lane loads from `k` on, and its products."""
-        fragments = tuple(Alloc(path.registers.buffer) for path in self.operands)
-        loads = tuple(x for path in self.operands for x in path.fill(False, k, Const(0)))
-        a, b, conj = self.a.registers, self.b.registers, self.problem.spec.conj
-        factor = self._factors.of_part(k)
-        sums = self.acc if factor is None else step_sums_of(self.acc)
-        product = Mma(sums, a, b, Const(0), Const(0), self.depth, self.instruction, conj)
-        if factor is None:
-            return (*fragments, *loads, product)
-        zeros = Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums))
-        return (*fragments, *loads, *zeros, product, *add_scaled(self.acc, factor))
+        return self._factors.products(k, self.operands, self.instruction)
 
     def _tail(self) -> Body:
         """What is left of K behind whole loads: an element for each of some lanes."""

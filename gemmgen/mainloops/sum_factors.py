@@ -8,10 +8,12 @@ from collections.abc import Mapping
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, minimum
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, minimum, number
+from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.kernel import COL, ROW, each_register, loop
-from gemmgen.ir.stmt import Alloc, Body, Comment, Registers, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, Mma, Registers, Stmt, Store
 from gemmgen.ir.walk import map_expr, substitute, walk_expr
+from gemmgen.mainloops.direct import OperandPath
 from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.passes.expand_functions import without_factor
 from gemmgen.positions import COL as OWN_COL
@@ -48,9 +50,20 @@ class SumFactors:
         found = {name: without_factor(step, self.depth)[1] for name, step in steps.items() if step is not None}
         return {name: factor for name, factor in found.items() if factor is not None}
 
-    def of_part(self, k: Expr) -> Expr | None:
-        """The factor of row `i` and column `j` of a part that begins at `k`, where parts have factors of their own."""
-        return self._product(k, of_part=True)
+    def products(self, k: Expr, operands: tuple[OperandPath, OperandPath], instruction: Instruction) -> Body:
+        """What a lane loads from `k` on, and its products. Where parts have factors of their own, they are summed up
+        apart, and the factor of row `i` and column `j` multiplies their sums.
+        """
+        fragments = tuple(Alloc(path.registers.buffer) for path in operands)
+        loads = tuple(x for path in operands for x in path.fill(False, k, Const(0)))
+        factor = self._product(k, of_part=True)
+        sums = self.acc if factor is None else step_sums_of(self.acc)
+        a, b = (path.registers for path in operands)
+        product = Mma(sums, a, b, Const(0), Const(0), self.depth, instruction, self.problem.spec.conj)
+        if factor is None:
+            return (*fragments, *loads, product)
+        zeros = Alloc(sums.buffer), Fill(sums, number(0, self.problem.sums))
+        return (*fragments, *loads, *zeros, product, *_add_scaled(self.acc, factor))
 
     def _product(self, k: Expr, of_part: bool) -> Expr | None:
         problem, (rows, cols) = self.problem, (self.acc.fragment.rows, self.acc.fragment.cols)
@@ -105,7 +118,7 @@ def scaled(acc: Registers, factor: Expr) -> Body:
     return say, *each_register(acc, Store(acc.buffer, place, Bin("*", Load(acc.buffer, place), factor)))
 
 
-def add_scaled(acc: Registers, factor: Expr) -> Body:
+def _add_scaled(acc: Registers, factor: Expr) -> Body:
     """Adds sums of a part, times their factor."""
     part, place = step_sums_of(acc), acc.at(ROW, COL)
     total = Call("fma", (Load(part.buffer, place), factor, Load(acc.buffer, place)), acc.buffer.dtype)

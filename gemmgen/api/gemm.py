@@ -464,17 +464,19 @@ class _Request(Request):
             self.keep(self._as_kept(complex_products.RealCall(self.outcome(into), of_reals), into))
 
     def _as_matrices(self) -> tuple[complex_products.Complex, complex_products.Complex]:
-        """A and B as they are multiplied: in one type, conjugated and transposed; a vector as a row, or a column."""
-        matrices: list[complex_products.Complex] = []
-        for x, conj, transposed, axis in zip((self.a, self.b), self.extra.conj, self.transposed, (-2, -1), strict=True):
-            given = cast("npt.NDArray[np.generic]", x.array).astype(self.types.elements, copy=False)
-            array = cast("complex_products.Complex", np.conj(given) if conj else given)
-            if array.ndim == 1:
-                array = np.expand_dims(array, axis)
-            elif transposed:
-                array = array.swapaxes(-1, -2)
-            matrices.append(array)
-        return matrices[0], matrices[1]
+        """A and B as they are multiplied, a vector as a row, or a column."""
+        a, b = self._of_numpy(self.types.elements)
+        column = b[:, np.newaxis] if b.ndim == 1 else b
+        return cast("complex_products.Complex", np.atleast_2d(a)), cast("complex_products.Complex", column)
+
+    def _of_numpy(self, dtype: Dtype) -> list[npt.NDArray[np.generic]]:
+        """A and B as NumPy multiplies them: in one type, conjugated and transposed."""
+        found: list[npt.NDArray[np.generic]] = []
+        for x, conj, transposed in zip((self.a, self.b), self.extra.conj, self.transposed, strict=True):
+            array = cast("npt.NDArray[np.generic]", x.array).astype(dtype, copy=False)
+            array = np.conj(array) if conj else array
+            found.append(array.swapaxes(-1, -2) if transposed and array.ndim > 1 else array)
+        return found
 
     def _as_kept(self, call: PreparedCall, into: Operand) -> PreparedCall:
         kind = None if call.provisional else self._plain_kind()
@@ -554,11 +556,7 @@ class _Request(Request):
     def _on_host(self) -> Operand:
         """Multiply by NumPy, for elements that no device supports."""
         result = self.types.result
-        arrays = [cast("npt.NDArray[np.generic]", x.array).astype(result, copy=False) for x in (self.a, self.b)]
-        arrays = [np.conj(x) if c else x for x, c in zip(arrays, self.extra.conj, strict=True)]
-        left, right = (
-            x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in zip(arrays, self.transposed, strict=True)
-        )
+        left, right = self._of_numpy(result)
         total = np.asarray(operator.matmul(left, right) if self.factors[0] else 0)
         total = total if self.factors[0] == 1 else np.asarray(np.multiply(self.factors[0], total))
         if self.addend is not None:

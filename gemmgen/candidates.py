@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from gemmgen import presets
-from gemmgen.ir.workspace import REACHED
+from gemmgen.ir.sizes import REACHED
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.epilogues import Epilogue, Registers, Staged
 from gemmgen.schedule.schedulers import ClusterSplitK, OneTile, Persistent, Scheduler, SplitK, StreamK

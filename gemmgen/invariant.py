@@ -14,8 +14,8 @@ from math import inf, log
 from gemmgen.candidates import Shape
 from gemmgen.cpu import panels
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.sizes import REACHED
 from gemmgen.ir.target import Target
-from gemmgen.ir.workspace import REACHED
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sum_order import SumOrder, sum_order

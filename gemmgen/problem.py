@@ -22,12 +22,11 @@ from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_LINE, Step, element, place
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, compare, convert, number, select
 from gemmgen.ir.instructions import Instruction, matrix_instruction
 from gemmgen.ir.kernel import arguments
-from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUPS
+from gemmgen.ir.sizes import GROUP_COUNT, GROUP_DEPTH, GROUP_ROWS, GROUPS, Workspace
 from gemmgen.ir.stmt import Body, Comment, If, Let, PointerIncrement
 from gemmgen.ir.synchronization import DependentLaunch
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import map_expr, substitute
-from gemmgen.ir.workspace import Workspace
 from gemmgen.kernel_names import kernel_name
 from gemmgen.positions import BATCH, BATCH_COUNT, COL0, GROUP, GROUP_BEGIN, ROW0, WHOLE
 from gemmgen.records import cached_property, dataclass

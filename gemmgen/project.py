@@ -23,10 +23,9 @@ from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F64, DType
 from gemmgen.ir.expr import Var
 from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.kernel import Kernel, together
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUPS, Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import in_numbers, map_expr, substitute, walk_expr
-from gemmgen.ir.workspace import Workspace
 from gemmgen.oracle import MORE_ROUNDINGS, least
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule

@@ -7,9 +7,8 @@ from typing import Literal
 
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr
-from gemmgen.ir.sizes import EXTENTS, GROUPS
+from gemmgen.ir.sizes import EXTENTS, GROUPS, Workspace
 from gemmgen.ir.walk import evaluate, walk_expr
-from gemmgen.ir.workspace import Workspace
 from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec
 

@@ -38,6 +38,7 @@ from gemmgen.ir.functions import MATH
 from gemmgen.ir.instructions import DP4A
 from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.show import headline
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import (
     Alloc,
     Block,
@@ -59,7 +60,6 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import Target
 from gemmgen.ir.walk import of_kind, places, walk_expr
-from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import LOAD_STAGE
 from gemmgen.records import dataclass
 from gemmgen.spec import GemmSpec

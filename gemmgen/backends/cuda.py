@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, as_int, convert
 from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
-from gemmgen.ir.sizes import MOST_BLOCKS
+from gemmgen.ir.sizes import MOST_BLOCKS, Workspace
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, Stmt, TmaCopy, VectorCopy
 from gemmgen.ir.swizzle import LINES
 from gemmgen.ir.synchronization import (
@@ -30,7 +30,6 @@ from gemmgen.ir.synchronization import (
 )
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.walk import of_kind
-from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import map_name, tensor_maps
 from gemmgen.source import TensorMap
 

@@ -37,11 +37,11 @@ from gemmgen.ir.dtypes import F32, I8, I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.instructions import DPAS_ROWS, WORD_BYTES
 from gemmgen.ir.kernel import Kernel, conversions, uses_calls, uses_features
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import Multiply, PlaceStmt, VectorCopy, in_bytes
 from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS, Target
 from gemmgen.ir.walk import map_body, of_kind
-from gemmgen.ir.workspace import Workspace
 
 SHUFFLES = ("broadcast", "shuffle_xor")
 #: What the compiler is told where the device has matrix instructions, and where it has none. Compilers of 2022 have

@@ -18,8 +18,8 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.walk import walk_expr
-from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import broken_promises, given_shape, products
 
 #: Extensions that a host asks the device for before it builds.

@@ -8,9 +8,8 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.vectors import PRECEDENCE
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUPS, REACHED, Workspace
 from gemmgen.ir.walk import walk_expr
-from gemmgen.ir.workspace import REACHED, Workspace
 from gemmgen.launch import given_shape, span
 from gemmgen.records import dataclass
 

@@ -21,10 +21,9 @@ from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import allocs
-from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.sizes import GROUPS, Workspace
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.walk import of_kind
-from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import broken_promises, map_name, passed
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS

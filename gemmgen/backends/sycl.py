@@ -41,11 +41,11 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I8, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel, allocs, conversions, fragments_of, uses_calls
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, PlaceStmt, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, of_kind
-from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import broken_promises
 from gemmgen.records import dataclass
 

@@ -14,10 +14,9 @@ from gemmgen.backends.layout import lay_out
 from gemmgen.epilogue import OPERANDS, Operand
 from gemmgen.ir.functions import FAST
 from gemmgen.ir.kernel import Program, local_bytes, memory_bytes, uses_calls
-from gemmgen.ir.sizes import MOST_GROUPS
+from gemmgen.ir.sizes import MOST_GROUPS, Workspace
 from gemmgen.ir.stmt import Multiply, VectorCopy
 from gemmgen.ir.walk import walk
-from gemmgen.ir.workspace import Workspace
 from gemmgen.spec import GemmSpec
 
 #: All kernels of a file are of one language.

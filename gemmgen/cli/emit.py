@@ -12,8 +12,7 @@ from gemmgen.backends import BACKENDS, NAMED
 from gemmgen.backends import backend as find_backend
 from gemmgen.cli.declared import Text, TunedDevice, complete_backends, completing, flag, option
 from gemmgen.cli.output import deliver, examples, folder_problems, path_problems, write_folder
-from gemmgen.cli.request import Request, strict_problems, takes_request
-from gemmgen.cli.targets import backend_problems, device_problems
+from gemmgen.cli.request import Request, backend_problems, device_problems, strict_problems, takes_request
 from gemmgen.errors import UserError, attempt, suggest
 from gemmgen.records import dataclass
 

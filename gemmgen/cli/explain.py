@@ -10,8 +10,7 @@ import typer
 from gemmgen.backends import NAMED
 from gemmgen.cli.declared import Text, TunedDevice, complete_backends, flag, option
 from gemmgen.cli.output import deliver, examples, say
-from gemmgen.cli.request import Request, takes_request
-from gemmgen.cli.targets import backend_problems, device_problems, speaking
+from gemmgen.cli.request import Request, backend_problems, device_problems, speaking, takes_request
 from gemmgen.errors import UserError, suggest
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from gemmgen.backends import NAMED
 from gemmgen.cli.declared import Text, complete_backends, complete_targets, flag, option
 from gemmgen.cli.output import document, examples, say
-from gemmgen.cli.request import Request
-from gemmgen.cli.targets import backend_problems, speaking
+from gemmgen.cli.request import Request, backend_problems, speaking
 from gemmgen.errors import DeviceError, attempt
 from gemmgen.records import dataclass
 

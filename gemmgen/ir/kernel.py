@@ -9,7 +9,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.constants import is_free
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var
-from gemmgen.ir.sizes import EXTENTS, GROUPS
+from gemmgen.ir.sizes import EXTENTS, GROUPS, Workspace
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -40,7 +40,6 @@ from gemmgen.ir.walk import (
     walk,
     walk_expr,
 )
-from gemmgen.ir.workspace import Workspace
 from gemmgen.records import dataclass
 
 #: Bytes of a private array from which on it lies in memory.

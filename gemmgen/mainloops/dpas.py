@@ -20,6 +20,7 @@ from gemmgen.ir.kernel import DEPTH as P
 from gemmgen.ir.kernel import ROW as I
 from gemmgen.ir.kernel import Kernel, arguments, loop
 from gemmgen.ir.operands import packed_read
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -35,7 +36,6 @@ from gemmgen.ir.stmt import (
     Store,
     VectorCopy,
 )
-from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.passes.expand_functions import copied
 from gemmgen.positions import COL, K0, LOCAL_COL, LOCAL_ROW, ROW, call

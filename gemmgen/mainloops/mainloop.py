@@ -10,8 +10,8 @@ from gemmgen import kernels
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import ThreadValueLayout
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import Registers
-from gemmgen.ir.workspace import Workspace
 from gemmgen.positions import ThreadLayout
 from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass

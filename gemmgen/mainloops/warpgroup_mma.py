@@ -35,6 +35,7 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.kernel import Kernel, Limit, arguments, loop
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
+from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -52,7 +53,6 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
-from gemmgen.ir.workspace import Workspace
 from gemmgen.mainloops.held_prologue import HeldPrologue
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.warp_mma import add_step, step_sums_of

@@ -17,7 +17,7 @@ from gemmgen.ir.constants import TRANSPOSED as TRANSPOSED_CONSTANTS
 from gemmgen.ir.constants import Named
 from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel, Program, in_order
-from gemmgen.ir.workspace import Workspace
+from gemmgen.ir.sizes import Workspace
 from gemmgen.names import transposed
 
 _Part = TypeVar("_Part")

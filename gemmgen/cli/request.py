@@ -227,6 +227,15 @@ class Request:
         return TARGETS[name]
 
 
+#: Options that are not called as their fields.
+_SPECIAL = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule", "output": "-o"}
+
+
+def option_of(field: str) -> str:
+    """The option that sets a field of the request, or of `emit`'s wish."""
+    return _SPECIAL.get(field, f"--{field.replace('_', '-')}")
+
+
 def number(
     name: str,
     text: str,

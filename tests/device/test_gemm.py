@@ -254,6 +254,20 @@ def test_every_problem_at_once() -> None:
     assert len(caught.value.problems) == 4
 
 
+def test_formulas_hide_nothing_of_arrays() -> None:
+    """Nor does one wrong argument hide another, whatever it is that is wrong."""
+    with pytest.raises(SpecError) as caught:
+        gemmgen.gemm(
+            Z((2, 3)), Z((4, 2)), alpha=Q, epilogue="foo", transpose_a="yes", backend="vulkan", schedule="nope"
+        )
+    expected = ("transpose_a =", "alpha =", "backend 'vulkan'", "no function 'foo'", "do not fit", "preset 'nope'")
+    for problem, said in zip(caught.value.problems, expected, strict=True):
+        assert said in problem
+    with pytest.raises(SpecError) as caught:
+        gemmgen.grouped(Z((2, 3)), Z((1, 3, 2)), [3], epilogue="foo", alpha=Q, schedule="nope")
+    assert [said in "".join(caught.value.problems) for said in ("foo", "alpha", "nope", "offsets")] == [True] * 4
+
+
 def test_pyopencl_arrays() -> None:
     rng = np.random.default_rng(3)
     info = next((d for d in found() if "sub_groups" in d.features), found()[0])

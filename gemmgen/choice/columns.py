@@ -208,7 +208,13 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     by_k = (order == "row") == (name == "a")
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
-    # Vectors of small elements are fast where they are promised of both matrices: so it was measured.
-    whole = spec.ld_unit(name) % operand.width == 0 or (line % operand.width == 0 and spec.dtype.size >= WORD)
+    width, size = operand.width, spec.dtype.size
+    if size < WORD and s.by_warps and operand.async_copy:
+        # Copies are narrower where no wider ones are promised.
+        width = gcd(spec.ld_unit(name), width)
+    # Vectors of small elements are promised; of others the sizes say them.
+    whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or (line % width == 0 and size >= WORD))
     across = 0.0 if along else 1.0 if operand.pad else 2.0
-    return (1 / operand.width, 0.0) if operand.prepacked or (along and whole) else (1.0, across)
+    if operand.prepacked:
+        return 1 / operand.width, 0.0
+    return (1 / width, 0.0) if along and whole else (1.0, across)

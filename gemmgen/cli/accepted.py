@@ -146,9 +146,13 @@ def _of_any_target(problem: str) -> str:
 def _of_shape(given: Request) -> Iterator[tuple[int, dict[str, object]]]:
     """Other tiles, groups and so on, and none of what is set."""
     yield from ((_HOW, {field: None}) for field in _SHAPE if getattr(given, field) is not None)
-    depth = float(given.block_k or 1) if (given.block_k or "1").isdecimal() else 1
+    depth = int(given.block_k) if (given.block_k or "").isdecimal() else 1
     for i, other in enumerate(sorted((8, 16, 32, 64), key=lambda other: abs(other - depth))):
         yield _HOW - (i == 0), {"block_k": str(other)}
+    high, _, wide = (given.group or "").partition("x")
+    if high.isdecimal() and wide.isdecimal():
+        lanes = sorted((8, 16, 32), key=lambda other: abs(other - int(wide)))
+        yield from ((_HOW - (other == lanes[0]), {"group": f"{high}x{other}"}) for other in lanes)
     sets = given.sets or []
     yield _HOW * (len(sets) + 2), {"sets": None, **dict.fromkeys(_SHAPE)}
     for i in range(len(sets)):

@@ -120,7 +120,7 @@ def test_all_remedies_together_lead_from_a_preset_to_a_kernel(target: str, monke
     """In one step, whatever language the target speaks and whatever it lacks."""
     monkeypatch.setattr("gemmgen.cli.emit.nearest_accepted", lambda *_: None)  # the problems alone
     for name in presets.names():
-        given = ["--preset", name, "--target", target]
+        given = ["--preset", name, "--target", target, "--stop-after", "build"]
         if (error := refusal(given)) is not None:
             followed = all_followed(given, error.problems)
             assert refusal(followed) is None, (given, error.problems, followed)
@@ -153,10 +153,10 @@ def drawn(rng: random.Random) -> list[str]:
     return given
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_refusal_ends_with_a_command_that_works(seed: int) -> None:
     rng, found = random.Random(seed), 0
-    while found < 5:
+    while found < 4:
         given = drawn(rng)
         if (error := refusal(given)) is None:
             continue

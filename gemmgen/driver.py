@@ -188,8 +188,7 @@ def refusals_of(spec: GemmSpec, schedule: Schedule, backend: str, target: Target
     try:
         target = _target(find_backend(backend), target)
     except ScheduleError as error:
-        own = _speaking(target)[0]
-        return (*error.problems, *refusals_of(spec, schedule, own, target))
+        return (*error.problems, *refusals_of(spec, schedule, _speaking(target)[0], target))
     if not (problems := _problems(spec, schedule, target)):
         return ()
     lacking = _lacking(spec, schedule, target)

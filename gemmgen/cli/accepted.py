@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gemmgen.cli.request import Request, option_of
 from gemmgen.errors import UserError
@@ -73,9 +73,9 @@ class Options:
     def others(self) -> Iterator[tuple[int, Options]]:
         """The same with one of them changed, and what that costs."""
         yield from self._in_other_places()
-        given = self.request
+        given, changed = self.request, cast("Callable[..., Request]", replace)
         for cost, changes in (*_of_shape(given), *_of_product(given), *_of_method(given)):
-            yield cost, Options(replace(given, **changes), self.backend)
+            yield cost, Options(changed(given, **changes), self.backend)
 
     def _in_other_places(self) -> Iterator[tuple[int, Options]]:
         """On other backends and targets."""
@@ -143,10 +143,11 @@ def _of_any_target(problem: str) -> str:
     return re.sub(rf"target '\w+'|\b({'|'.join(STORED_DTYPES)})\b", "", problem)
 
 
-def _of_shape(given: Request) -> Iterator[tuple[int, dict[str, object]]]:
+def _of_shape(given: Request) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Other tiles, groups and so on, and none of what is set."""
     yield from ((_HOW, {field: None}) for field in _SHAPE if getattr(given, field) is not None)
-    depth = int(given.block_k) if (given.block_k or "").isdecimal() else 1
+    said = given.block_k or ""
+    depth = int(said) if said.isdecimal() else 1
     for i, other in enumerate(sorted((8, 16, 32, 64), key=lambda other: abs(other - depth))):
         yield _HOW - (i == 0), {"block_k": str(other)}
     high, _, wide = (given.group or "").partition("x")
@@ -170,7 +171,7 @@ def _schedule(given: Request) -> Schedule | None:
         return None
 
 
-def _of_product(given: Request) -> Iterator[tuple[int, dict[str, object]]]:
+def _of_product(given: Request) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Other types, and less that is asked for."""
     from gemmgen.ir.dtypes import MATRIX_DTYPES
 
@@ -186,7 +187,7 @@ def _of_product(given: Request) -> Iterator[tuple[int, dict[str, object]]]:
             yield _WHAT, {field: False if getattr(given, field) is True else None}
 
 
-def _of_method(given: Request) -> Iterator[tuple[int, dict[str, object]]]:
+def _of_method(given: Request) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Other methods, and presets of nearly the same name where there is none of that name; never none of them."""
     from gemmgen.methods import METHODS
     from gemmgen.presets import names

@@ -255,8 +255,9 @@ def number(
             return value
     except ValueError:
         pass
-    what = "whole number" if isinstance(one, int) else "number"
-    least = "from 0" if may_be_zero else "from 1" if isinstance(one, int) else "above 0 and up"
+    is_whole = isinstance(kind("1"), int)
+    what = "whole number" if is_whole else "number"
+    least = "from 0" if may_be_zero else "from 1" if is_whole else "above 0 and up"
     problems.append(f"{name} {text!r} is no {what} {least} to {most}: give one such as 5")
     return one
 

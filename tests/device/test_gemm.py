@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -257,8 +257,9 @@ def test_every_problem_at_once() -> None:
 def test_formulas_hide_nothing_of_arrays() -> None:
     """Nor does one wrong argument hide another, whatever it is that is wrong."""
     with pytest.raises(SpecError) as caught:
+        wrong: Any = "yes"
         gemmgen.gemm(
-            Z((2, 3)), Z((4, 2)), alpha=Q, epilogue="foo", transpose_a="yes", backend="vulkan", schedule="nope"
+            Z((2, 3)), Z((4, 2)), alpha=Q, epilogue="foo", transpose_a=wrong, backend="vulkan", schedule="nope"
         )
     expected = ("transpose_a =", "alpha =", "backend 'vulkan'", "no function 'foo'", "do not fit", "preset 'nope'")
     for problem, said in zip(caught.value.problems, expected, strict=True):

@@ -256,8 +256,8 @@ def test_every_problem_at_once() -> None:
 
 def test_formulas_hide_nothing_of_arrays() -> None:
     """Nor does one wrong argument hide another, whatever it is that is wrong."""
+    wrong: Any = "yes"
     with pytest.raises(SpecError) as caught:
-        wrong: Any = "yes"
         gemmgen.gemm(
             Z((2, 3)), Z((4, 2)), alpha=Q, epilogue="foo", transpose_a=wrong, backend="vulkan", schedule="nope"
         )

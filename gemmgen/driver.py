@@ -70,9 +70,10 @@ def emit_program(
     language = find_backend(backend)
     form = _form(language, form)
     _expect_types(spec, schedule, target)
-    target = _target(language, target) if target else default_target(spec, schedule, backend)
+    target = target or default_target(spec, schedule, backend)
     if problems := refusals_of(spec, schedule, backend, target):
         raise ScheduleError(problems)
+    target = _target(language, target)
     built = build_program(spec, schedule, target)
     program = lowered(built, target)
     named = [] if schedule.name else [("Schedule", [options_of(schedule)])]
@@ -144,12 +145,16 @@ def _target(language: type[CLike], target: Target | None) -> Target:
         target = TARGETS[language.targets[0]]
     if target.name in TARGETS and target.name not in language.targets:
         *others, last = language.targets
-        speaking = [name for name in BACKENDS if target.name in find_backend(name).targets]
         raise ScheduleError(
-            f"target {target.name!r} does not run {language.name}: use --backend {' or '.join(speaking)}, "
+            f"target {target.name!r} does not run {language.name}: use --backend {' or '.join(_speaking(target))}, "
             f"or one of the targets {', '.join(others)} and {last}"
         )
     return replace(target, features=(target.features - language.lacks) | language.has)
+
+
+def _speaking(target: Target) -> list[str]:
+    """The backends that have a target."""
+    return [name for name in BACKENDS if target.name in find_backend(name).targets]
 
 
 def expected_target(backend: str, target: Target) -> Target:
@@ -177,9 +182,13 @@ def refusals(
 
 def refusals_of(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
     """Why a schedule can't be had on a target. Where that lacks what no target of its backend and one of another has,
-    the other backend is the remedy, and what it refuses as well is said beside it.
+    the other backend is the remedy, and what it refuses as well is said beside it. Of a target that speaks another
+    language, what it has against the schedule in its own.
     """
-    target = _target(find_backend(backend), target)
+    try:
+        target = _target(find_backend(backend), target)
+    except ScheduleError as error:
+        return (*error.problems, *refusals_of(spec, schedule, _speaking(target)[0], target))
     if not (problems := _problems(spec, schedule, target)):
         return ()
     lacking = _lacking(spec, schedule, target)

@@ -22,9 +22,11 @@ class UserError(GemmgenError):
 
     Args:
         problems: one sentence each: the value, the limit and the remedy.
+        works: a command like the one that was refused, which is not.
     """
 
-    def __init__(self, problems: Iterable[str] | str) -> None:
+    def __init__(self, problems: Iterable[str] | str, works: str | None = None) -> None:
+        self.works = works
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
 

@@ -30,6 +30,8 @@ def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> N
         if target.exists():
             draft.chmod(stat.S_IMODE(target.stat().st_mode))
         draft.replace(target)
+    except OSError as error:
+        raise _of(path, draft, error) from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -53,8 +55,16 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, str]) -> None
         if target.is_dir():
             target.rmdir()
         draft.rename(target)
+    except OSError as error:
+        raise _of(path, draft, error) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _of(path: str | os.PathLike[str], draft: Path, error: OSError) -> OSError:
+    """An error that names the path that the user gave in the place of its draft."""
+    named = error.filename is not None and draft in (named := Path(error.filename), named.parent)
+    return OSError(error.errno, error.strerror, os.fspath(path)) if named else error
 
 
 def _draft_of(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Self
 
 import numpy as np
@@ -32,10 +32,10 @@ class Extra:
         in_pairs: whether the bytes of A, and of B, are two elements of int4 each.
     """
 
-    epilogue: tuple[str, ...]
-    prologues: tuple[str | None, str | None]
-    operands: Mapping[str, object]
-    conj: tuple[bool, bool]
+    epilogue: tuple[str, ...] = ()
+    prologues: tuple[str | None, str | None] = (None, None)
+    operands: Mapping[str, object] = field(default_factory=dict)
+    conj: tuple[bool, bool] = (False, False)
     emulate: bool = False
     in_pairs: tuple[bool, bool] = (False, False)
 
@@ -48,11 +48,14 @@ class Extra:
         conj: tuple[bool, bool],
         emulate: bool = False,
     ) -> Self:
-        """From a call's arguments. An epilogue of one function may be a string."""
+        """From a call's arguments. An epilogue of one function may be a string. Raises: SpecError for invalid ones."""
         then = (epilogue,) if isinstance(epilogue, str) else epilogue or ()
         if not isinstance(then, Sequence):
             raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
-        return cls(tuple(then), prologues, operands, conj, emulate)
+        extra = cls(tuple(then), prologues, operands, conj, emulate)
+        if extra._asked:
+            extra._formulas  # noqa: B018  (its problems are told beside those of the arrays)
+        return extra
 
     @cached_property
     def _formulas(self) -> GemmSpec:

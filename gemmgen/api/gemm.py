@@ -25,6 +25,7 @@ from gemmgen.api.gemm_problems import (
     gated,
     pair_problems,
     result_types,
+    schedule_problems,
     target_problems,
 )
 from gemmgen.api.kernels import Wanted, in_one_order, is_faster_in_two, kernel_now, target_for
@@ -32,7 +33,7 @@ from gemmgen.api.libraries import Dtype, Gpu, Library, NumPy, host_arrays, host_
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.api.weights import Packed
-from gemmgen.errors import DtypeError, SpecError
+from gemmgen.errors import DtypeError, SpecError, attempt
 from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
@@ -253,18 +254,25 @@ def _checked(
     a, b, c, out = arrays
     flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate, how.invariant
     expect_operands("gemm", operands)
-    if problems := flag_problems(flags):
-        raise SpecError(problems)
-    library = library_of({"a": a, "b": b, "c": c, "out": out}, how.backend)
+    problems = flag_problems(flags)
+    factor_problems(factors, c is not None, problems)
+    named = {"a": a, "b": b, "c": c, "out": out}
+    library = attempt(problems, library_of, named, how.backend) or attempt([], library_of, named, None)
     conj = bool(how.conjugate_a), bool(how.conjugate_b)
-    extra = Extra.of(how.epilogue, (how.prologue_a, how.prologue_b), operands, conj, bool(how.emulate))
+    prologues = how.prologue_a, how.prologue_b
+    extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, bool(how.emulate))
+    if library is None:
+        raise SpecError([*problems, *schedule_problems(how.schedule)])
     transposed = bool(how.transpose_a), bool(how.transpose_b)
     given = c if out is None else out
     there = {name: x for name, x in operands.items() if x is not None}
     if c is not None and c is not given:
         there[ADDEND] = c
     kept = Kept((tuple(how), c is None), (a, b, given), there, factors)
-    request = _Request.of(library, arrays, factors, transposed, how.dtype, extra, kept)
+    try:
+        request = _Request.of(library, arrays, factors, transposed, how.dtype, extra or Extra(), kept, problems)
+    except SpecError as error:
+        raise type(error)([*error.problems, *schedule_problems(how.schedule)]) from None
     result = replace(request, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
     return library.finish(result) if given is None else given
 
@@ -292,9 +300,9 @@ class _Request(Request):
         dtype: object,
         extra: Extra,
         kept: Kept | None,
+        problems: list[str],
     ) -> Self:
-        """Raises: SpecError, DtypeError with every problem."""
-        problems: list[str] = []
+        """Raises: SpecError, DtypeError with every problem, those found before (`problems`) among them."""
         a, b, c, out = operands_of(library, arrays, problems)
         target = c if out is None else out
         of_types = scalar_problems(a, b)
@@ -308,7 +316,6 @@ class _Request(Request):
         problems += pair_problems((a, b), transposed, extra.in_pairs)
         types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types
-        factor_problems(factors, arrays[2] is not None, problems)
         problems += extra.problems(product, types is not None and types.on_host)
         addend = c if factors[1] != 0 or extra.reads_c else None
         if addend is None and extra.reads_c:

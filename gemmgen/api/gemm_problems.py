@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gemmgen.api.kernels import named_schedule
 from gemmgen.api.libraries import Dtype, Library
 from gemmgen.api.matmul import Operand, Product, text
 from gemmgen.api.promotion import Types, keeps_kind, types_of
 from gemmgen.epilogue import odd_columns
+from gemmgen.errors import attempt
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.views import meets_itself, overlap
 from gemmgen.spec import Order
@@ -26,6 +28,14 @@ def flag_problems(flags: tuple[object, ...]) -> list[str]:
         for name, value in zip(_FLAGS, flags, strict=True)
         if not isinstance(value, bool | int | np.bool_)
     ]
+
+
+def schedule_problems(schedule: object) -> list[str]:
+    """Problems with a schedule that is named, to be told beside those of the arrays."""
+    problems: list[str] = []
+    if schedule is not None:
+        attempt(problems, named_schedule, schedule)
+    return problems
 
 
 def result_types(

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
-from gemmgen.api.gemm_problems import factor_problems, result_types
+from gemmgen.api.gemm_problems import factor_problems, result_types, schedule_problems
 from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
 from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
 from gemmgen.epilogue import gate_of, odd_columns
-from gemmgen.errors import DtypeError, SpecError
+from gemmgen.errors import DtypeError, SpecError, attempt
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import dataclass
@@ -113,12 +113,20 @@ def _prepared(
     if done is not None:
         return done
     expect_operands("grouped", operands)
-    library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    extra = Extra.of(then, (prologues[0], prologues[1]), operands, (False, False))
+    problems: list[str] = []
+    factor_problems(scalars, c is not None, problems)
+    named = {"a": a, "b": b, "c": c, "out": out}
+    library = attempt(problems, library_of, named, backend) or attempt([], library_of, named, None)
+    extra = attempt(problems, Extra.of, then, (prologues[0], prologues[1]), operands, (False, False))
+    if library is None:
+        raise SpecError([*problems, *schedule_problems(schedule)])
     given = {name: x for name, x in {OFFSETS: offsets, **operands}.items() if x is not None}
     into = c if out is None else out
     kept = Kept(how, (a, b, into), given, scalars) if may_be_kept else None
-    request = _Request.of(library, arrays, offsets, scalars, dtype, extra, kept)
+    try:
+        request = _Request.of(library, arrays, offsets, scalars, dtype, extra or Extra(), kept, problems)
+    except SpecError as error:
+        raise type(error)([*error.problems, *schedule_problems(schedule)]) from None
     result = request.run(schedule, backend or library.backends[0], device)
     return library.finish(result) if into is None else into
 
@@ -180,9 +188,9 @@ class _Request(Request):
         dtype: object,
         extra: Extra,
         kept: Kept | None,
+        problems: list[str],
     ) -> Self:
-        """Raises: SpecError, DtypeError with every problem."""
-        problems: list[str] = []
+        """Raises: SpecError, DtypeError with every problem, those found before (`problems`) among them."""
         ends = library.operand(OFFSETS, offsets, problems, False)
         a, b, c, out = operands_of(library, arrays, problems)
         if ends is None:
@@ -202,7 +210,6 @@ class _Request(Request):
             if factors[1] != 0 and (gate := gate_of(extra.epilogue)) is not None:
                 problems.append(f"beta = {factors[1]}, but {gate} makes c anew: add it by residual")
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
-        factor_problems(factors, c is not None, problems)
         problems += extra.problems(None, types is not None and types.on_host)
         if c is None and extra.reads_c:
             problems.append("the epilogue reads a c that was not given: pass c")

@@ -135,7 +135,7 @@ def kernel_for(wanted: Wanted) -> Kernel:
     backend, device, spec, schedule, shape, products, ld_multiple, any_address = wanted
     device, is_chosen = _named(device), schedule is None
     name = UNALIGNED_PRESET if is_chosen and any_address else schedule
-    named = None if name is None else _named_schedule(name)
+    named = None if name is None else named_schedule(name)
     if asked is not None and is_chosen and spec.grouped is None:
         asked.append((backend, spec, shape, products))
     kept = replace(spec, ld_multiple=ld_multiple)
@@ -189,7 +189,7 @@ def kernel_now(wanted: Wanted, must_wait: bool = False) -> tuple[Kernel, Hashabl
             free = wanted._replace(ld_multiple=1, any_address=True)
             aside.make((backend, device, spec, "any alignment"), lambda: kernel_for(free))
         return kernel, None
-    key = backend, device, kept, (*shape, products), _named_schedule(UNALIGNED_PRESET) if any_address else None
+    key = backend, device, kept, (*shape, products), named_schedule(UNALIGNED_PRESET) if any_address else None
     found = _answers.known(key)
     known = None if found is None else _kernels.known((backend, device, found.source, found.variants))
     if known is not None:
@@ -262,7 +262,7 @@ def in_one_order(
 
     if schedule is None:
         return on_disk.remembered("invariant", (kept, shape, target), choose_it)
-    return with_fixed_order(_named_schedule(schedule))
+    return with_fixed_order(named_schedule(schedule))
 
 
 def _question(
@@ -311,7 +311,7 @@ def _named(device: object) -> Hashable:
     return device
 
 
-def _named_schedule(schedule: object) -> Schedule:
+def named_schedule(schedule: object) -> Schedule:
     """A schedule that is named. Raises: ScheduleError."""
     from gemmgen.schedule import Schedule
 

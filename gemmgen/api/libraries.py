@@ -138,7 +138,8 @@ class NumPy(Library):
             try:
                 value = np.asarray(value)
             except Exception as error:  # noqa: BLE001  (whatever the object's own conversion says)
-                problems.append(f"{name} ({type(value).__name__}) makes no array: {error}. Pass rows of one length")
+                why = str(error).rstrip(".")
+                problems.append(f"{name} ({type(value).__name__}) makes no array: {why}. Pass rows of one length")
                 return None
             if not value.ndim and not isinstance(given, numbers.Number | np.generic):
                 made = (f"{name}.{method}()" for method in ("toarray", "dequantized") if hasattr(given, method))

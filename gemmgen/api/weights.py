@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api.gemm_problems import factor_problems
 from gemmgen.api.libraries import kind_of
 from gemmgen.epilogue import GROUPS
 from gemmgen.errors import DtypeError, SpecError
@@ -132,17 +133,21 @@ class Packed:
 
     def multiplied(self, gemm: Callable[..., Any], a: Any, c: Any, options: dict[str, Any]) -> Any:
         """alpha * op(A) @ self + beta * C. Raises: SpecError, DtypeError."""
-        if wrong := [name for name in _WITHOUT if options.get(name)]:
-            raise SpecError(f"{name} does not go with prepacked weights as b: leave it out" for name in wrong)
+        wrong = [name for name in _WITHOUT if options.get(name)]
+        problems = [f"{name} does not go with prepacked weights as b: leave it out" for name in wrong]
         dtype = str(getattr(a, "dtype", type(a).__name__)).removeprefix("torch.")
+        is_typed = isinstance(a, Packed) or dtype in ACTIVATIONS
         if isinstance(a, Packed):
-            raise SpecError("a is prepacked as well, and only b may be: pass a.dequantized()")
-        if dtype not in ACTIVATIONS:
-            raise DtypeError(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
+            problems.append("a is prepacked as well, and only b may be: pass a.dequantized()")
+        elif not is_typed:
+            problems.append(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
         extents = tuple(getattr(a, "shape", ()))
         k = extents[-2 if options.get("transpose_a") and len(extents) > 1 else -1] if extents else None
         if k != self.shape[0]:
-            raise SpecError(f"a has k = {k}, the prepacked weights k = {self.shape[0]}: transpose a, or cut it")
+            problems.append(f"a has k = {k}, the prepacked weights k = {self.shape[0]}: transpose a, or cut it")
+        factor_problems((options["alpha"], options["beta"]), c is not None, problems)
+        if problems:
+            raise (SpecError if is_typed else DtypeError)(problems)
         suffix = "" if self.group is None else f"_{self.group}"
         element = "b" if self.zeros is None else f"(b - b_zero{suffix})"
         arrays = self._like(a, suffix)

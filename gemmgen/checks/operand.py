@@ -42,7 +42,7 @@ def operand_problems(
 
 def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
     if "image_block_read" not in target.features:
-        remedy = _from_buffers(s, target) if "block_read" in target.features else "use memory 'global'"
+        remedy = _from_buffers(s, target) if "block_read" in target.features else "use --method slm (no preset)"
         yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
     if not o.block_read:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block_read = true"
@@ -150,7 +150,7 @@ def _from_buffers(s: Schedule, target: Target | None = None, packed: str = "") -
     if target is not None and target.sub_group_sizes and wide not in target.sub_group_sizes:
         wide = target.sub_group_sizes[0]
     before = f" --set {packed}.prepacked=true" if packed else ""
-    return f"read buffers by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}{before}"
+    return f"read buffers by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}{before} (no preset)"
 
 
 def divisors(number: int, among: tuple[int, ...] | None = None) -> str:
@@ -189,7 +189,7 @@ def async_problems(s: Schedule, target: Target) -> Iterator[str]:
 def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
     """Tiles handed over in batches."""
     if "mbarrier" not in target.features:
-        yield f"mbarrier = {s.mbarrier}, but target {target.name!r} has none: use 0, or sm_90 or later"
+        yield f"mbarrier = {s.mbarrier}, but target {target.name!r} has none: use sm_90 or later, or 0"
     if not s.a.async_copy and not s.b.async_copy:
         yield (
             "mbarrier waits for asynchronous copies, but there are none: set a.async_copy and b.async_copy, or use "

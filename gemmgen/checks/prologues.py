@@ -25,7 +25,10 @@ def prologue_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             before = (
                 "" if operand.memory == "image" else f"set {name}.prepacked, so that a kernel before applies it, or "
             )
-            yield f"prologue_{name} is applied by single work-items, not in block reads: {before}use --method slm"
+            yield (
+                f"prologue_{name} is applied by single work-items, not in block reads: {before}use --method slm "
+                "(no preset)"
+            )
 
 
 def sum_scale_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:

@@ -24,12 +24,15 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
         stored = spec.element(name)
         if stored != spec.dtype and (s.a.block_read or s.b.block_read or operand.shuffle):
-            yield f"{name}_dtype {stored} is converted by single work-items, not in block reads: use --method slm"
+            yield (
+                f"{name}_dtype {stored} is converted by single work-items, not in block reads: "
+                "use --method slm (no preset)"
+            )
         if operand.memory == "image" and spec.dtype != F32:
             (rows, cols), (high, wide) = s.tile, s.group
             yield (
                 f"{name}.memory = 'image', whose pixels are float32, but dtype is {spec.dtype}: read a buffer, by "
-                f"--method simd --tile {rows}x{cols} --group {high}x{wide}"
+                f"--method simd --tile {rows}x{cols} --group {high}x{wide} (no preset)"
             )
         # Of rings filled by TMA there is nothing to be set of it.
         if operand.async_copy and not s.tma:
@@ -38,7 +41,7 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             (rows, cols), (high, wide) = s.tile, s.group
             yield (
                 f"{name}.shuffle passes registers of real numbers around, but dtype is {spec.dtype}: use local memory, "
-                f"by --method slm --tile {rows}x{cols} --group {high}x{wide}"
+                f"by --method slm --tile {rows}x{cols} --group {high}x{wide} (no preset)"
             )
     if spec.dtype.real is not None and "unaligned_vectors" in target.features:
         yield from _long_vectors(s)

@@ -42,7 +42,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if atom is None:
         yield other_atom(spec, s, WGMMA_INSTRUCTIONS)
         return
-    yield from lacks(f"atom {s.atom}", ("wgmma", "tensor_maps"), target, "target sm_90a, or atom mma")
+    lacking = [*lacks(f"atom {s.atom}", ("wgmma", "tensor_maps"), target, "target sm_90a, or atom mma")]
+    yield from lacking
     if spec.listed:
         yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
     yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))
@@ -57,7 +58,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         return
     yield from _tiles(spec, s, atom)
     yield from role_problems(s, target)
-    yield from _room(spec, s, atom, target)
+    # Another target has other room.
+    yield from () if lacking else _room(spec, s, atom, target)
 
 
 def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:

@@ -75,7 +75,8 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
             yield f"{' and '.join(needs)} need sub-groups: give sub_group (8 or 16, say)"
         return
     if "sub_groups" not in target.features:
-        yield f"sub_group = {s.sub_group}, but target {target.name!r} has no sub-groups: use method slm or naive"
+        lacking = f"sub_group = {s.sub_group}, but target {target.name!r} has no sub-groups"
+        yield f"{lacking}: use --method slm or naive (no preset)"
     known = target.sub_group_sizes or _SUB_GROUPS
     (rows, row), lanes = s.group, s.sub_group
     if target.sub_group_sizes and lanes not in known:

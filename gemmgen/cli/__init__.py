@@ -149,7 +149,7 @@ def main() -> None:
     try:
         application(named)()
     except UserError as error:
-        complain(error.problems)
+        complain(error.problems, error.works)
         sys.exit(2)
     except LoweringError as error:
         complain([f"{error} (a bug of gemmgen: please report it with this command line)"])

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gemmgen.backends import BACKENDS, NAMED
 from gemmgen.backends import backend as find_backend
+from gemmgen.cli.accepted import nearest_accepted
 from gemmgen.cli.declared import Text, TunedDevice, complete_backends, completing, flag, option
 from gemmgen.cli.output import deliver, examples, folder_problems, path_problems, write_folder
-from gemmgen.cli.request import Request, backend_problems, device_problems, strict_problems, takes_request
+from gemmgen.cli.request import (
+    Request,
+    backend_problems,
+    device_problems,
+    option_of,
+    strict_problems,
+    takes_request,
+)
 from gemmgen.errors import UserError, attempt, suggest
 from gemmgen.records import dataclass
 
@@ -81,10 +90,15 @@ def emit(
         request = from_records(request, backend, device)
     wish = Wish(backend, kernel, form, python, strict, stop_after, output, project)
     problems = [*device_problems(device, tuned), *wish.problems()]
-    if project is not None:
-        _project(request, wish, problems, project)
-    else:
-        deliver((_transpose if kernel == "transpose" else _product)(request, wish, problems), output)
+    make = _transpose if kernel == "transpose" else _product
+    try:
+        if project is not None:
+            _project(request, wish, problems, project)
+        else:
+            deliver(make(request, wish, problems), output)
+    except UserError as error:
+        error.works = None if tuned or kernel != "gemm" else _works(request, wish)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +129,26 @@ class Wish:
         for one, others in _EXCLUDING.items():
             for other in others if given[one] else ():
                 if given[other]:
-                    yield f"{_option(one)} and {_option(other)} exclude one another: drop one"
+                    yield f"{option_of(one)} and {option_of(other)} exclude one another: drop one"
         yield from strict_problems(self.strict, self.backend)
         if self.project is not None:
             if self.kernel == "transpose":
                 yield "--project makes programs that multiply: leave out --kernel transpose"
             yield from folder_problems(self.project)
+
+    def on(self, backend: str) -> Wish:
+        """The same of another backend, as far as that has it."""
+        language = find_backend(backend) if backend in BACKENDS else None
+        form = self.form if language is None or self.form in language.forms else None
+        return replace(self, backend=backend, form=form, strict=self.strict and not strict_problems(True, backend))
+
+    def options(self) -> str:
+        """All but the backend, as the command line has them."""
+        words = []
+        for field in ("form", "python", "strict", "stop_after", "output", "project"):
+            value = getattr(self, field)
+            words += [] if not value else [option_of(field)] if value is True else [option_of(field), str(value)]
+        return shlex.join(words)
 
     def text(self, source: Source, target: Target) -> str:
         """What is delivered of a source. Raises: ScheduleError; with --strict DeviceError if ptxas is missing."""
@@ -181,10 +209,14 @@ def _project(request: Request, wish: Wish, problems: list[str], folder: Path) ->
     write_folder(folder, files)
 
 
-def _option(field: str) -> str:
-    """The option that sets a field of the request, or of the wish."""
-    special = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule", "output": "-o"}
-    return special.get(field, f"--{field.replace('_', '-')}")
+def _works(request: Request, wish: Wish) -> str | None:
+    """The nearest command that is not refused."""
+    options = nearest_accepted(request, wish.backend, lambda backend: wish.on(backend).problems())
+    if options is None:
+        return None
+    words = shlex.split(options)
+    wish = wish.on(words[1] if words[:1] == ["--backend"] else "opencl")
+    return " ".join(filter(None, ("gemmgen emit", options, wish.options())))
 
 
 def _transpose(request: Request, wish: Wish, problems: list[str]) -> str:
@@ -194,7 +226,7 @@ def _transpose(request: Request, wish: Wish, problems: list[str]) -> str:
     from gemmgen.options.specs import SPEC_TEXTS, build_spec
 
     gemm_only = [*"preset schedule_file method tile group block_k sets".split(), *SPEC_TEXTS]
-    given = (_option(x) for x in gemm_only if x != "dtype" and getattr(request, x) not in (None, False))
+    given = (option_of(x) for x in gemm_only if x != "dtype" and getattr(request, x) not in (None, False))
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):
         problems.append(problem)

@@ -53,12 +53,18 @@ def explain(
 
     What emit refuses for the same options, it refuses as well.
     """
+    from gemmgen.cli.accepted import nearest_accepted
     from gemmgen.explain import explain as picture
 
     problems = [*backend_problems(backend), *device_problems(device, tuned), *_picture_problems(svg, view, resident)]
     if tuned and not problems:
         request = _decided(request, backend or "opencl", device)
-    spec, schedule, target = _resolved(request, backend, problems)
+    try:
+        spec, schedule, target = _resolved(request, backend, problems)
+    except UserError as error:
+        options = None if tuned or problems else nearest_accepted(request, backend or "opencl")
+        error.works = None if options is None else f"gemmgen explain {options}".strip()
+        raise
     if svg is not None:
         deliver(_picture(spec, schedule, target, view or "schedule", resident or 1), svg)
         return

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def complain(problems: Iterable[str]) -> None:
-    """Print every problem on standard error, unless that is closed."""
+def complain(problems: Iterable[str], works: str | None = None) -> None:
+    """Print every problem on standard error, unless that is closed; and a command that works, if one is known."""
     if sys.stderr is None:
         return
     listed = list(problems)
@@ -23,7 +23,7 @@ def complain(problems: Iterable[str]) -> None:
         text = f"gemmgen: {listed[0]}\n"
     else:
         text = f"gemmgen: {len(listed)} problems\n" + "".join(f"  - {problem}\n" for problem in listed)
-    sys.stderr.write(text)
+    sys.stderr.write(text + (f"This works: {works}\n" if works else ""))
 
 
 def path_problems(path: Path | None, like: str = "kernel.cl", option: str = "-o") -> list[str]:

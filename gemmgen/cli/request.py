@@ -226,18 +226,39 @@ class Request:
         return TARGETS[name]
 
 
+#: Options that are not called as their fields.
+_SPECIAL = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule", "output": "-o"}
+
+
+def option_of(field: str) -> str:
+    """The option that sets a field of the request, or of `emit`'s wish."""
+    return _SPECIAL.get(field, f"--{field.replace('_', '-')}")
+
+
 def number(
-    name: str, text: str, problems: list[str], most: int = 999_999_999, kind: Callable[[str], Number] = int
+    name: str,
+    text: str,
+    problems: list[str],
+    most: int = 999_999_999,
+    kind: Callable[[str], Number] = int,
+    may_be_zero: bool = True,
 ) -> Number:
-    """The number that an option is given as text; the one for 1, with a problem added, if it is none or too large."""
+    """The number that an option is given as text; the one for 1, with a problem added, if it is none or too large.
+
+    Args:
+        may_be_zero: whether there is something to do if it is 0.
+    """
+    one = kind("1")
     try:
-        if 0 <= (value := kind(text)) <= most:
+        if 0 <= (value := kind(text)) <= most and (value or may_be_zero):
             return value
     except ValueError:
         pass
-    what = "whole number" if isinstance(kind("1"), int) else "number"
-    problems.append(f"{name} {text!r} is no {what} from 0 to {most}: give one such as 5")
-    return kind("1")
+    is_whole = isinstance(kind("1"), int)
+    what = "whole number" if is_whole else "number"
+    least = "from 0" if may_be_zero else "from 1" if is_whole else "above 0 and up"
+    problems.append(f"{name} {text!r} is no {what} {least} to {most}: give one such as 5")
+    return one
 
 
 def strict_problems(strict: bool, backend: str) -> list[str]:

@@ -161,9 +161,7 @@ def run(
     if request.grouped is not None:
         problems.append(f"--grouped {request.grouped} means nothing here, where products have one size: leave it out")
     request = replace(request, batched=request.batched or batch is not None)
-    count = number("batch", batch or "2", problems) if request.batched else None
-    if count == 0:
-        problems.append("batch 0 has nothing to multiply: give 1 or more")
+    count = number("batch", batch or "2", problems, may_be_zero=False) if request.batched else None
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
     engine = attempt(problems, pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:

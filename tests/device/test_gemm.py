@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -252,6 +252,21 @@ def test_every_problem_at_once() -> None:
     with pytest.raises(DtypeError) as caught:
         gemmgen.gemm(Z((2, 3)), Z((4, 2)), alpha=Q, beta=1, dtype=np.int8)
     assert len(caught.value.problems) == 4
+
+
+def test_formulas_hide_nothing_of_arrays() -> None:
+    """Nor does one wrong argument hide another, whatever it is that is wrong."""
+    wrong: Any = "yes"
+    with pytest.raises(SpecError) as caught:
+        gemmgen.gemm(
+            Z((2, 3)), Z((4, 2)), alpha=Q, epilogue="foo", transpose_a=wrong, backend="vulkan", schedule="nope"
+        )
+    expected = ("transpose_a =", "alpha =", "backend 'vulkan'", "no function 'foo'", "do not fit", "preset 'nope'")
+    for problem, said in zip(caught.value.problems, expected, strict=True):
+        assert said in problem
+    with pytest.raises(SpecError) as caught:
+        gemmgen.grouped(Z((2, 3)), Z((1, 3, 2)), [3], epilogue="foo", alpha=Q, schedule="nope")
+    assert [said in "".join(caught.value.problems) for said in ("foo", "alpha", "nope", "offsets")] == [True] * 4
 
 
 def test_pyopencl_arrays() -> None:

@@ -126,6 +126,20 @@ def test_a_file_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
     assert np.array_equal(values, prepack(w, group=32, zero_points=True).values)
 
 
+def test_what_can_not_be_written_is_named_as_the_user_does(w: Numbers) -> None:
+    """Not the draft that would have become it."""
+    for path in ("/proc/weights.gemmgen", "/proc/no/weights.gemmgen"):
+        with pytest.raises(OSError, match="/proc") as caught:
+            prepack(w).save(path)
+        assert caught.value.filename in (path, "/proc/no")
+
+
+def test_every_problem_of_a_product_at_once(w: Numbers) -> None:
+    with pytest.raises(DtypeError) as caught:
+        gemmgen.gemm(np.ones((2, K + 1), np.int16), prepack(w), transpose_b=True, alpha="x")  # type: ignore[arg-type]
+    assert len(caught.value.problems) == 4
+
+
 def test_a_file_of_int4_says_what_it_is(w: Numbers, tmp_path: Path) -> None:
     """Version 2: two elements a byte, whose first is the low half; K, which is odd, counts elements."""
     packed = prepack(w[1:], 4, 32, zero_points=True)

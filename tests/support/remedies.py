@@ -76,6 +76,6 @@ def _dropped(fact: str, remedy: str) -> Iterator[list[str]]:
 
 
 def _targets(remedy: str) -> Iterator[list[str]]:
-    """`use target sm_90a`, `use sm_80 or later`."""
+    """`use target sm_90a`, `use sm_80 or later`, `use target intel`."""
     if "--" not in remedy:
-        yield from (["--target", name] for name in re.findall(r"\b(?:target )?(sm_\d+a?)\b", remedy)[:1])
+        yield from (["--target", name] for name in re.findall(r"\b(?:target )?(sm_\d+a?|(?<=target )\w+)", remedy)[:1])

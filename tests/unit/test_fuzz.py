@@ -221,6 +221,8 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
     said = refused("fuzz", "--minutes", "soon", "--seed", "1.5", "--backend", "", "--examples", "-1")
     for problem in ("minutes 'soon'", "seed '1.5'", "backend '' does not exist", "examples '-1'"):
         assert problem in said
+    nothing = refused("fuzz", "--minutes", "0", "--examples", "0")
+    assert "minutes '0' is no number above 0" in nothing and "examples '0' is no whole number from 1" in nothing
     assert "can't be read" in refused("fuzz", "--replay", tmp_path / "none.toml")
     assert "larger than 1 MiB: name a file that fuzz has saved" in refused("fuzz", "--replay", "/dev/zero")
 

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import random
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 import gemmgen
 from gemmgen import presets
-from gemmgen.errors import SpecError
+from gemmgen.backends import BACKENDS
+from gemmgen.cli import application
+from gemmgen.errors import SpecError, UserError
+from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import METHODS
 from tests.support.cli import gemmgen as command
 from tests.support.cli import printed, refused
 from tests.support.remedies import proposals
 
+#: Two commands, since typer makes of one command another kind of program.
+EMIT = typer.main.get_command(application(["emit", "presets"]))
+
 
 def problems(text: str) -> list[str]:
     """The sentences of a refusal."""
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if not line.startswith("This works: ")]
     return [line.removeprefix("gemmgen: ").removeprefix("  - ") for line in (lines[1:] or lines)]
 
 
 def tried(arguments: list[str], remedy: list[str]) -> list[str]:
     """The arguments with what a remedy says in the place of what they said of the same."""
     pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
+    if "--method" in remedy:
+        pairs = [(o, v) for o, v in pairs if o != "--preset"]
     for option, value in zip(remedy[::2], remedy[1::2], strict=True):
         key = value.split("=")[0]
         same = f"--{key.replace('_', '-')}" if option == "--set" else option
@@ -83,6 +98,92 @@ def test_every_remedy_works(arguments: str, proposed: str) -> None:
         assert result.returncode == 0, (problem, remedy, result.stderr)
 
 
+def refusal(arguments: list[str]) -> UserError | None:
+    """What `emit` says against a command, in this process."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            EMIT.main(["emit", *arguments], standalone_mode=False)
+    except UserError as error:
+        return error
+    return None
+
+
+def all_followed(arguments: list[str], found: tuple[str, ...]) -> list[str]:
+    """The arguments after the first thing that each problem proposes, all together."""
+    for problem in found:
+        arguments = tried(arguments, proposals(problem)[0])
+    return arguments
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "intel", "cpu", "sycl", "gfx942"])
+def test_all_remedies_together_lead_from_a_preset_to_a_kernel(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step, whatever language the target speaks and whatever it lacks."""
+    monkeypatch.setattr("gemmgen.cli.emit.nearest_accepted", lambda *_: None)  # the problems alone
+    for name in presets.names():
+        given = ["--preset", name, "--target", target, "--stop-after", "build"]
+        if (error := refusal(given)) is not None:
+            followed = all_followed(given, error.problems)
+            assert refusal(followed) is None, (given, error.problems, followed)
+
+
+#: Options that may be wrong beside one another, and how likely each is given.
+FAMILY = {
+    "--preset": (0.5, presets.names()),
+    "--method": (0.5, METHODS),
+    "--backend": (0.5, (*BACKENDS, "cud")),
+    "--target": (0.5, tuple(TARGETS)),
+    "--dtype": (0.5, (*MATRIX_DTYPES, "flaot32")),
+    "--layout": (0.3, ("row,col", "col,row", "col,col", "row,row,col")),
+    "--tile": (0.3, ("4x4", "3x5", "64x4", "1x1", "2x64", "8")),
+    "--group": (0.2, ("1x8", "16x16", "64x32", "4x4")),
+    "--block-k": (0.2, ("7", "8", "32")),
+    "--sub-group": (0.1, ("8", "16", "32")),
+    "--epilogue": (0.2, ("relu", "bias", "clamp(0, 6)")),
+    "--set": (0.1, ("stages=3", "a.width=2", "persistent=true", "nothing=1")),
+    "-o": (0.1, ("/dev/null",)),
+}
+
+
+def drawn(rng: random.Random) -> list[str]:
+    """Options that hardly anybody has thought of together."""
+    given: list[str] = []
+    for option, (chance, values) in FAMILY.items():
+        if rng.random() < chance and not (option == "--method" and given):
+            given += [option, rng.choice(values)]
+    return given
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_refusal_ends_with_a_command_that_works(seed: int) -> None:
+    rng, found = random.Random(seed), 0
+    while found < 4:
+        given = drawn(rng)
+        if (error := refusal(given)) is None:
+            continue
+        found += 1
+        assert error.works is not None, (given, error.problems)
+        begin, command, *works = shlex.split(error.works)
+        assert (begin, command) == ("gemmgen", "emit")
+        assert refusal(works) is None, (given, works)
+        # What is computed, and by which preset, nobody gives up who need not.
+        kept = [option for option in ("--preset", "--method", "-o") if option in given]
+        assert [option for option in kept if option in works] == kept, (given, works)
+
+
+@pytest.mark.parametrize(
+    ("given", "works"),
+    [
+        ("--preset wgmma_128x256_s4 --target sm_80", "--backend cuda --preset wgmma_128x256_s4 --target sm_90a"),
+        ("--block-k 20 -o /dev/null", "--block-k 16 -o /dev/null"),
+        ("--method mma_s8", "--backend cuda --method mma_s8 --dtype int8"),
+        ("--preset smem_8x9", "--preset smem_8x8"),
+        ("--method mfma --dtype float16", "--method mfma --target gfx942 --dtype float16"),
+    ],
+)
+def test_the_nearest_command_is_told(given: str, works: str) -> None:
+    assert refused("emit", *given.split()).splitlines()[-1] == f"This works: gemmgen emit {works}"
+
+
 def test_a_group_that_is_no_warpgroup_is_refused() -> None:
     """It was divided by, where local memory is short as well."""
     text = refused("emit", "--preset", "wgmma_f8_128x256_s4", "--set", "tile=2x36", "--set", "group=4x4")
@@ -112,7 +213,7 @@ def test_explain_refuses_what_emit_refuses() -> None:
         ["--target", "skl"],
         ["--method", "mma", "--dtype", "float16"],
     ):
-        assert refused("explain", *arguments) == refused("emit", *arguments)
+        assert problems(refused("explain", *arguments)) == problems(refused("emit", *arguments))
     # What was made for another language is drawn for that one.
     assert "on sm_90a" in printed("explain", "--preset", "wgmma_128x256_s4")
     assert "on sm_80" in printed("explain", "--backend", "cuda", "--tile", "32x4")

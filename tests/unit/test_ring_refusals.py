@@ -182,7 +182,7 @@ def test_column_major_c(schedule: Schedule, message: str) -> None:
 @pytest.mark.parametrize(
     ("target", "schedule", "message"),
     [
-        ("sm_80", RING, "mbarrier = 2, but target 'sm_80' has none: use 0, or sm_90 or later"),
+        ("sm_80", RING, "mbarrier = 2, but target 'sm_80' has none: use sm_90 or later, or 0"),
         (
             "portable",
             PLAIN.but(split_k=8, atomic=True),

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar, cast
 import gemmgen
 from gemmgen import source, spec
 from gemmgen.errors import LoweringError, UserError
-from gemmgen.ir import dtypes, expr, workspace
+from gemmgen.ir import dtypes, expr, sizes
 from gemmgen.runtime.cache import DiskCache, digest, once
 
 Answer = TypeVar("Answer")
@@ -40,7 +40,7 @@ _written = count()
 @once
 def records() -> dict[str, type]:
     """The classes of records in most answers, by name."""
-    return _records_of(source, spec, dtypes, expr, workspace)
+    return _records_of(source, spec, dtypes, expr, sizes)
 
 
 @once

@@ -32,6 +32,8 @@ from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.schedule.warp_mma import DIRECT_LANES, DirectMma, blocks_together, neighbours
 from gemmgen.spec import GemmSpec
 
+#: Elements along K of a slice that compilers ask for at once where each is checked to be inside.
+CHECKED = 8
 #: Threads that hide the latency of loads.
 MANY_THREADS = 1024
 #: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
@@ -106,6 +108,9 @@ class Loads(NamedTuple):
         # Steps that are unrolled are asked for at once, but not those that are left.
         step = max(UNROLLED, self.step(spec))
         whole, left = divmod(ceil(k / self.split_k / step), max(1, self.block_k // step))
+        own, over = self.block_k // self.sliced_k, k % self.block_k
+        if over and own > CHECKED and self.lanes_along_k == 1 and not self.is_plain:
+            return whole - 1 + 2 * min(own, over)  # each waits for A, then for B
         return whole + left
 
 

@@ -21,7 +21,7 @@ from gemmgen.ir.instructions import (
 )
 from gemmgen.ir.operands import STAGED_BYTES, TRANSPOSED_BYTES, stored_tma_tile
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import TARGETS, Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec
@@ -58,8 +58,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         return
     yield from _tiles(spec, s, atom)
     yield from role_problems(s, target)
-    # Another target has other room.
-    yield from () if lacking else _room(spec, s, atom, target)
+    # Where another target is to be used, its room counts.
+    yield from _room(spec, s, atom, TARGETS["sm_90a"] if lacking else target)
 
 
 def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:

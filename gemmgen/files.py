@@ -63,8 +63,8 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, str]) -> None
 
 def _of(path: str | os.PathLike[str], draft: Path, error: OSError) -> OSError:
     """An error that names the path that the user gave in the place of its draft."""
-    named = error.filename is not None and draft in (named := Path(error.filename), named.parent)
-    return OSError(error.errno, error.strerror, os.fspath(path)) if named else error
+    at = Path(error.filename or "")
+    return OSError(error.errno, error.strerror, os.fspath(path)) if draft in (at, at.parent) else error
 
 
 def _draft_of(path: Path) -> Path:

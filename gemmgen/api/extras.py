@@ -54,7 +54,7 @@ class Extra:
             raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
         extra = cls(tuple(then), prologues, operands, conj, emulate)
         if extra._asked:
-            extra._formulas  # noqa: B018  (its problems are told beside those of the arrays)
+            _ = extra._formulas  # Its problems are told beside those of the arrays.
         return extra
 
     @cached_property

@@ -86,7 +86,7 @@ class Machine:
         met: how many more where a cluster shares it: all of its blocks must have room.
         read_fma, read_mma, read_wgmma: bytes of shared memory that warps read in a cycle, each operand once for all
             that read it together.
-        busy: threads that keep a multiprocessor's units busy; of `fma` with 64 sums each.
+        busy: threads that keep a multiprocessor's units busy, with 64 sums each.
         own_work, crowd: powers: fewer threads do if each has more sums; how fast fewer ones are slower.
         step, paired: cycles to hand over a step's tiles, where no other block is there; how many more in a cluster.
         begin: cycles of a block until its first tile is there.

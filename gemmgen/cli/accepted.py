@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
-from gemmgen.cli.request import Request, option_of
+from gemmgen.cli.request import Request, words_of
 from gemmgen.errors import UserError
 from gemmgen.records import dataclass
 
@@ -44,15 +44,7 @@ class Options:
     def text(self) -> str:
         """As the command line has them."""
         words = [] if self.backend == "opencl" else ["--backend", self.backend]
-        for field in fields(self.request):
-            value, option = getattr(self.request, field.name), option_of(field.name)
-            if value is True:
-                words.append(option)
-            elif isinstance(value, list):
-                words += [word for each in value for word in (option, each)]
-            elif value is not None and value is not False:
-                words += [option, str(value)]
-        return shlex.join(words)
+        return shlex.join([*words, *words_of(self.request, (field.name for field in fields(self.request)))])
 
     def problems(self, beside: Beside) -> tuple[str, ...]:
         """Why there is no such kernel."""
@@ -93,8 +85,8 @@ class Options:
                     yield max(cost, 1), Options(replace(self.request, target=target), backend)
 
 
-def nearest_accepted(request: Request, backend: str, beside: Beside = lambda _: ()) -> str | None:
-    """The options, as the command line has them; None if few changes lead to none that are accepted, or none is needed.
+def nearest_accepted(request: Request, backend: str, beside: Beside = lambda _: ()) -> Options | None:
+    """The options; None if few changes lead to none that are accepted, or none is needed.
 
     Args:
         beside: problems of what else the command says, for a backend.
@@ -105,7 +97,7 @@ def nearest_accepted(request: Request, backend: str, beside: Beside = lambda _: 
     while queue and tried < MOST_TRIED:
         *_, spent, options, problems = heapq.heappop(queue)
         if not problems:
-            return options.named(request.target is not None).text() if tried else None
+            return options.named(request.target is not None) if tried else None
         for cost, other in options.others():
             if (text := other.text()) in seen:
                 continue
@@ -116,8 +108,7 @@ def nearest_accepted(request: Request, backend: str, beside: Beside = lambda _: 
                 continue  # helps nothing
             spent_there = spent + cost
             heapq.heappush(queue, (spent_there + _PROBLEM * len(left), len(left), tried, spent_there, other, left))
-    plainest = (options for options in _plainest(request) if not options.problems(beside))
-    return next((options.text() for options in plainest), None)
+    return next((options for options in _plainest(request) if not options.problems(beside)), None)
 
 
 def _plainest(given: Request) -> Iterator[Options]:

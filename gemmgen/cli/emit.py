@@ -21,6 +21,7 @@ from gemmgen.cli.request import (
     option_of,
     strict_problems,
     takes_request,
+    words_of,
 )
 from gemmgen.errors import UserError, attempt, suggest
 from gemmgen.records import dataclass
@@ -142,14 +143,6 @@ class Wish:
         form = self.form if language is None or self.form in language.forms else None
         return replace(self, backend=backend, form=form, strict=self.strict and not strict_problems(True, backend))
 
-    def options(self) -> str:
-        """All but the backend, as the command line has them."""
-        words = []
-        for field in ("form", "python", "strict", "stop_after", "output", "project"):
-            value = getattr(self, field)
-            words += [] if not value else [option_of(field)] if value is True else [option_of(field), str(value)]
-        return shlex.join(words)
-
     def text(self, source: Source, target: Target) -> str:
         """What is delivered of a source. Raises: ScheduleError; with --strict DeviceError if ptxas is missing."""
         if self.strict:
@@ -211,12 +204,11 @@ def _project(request: Request, wish: Wish, problems: list[str], folder: Path) ->
 
 def _works(request: Request, wish: Wish) -> str | None:
     """The nearest command that is not refused."""
-    options = nearest_accepted(request, wish.backend, lambda backend: wish.on(backend).problems())
-    if options is None:
+    found = nearest_accepted(request, wish.backend, lambda backend: wish.on(backend).problems())
+    if found is None:
         return None
-    words = shlex.split(options)
-    wish = wish.on(words[1] if words[:1] == ["--backend"] else "opencl")
-    return " ".join(filter(None, ("gemmgen emit", options, wish.options())))
+    beside = words_of(wish.on(found.backend), ("form", "python", "strict", "stop_after", "output", "project"))
+    return " ".join(filter(None, ("gemmgen emit", found.text(), shlex.join(beside))))
 
 
 def _transpose(request: Request, wish: Wish, problems: list[str]) -> str:

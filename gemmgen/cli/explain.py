@@ -63,7 +63,7 @@ def explain(
         spec, schedule, target = _resolved(request, backend, problems)
     except UserError as error:
         options = None if tuned or problems else nearest_accepted(request, backend or "opencl")
-        error.works = None if options is None else f"gemmgen explain {options}".strip()
+        error.works = None if options is None else f"gemmgen explain {options.text()}".strip()
         raise
     if svg is not None:
         deliver(_picture(spec, schedule, target, view or "schedule", resident or 1), svg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import wraps
 from importlib import import_module
@@ -233,6 +233,17 @@ _SPECIAL = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "
 def option_of(field: str) -> str:
     """The option that sets a field of the request, or of `emit`'s wish."""
     return _SPECIAL.get(field, f"--{field.replace('_', '-')}")
+
+
+def words_of(record: object, names: Iterable[str]) -> Iterator[str]:
+    """What is given of some fields of the request, or of the wish, as the command line has it."""
+    for name in names:
+        value, option = getattr(record, name), option_of(name)
+        if value is True:
+            yield option
+        elif value is not None and value is not False:
+            for each in value if isinstance(value, list) else (value,):
+                yield from (option, str(each))
 
 
 def number(

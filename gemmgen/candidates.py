@@ -64,8 +64,8 @@ def changed(
     if packed != (loop.a.prepacked, loop.b.prepacked):
         # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
         along_k = plain.by_warpgroups and plain.atom != "wgmma"
-        a = _packed(loop.a, packed[0], False if along_k else None)
-        loop = replace(loop, a=a, b=_packed(loop.b, packed[1], True if along_k else None))
+        a = _packed(plain, loop.a, packed[0], False if along_k else None)
+        loop = replace(loop, a=a, b=_packed(plain, loop.b, packed[1], True if along_k else None))
     epilogue: Epilogue
     if boxes:
         epilogue = Staged(boxes, plain.ordered_epilogue and stays)
@@ -80,12 +80,14 @@ def changed(
     return Schedule(plain.tiling, loop, epilogue, scheduler, name)
 
 
-def _packed(operand: Operand, packed: bool, transposed: bool | None) -> Operand:
-    """An operand that a kernel before lays out, or does not."""
+def _packed(plain: Schedule, operand: Operand, packed: bool, transposed: bool | None) -> Operand:
+    """An operand that a kernel before lays out, or does not. What warps read by ldmatrix keeps its padding: without it
+    eight rows begin in the same bank.
+    """
     if not packed:
         return replace(operand, prepacked=False)
     stored = operand.transposed if transposed is None else transposed
-    return replace(operand, prepacked=True, pad=0, transposed=stored)
+    return replace(operand, prepacked=True, pad=operand.pad if plain.by_warps else 0, transposed=stored)
 
 
 def _varied_name(name: str, parts: int, packed: Way, stream: bool, joined: int) -> str:

@@ -103,7 +103,14 @@ class Knowledge:
 
     def holds(self, condition: Expr) -> bool:
         """Whether a comparison or a conjunction of them is provably true."""
-        return all(term in self.held or self._follows(term) for term in conjunction(condition))
+        return all(term in self.held or self._divides(term) or self._follows(term) for term in conjunction(condition))
+
+    def _divides(self, condition: Expr) -> bool:
+        """Whether it says that a number divides what a multiple of it is known to divide."""
+        if (asked := _divisor(condition)) is None:
+            return False
+        known = (_divisor(term) for term in self.held)
+        return any(x is not None and x[0] == asked[0] and x[1] % asked[1] == 0 for x in known)
 
     def _follows(self, condition: Expr) -> bool:
         facts = _facts_of(condition)
@@ -254,6 +261,14 @@ def conjunction(condition: Expr) -> Iterator[Expr]:
             yield from conjunction(b)
         case _:
             yield condition
+
+
+def _divisor(condition: Expr) -> tuple[Expr, int] | None:
+    """What is divided by which number, if that is what a comparison says."""
+    match condition:
+        case Bin("==", Bin("%", what, Const(int(by))), Const(0)):
+            return what, by
+    return None
 
 
 def _facts_of(condition: Expr) -> tuple[Expr, ...]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import aligned
-from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.dtypes import BOOL, DType
 from gemmgen.ir.elementwise import ELEMENT_COL, ELEMENT_OWN, ELEMENT_OWN_COL, ELEMENT_ROW, old
 from gemmgen.ir.expr import (
     Call,
@@ -36,17 +36,20 @@ from gemmgen.ir.expr import (
 from gemmgen.ir.instructions import WGMMA_COLS
 from gemmgen.ir.kernel import COL, ELEMENT, ROW, each_register, loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_store
-from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Store, TmaCopy, VectorCopy
+from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Stmt, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
 from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied, scaled, unless_beta_is_zero, with_old
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
+from gemmgen.records import dataclass
 
 #: Which part of a TMA tile a warp puts down.
 PART = Var("p")
 #: Which of the TMA tiles of C's columns is stored, and of a warpgroup's rows if it has more than 64.
 BOX, TURN = Var("tma_tile"), Var("turn")
 C_ROW, C_COL = Var("c_row"), Var("c_col")
+#: Which lots of eight columns a lane reads four neighbours of, and from where on; where it reads the last pair.
+LOW, FIRST_COL, END_COL = Var("is_low", BOOL), Var("first_col"), Var("end_col")
 #: Where a warp's lines begin, and where a lane puts down its own.
 FIRST_LINE, OWN_LINE, OWN_PART = Var("first_line"), Var("own_line"), Var("own_part")
 ZERO = Const(0)
@@ -81,31 +84,24 @@ def _scaled(update: EpilogueStore) -> Body:
 
 
 def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
-    """acc += beta * c where beta is not zero, where it is inside: by pairs where these are neighbours in C."""
+    """acc += beta * c where beta is not zero, where it is inside."""
     acc, c = update.acc, update.dst.buffer
     dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
-    at = _at(update, C_ROW, C_COL)
+    before = Load(c, _at(update, C_ROW, C_COL))
     if is_const(update.beta, 0.0):
         return ()
-    before = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
 
-    def added(column: Expr, value: Expr) -> Store:
+    def added(column: Expr, value: Expr) -> Body:
         place = acc.at(ROW, column)
-        return Store(acc.buffer, place, with_old(update, Load(acc.buffer, place), value))
+        return (Store(acc.buffer, place, with_old(update, Load(acc.buffer, place), value)),)
 
-    if _halves_sectors(update):
-        fours = _by_fours(update, row, col, Load(c, at), promises, lambda x: (added(COL * FOUR + ELEMENT, x),))
+    if _has_pairs(update):
+        ahead = _read_ahead(update, row, col, before, promises, added)
         # What one lane has read for another is read before the other stores there.
-        return unless_beta_is_zero(update, (*fours, Barrier("none", of_sub_group=True)))
-    pair = (
-        Alloc(before),
-        VectorCopy(before, (ZERO,), c, at, update.atom, PAIR),
-        *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(before, (ELEMENT,))),)),
-    )
-    fragment, width = acc.fragment, update.width
-    single: Body = (If(compare("<", C_COL, cols), (added(COL * width, convert(Load(c, at), dtype)),)),)
-    own = single if width == 1 else (If(compare("<=", C_COL + PAIR, cols), pair, single),)
-    columns = loop(COL, fragment.cols.values // width, (Let(C_COL, col + fragment.cols.chunk_step(COL, width)), *own))
+        return unless_beta_is_zero(update, (*ahead, Barrier("none", of_sub_group=True)))
+    fragment = acc.fragment
+    single = If(compare("<", C_COL, cols), added(COL, convert(before, dtype)))
+    columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), single))
     body = loop(
         ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
     )
@@ -117,59 +113,132 @@ def _adds_always(update: EpilogueStore) -> bool:
     return isinstance(update.beta, Const) and not is_const(update.beta, 0.0)
 
 
-def _halves_sectors(update: EpilogueStore) -> bool:
-    """Whether what the lanes of a line read by pairs is half of a sector of 32 bytes, and there are two such halves."""
-    cols, c = update.acc.fragment.cols, update.dst.buffer
-    return c.dtype.size == 2 and update.width == PAIR and cols.vector == PAIR and cols.values % FOUR == 0
+def _has_pairs(update: EpilogueStore) -> bool:
+    """Whether a thread's neighbours are neighbours in C, and not of single bytes."""
+    return update.dst.buffer.dtype.size > 1 and update.width == PAIR and update.acc.fragment.cols.vector == PAIR
 
 
-def _by_fours(
-    update: EpilogueStore, row: Expr, col: Expr, matrix: Load, promises: Collection[Expr], use: Callable[[Expr], Body]
+@dataclass(frozen=True)
+class _Vectors:
+    """What a thread reads of a row of a matrix as C is stored, before it uses any of it: so many vectors.
+
+    Attributes:
+        held: its registers.
+        name: of a vector's column.
+        column: that of vector `COL`.
+        first: the sum's column that the first element belongs to.
+    """
+
+    held: Buffer
+    name: Var
+    column: Expr
+    first: int
+
+    @property
+    def count(self) -> int:
+        """Vectors."""
+        return as_int(self.held.shape[0]) or 1
+
+    @property
+    def width(self) -> int:
+        """Elements of one."""
+        return as_int(self.held.shape[1]) or 1
+
+    def clear(self) -> Body:
+        """Zeros, for what lies outside."""
+        zero = Store(self.held, (COL, ELEMENT), number(0, self.held.dtype))
+        return (Alloc(self.held), *loop(COL, self.count, loop(ELEMENT, self.width, (zero,))))
+
+    def read(self, update: EpilogueStore, matrix: Load, whole: bool) -> Body:
+        """Fills them, by whole vectors or by single elements, where these are inside."""
+        (rows, cols), source, held = _extents(update), matrix.buffer, self.held
+        *line, _ = matrix.index
+        end = self.name + (self.width if whole else ELEMENT)
+        inside = both(compare("<", C_ROW, rows), compare("<=" if whole else "<", end, cols))
+        wide = VectorCopy(held, (COL, ZERO), source, (*line, self.name), update.atom, self.width)
+        single = Store(held, (COL, ELEMENT), Load(source, (*line, end)))
+        own: Body = (If(inside, (wide if whole else single,)),)
+        own = own if whole else loop(ELEMENT, self.width, own)
+        return loop(COL, self.count, (Let(self.name, self.column), *own))
+
+    def use(self, how: Callable[[Expr, Expr], Body], dtype: DType) -> Body:
+        """What is done with each element, of which sum."""
+        own = how(self.first + COL * self.width + ELEMENT, convert(Load(self.held, (COL, ELEMENT)), dtype))
+        return loop(ELEMENT, self.width, own)
+
+
+def _vectors(update: EpilogueStore, col: Expr, source: Buffer) -> list[_Vectors]:
+    """By pairs; where these are half of a sector of 32 bytes that the lanes of a line read, by four neighbours: of two
+    lots of eight columns, even lanes of a line read the first, odd ones the second.
+    """
+    cols = update.acc.fragment.cols
+    fours, pairs = divmod(cols.values // PAIR, PAIR) if source.dtype.size == PAIR else (0, cols.values // PAIR)
+    of_fours, of_pairs = ("old", "old_end") if source == update.dst.buffer else ("values", "end")
+    found = list[_Vectors]()
+    if fours:
+        held = Buffer(f"{source.name}_{of_fours}", source.dtype, Space.PRIVATE, Layout.packed(fours, FOUR))
+        found.append(_Vectors(held, C_COL, FIRST_COL + cols.chunk_step(COL * 2, PAIR), 0))
+    if pairs:
+        name = f"{source.name}_{of_pairs if fours else of_fours}"
+        held = Buffer(name, source.dtype, Space.PRIVATE, Layout.packed(pairs, PAIR))
+        found.append(
+            _Vectors(held, END_COL if fours else C_COL, col + cols.chunk_step(COL + fours * 2, PAIR), fours * FOUR)
+        )
+    return found
+
+
+def _read_ahead(
+    update: EpilogueStore,
+    row: Expr,
+    col: Expr,
+    matrix: Load,
+    promises: Collection[Expr],
+    use: Callable[[Expr, Expr], Body],
 ) -> Body:
-    """A row of a matrix as C is stored, by four neighbours at a time, all of them before the first is used: of two lots
-    of eight columns, even lanes of a line read the first, odd ones the second. Then they exchange halves, all lanes
-    together, and each has the pairs that its sums belong to.
+    """A row of a matrix as C is stored, all of it before the first element is used.
 
     Args:
         matrix: its element in row `C_ROW` and column `C_COL`.
-        use: what is done with an element, of the sum in row `ROW` and column `COL * FOUR + ELEMENT`.
+        use: what is done with an element of the sum in row `ROW` and a column.
     """
-    fragment, (rows, cols) = update.acc.fragment, _extents(update)
-    source, at, count = matrix.buffer, matrix.index, update.acc.fragment.cols.values // FOUR
-    name = f"{source.name}_{'old' if source == update.dst.buffer else 'values'}"
-    held = Buffer(name, source.dtype, Space.PRIVATE, Layout.packed(count, FOUR))
-    low, received, first_col = Var("is_low", BOOL), Var("received", source.dtype), Var("first_col")
-    # An odd lane's four begin where those of the even lane before it do, eight columns on.
-    own = Let(low, compare("==", LOCAL_COL % 2, 0)), Let(first_col, col + LOCAL_COL % 2 * (WGMMA_COLS - PAIR))
-    column = Let(C_COL, first_col + fragment.cols.chunk_step(COL * 2, PAIR))
-    wide = VectorCopy(held, (COL, ZERO), source, at, update.atom, FOUR)
-    single = Store(held, (COL, ELEMENT), Load(source, (*at[:-1], C_COL + ELEMENT)))
-    singly = loop(ELEMENT, FOUR, (If(both(compare("<", C_ROW, rows), compare("<", C_COL + ELEMENT, cols)), (single,)),))
-    inside = both(compare("<", C_ROW, rows), compare("<=", C_COL + FOUR, cols))
-    read: Body = loop(COL, count, (column, If(inside, (wide,))))
-    may, whole = aligned(update.atom, FOUR, source), [compare("==", cols % x, 0) for x in (FOUR, FOUR * 2)]
-    even = any(x in promises or is_const(x, 1) for x in whole)
-    asked = [*(() if even else whole[:1]), *(() if may is None else (may,))]
+    rows, source, dtype = update.acc.fragment.rows, matrix.buffer, update.acc.buffer.dtype
+    vectors = _vectors(update, col, source)
+    width = vectors[0].width
+    read = tuple(stmt for each in vectors for stmt in each.read(update, matrix, True))
+    cols, may = _extents(update)[1], aligned(update.atom, width, source)
+    whole = [compare("==", cols % x, 0) for x in (PAIR, FOUR, FOUR * 2) if x >= width]
+    asked = [
+        *(() if any(x in promises or is_const(x, 1) for x in whole) else whole[:1]),
+        *(() if may is None else (may,)),
+    ]
     if source != update.dst.buffer:  # which the launcher asks for
-        first_of_all = Load(source, (*at[:-2], ZERO, ZERO))
-        asked.append(Call("begins_on", (first_of_all, Const(FOUR * source.dtype.size)), BOOL))
+        first_of_all = Load(source, (*matrix.index[:-2], ZERO, ZERO))
+        asked.append(Call("begins_on", (first_of_all, Const(width * source.dtype.size)), BOOL))
     if asked:
-        read = (If(all_of(tuple(asked)), read, loop(COL, count, (column, *singly))),)
+        singly = tuple(stmt for each in vectors for stmt in each.read(update, matrix, False))
+        read = (If(all_of(tuple(asked)), read, singly),)
+    cleared = tuple(stmt for each in vectors for stmt in each.clear())
+    own, used = list[Stmt](), list[Stmt]()
+    for each in vectors:
+        exchanged: Body = ()
+        if each.width == FOUR:
+            # An odd lane's four begin where those of the even lane before it do, eight columns on.
+            own += Let(LOW, compare("==", LOCAL_COL % 2, 0)), Let(FIRST_COL, col + LOCAL_COL % 2 * (WGMMA_COLS - PAIR))
+            exchanged = loop(ELEMENT, PAIR, _exchange(each.held))
+        used += loop(COL, each.count, (*exchanged, *each.use(use, dtype)))
+    each_row = (Let(C_ROW, row + rows.step(ROW)), *cleared, *read, *used)
+    return (*own, *loop(ROW, rows.values, each_row))
+
+
+def _exchange(held: Buffer) -> Body:
+    """Lanes exchange halves, all lanes together, and each has the pairs that its sums belong to."""
+    received = Var("received", held.dtype)
     first, second = Load(held, (COL, ELEMENT)), Load(held, (COL, ELEMENT + PAIR))
-    exchange = (
-        Let(received, Call("shuffle_xor", (select(low, second, first), Const(1)), source.dtype)),
-        Store(held, (COL, ELEMENT), select(low, first, received)),
-        Store(held, (COL, ELEMENT + PAIR), select(low, received, second)),
+    return (
+        Let(received, Call("shuffle_xor", (select(LOW, second, first), Const(1)), held.dtype)),
+        Store(held, (COL, ELEMENT), select(LOW, first, received)),
+        Store(held, (COL, ELEMENT + PAIR), select(LOW, received, second)),
     )
-    used = loop(ELEMENT, FOUR, use(convert(Load(held, (COL, ELEMENT)), update.acc.buffer.dtype)))
-    each = (
-        Let(C_ROW, row + fragment.rows.step(ROW)),
-        Alloc(held),
-        *loop(COL, count, loop(ELEMENT, FOUR, (Store(held, (COL, ELEMENT), number(0, source.dtype)),))),
-        *read,
-        *loop(COL, count, (*loop(ELEMENT, PAIR, exchange), *used)),
-    )
-    return (*own, *loop(ROW, fragment.rows.values, each))
 
 
 def _stepped(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
@@ -177,19 +246,18 @@ def _stepped(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[E
     if not update.steps:
         return ()
     matrix, c = _matrix_of(update), update.dst.buffer
-    if matrix is not None and _halves_sectors(update) and not _adds_always(update):
+    if matrix is not None and _has_pairs(update) and not _adds_always(update):
         at = (*matrix.index[:-2], C_ROW, C_COL)
 
-        def use(value: Expr) -> Body:
+        def use(column: Expr, value: Expr) -> Body:
             known = convert(matrix, value.dtype)
-            column = COL * FOUR + ELEMENT
             steps = tuple(
                 replace(x, value=map_expr(x.value, lambda node: value if node == known else node)) for x in update.steps
             )
             given, finished = _by_column(replace(update, steps=steps), column)
             return (*given, *_finished(finished, update.acc.at(ROW, column), Load(c, ())))
 
-        return _by_fours(update, row, col, Load(matrix.buffer, at), promises, use)
+        return _read_ahead(update, row, col, Load(matrix.buffer, at), promises, use)
     given, update = _by_column(update, COL)
     fragment = update.acc.fragment
     body = _finished(update, update.acc.at(ROW, COL), Load(c, _at(update, C_ROW, C_COL)))

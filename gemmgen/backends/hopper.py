@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.simt import PAIRS_OF_FLOATS
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.dtypes import BF16, F16, F32, I32
+from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Expr, as_int
 from gemmgen.ir.instructions import LINES, TILE_LINE_BYTES, Instruction
 from gemmgen.ir.kernel import Kernel
@@ -37,8 +38,6 @@ STORE_STEPS = {
 MULTIPLY_STEPS = {"fence": "wgmma_fence", "commit": "wgmma_commit_group", "wait": "wgmma_wait_group"}
 #: Characters of a line of operands.
 WIDTH = 88
-#: Two of these types together -> their type, and what makes one of two floats.
-_PAIRS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__floats2bfloat162_rn")}
 
 
 def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
@@ -156,9 +155,9 @@ def _puts(body: Body, types: Mapping[str, str]) -> list[dict[str, object]]:
             hold, length = "f" if dtype.is_float else "r", move.dst.layout.swizzle // dtype.size
             words.append({**said, "kind": name, "hold": hold, "length": length})
             continue
-        if dtype not in _PAIRS:
+        if dtype not in PAIRS_OF_FLOATS:
             raise LoweringError(f"CUDA makes no pairs of {dtype}")
-        pair, make = _PAIRS[dtype]
+        pair, make = PAIRS_OF_FLOATS[dtype]
         transposed = atom.matrices.transposed
         said |= {"kind": "stmatrix", "below": " " * len(name), "sum": types[sums.name], "pair": pair, "make": make}
         said |= {"matrices": width // 2}

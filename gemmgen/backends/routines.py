@@ -26,19 +26,23 @@ _PARAMETERS = (K_LOAD, LOAD_STAGE)
 ALONG_K, ALIGNED = "multiply_along_k", Var("aligned", BOOL)
 
 
-def small_integers(kernel: Kernel, qualifier: str, element: str, as_float: str | None = None) -> list[str]:
+def small_integers(
+    kernel: Kernel, qualifier: str, element: str, as_float: str | None = None, by_bits: bool = False
+) -> list[str]:
     """The functions for elements of int4 and int8 that a kernel calls.
 
     Args:
         element: what the language calls a byte.
         as_float: what takes an integer's bits for a float32, where that costs less than a conversion.
+        by_bits: whether functions of moves change words by their bits.
     """
     nibbles = uses_calls(kernel, {"nibble"})
     int8 = as_float is not None and any(change[:2] == (I8, F32) for change in conversions(kernel))
-    if not (nibbles or int8):
+    and_xor = by_bits or (nibbles and as_float is not None)
+    if not (nibbles or int8 or and_xor):
         return []
-    said = {"nibbles": nibbles, "int8": int8, "qualifier": qualifier, "as_float": as_float, "element": element}
-    return rendered("small_integers.j2", **said)
+    said = {"qualifier": qualifier, "as_float": as_float, "element": element}
+    return rendered("small_integers.j2", **said, nibbles=nibbles, int8=int8, and_xor=and_xor)
 
 
 def repeated(body: Sequence[Stmt]) -> tuple[int, Stmt] | None:

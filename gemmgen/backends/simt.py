@@ -44,6 +44,8 @@ KINDS = (
 )
 #: Types of two elements of 16 bits, and the bits of 2^10, of 2^7, to which small whole numbers are added as they are.
 HALVES = {F16: ("__half2", 0x6400), BF16: ("__nv_bfloat162", 0x4300)}
+#: The same types, and what makes one of two floats.
+PAIRS_OF_FLOATS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__floats2bfloat162_rn")}
 #: What makes two equal ones of a float.
 ZERO_POINTS = {F16: "__float2half2_rn", BF16: "__float2bfloat162_rn"}
 #: The instructions of moves.
@@ -147,7 +149,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        integers = small_integers(self.kernel, "__device__ __forceinline__", self.types[I8.name], self.float_of_bits)
+        byte, by_bits = self.types[I8.name], any(copy["by_bits"] for copy in copies)
+        integers = small_integers(self.kernel, "__device__ __forceinline__", byte, self.float_of_bits, by_bits)
         return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *integers, *moves]
 
     def block_threads(self) -> str:
@@ -456,9 +459,14 @@ class _Copy:
             return cls("async_copy_by_width", 0, move.dst.dtype, move.src.dtype)
         return cls(kind, move.width, move.dst.dtype, move.src.dtype, move.zero_point is not None)
 
+    @property
+    def of_floats(self) -> tuple[str, str] | None:
+        """Of two floats in registers that become one of 16-bit elements together: that type, and what makes it."""
+        return PAIRS_OF_FLOATS.get(self.to) if (self.kind, self.width, self.source) == ("load", 2, F32) else None
+
     def kept(self) -> tuple[DType, ...]:
         """The type in memory, where the elements change theirs."""
-        return {"load": (self.source,), "store": (self.to,)}.get(self.kind, ())
+        return () if self.of_floats else {"load": (self.source,), "store": (self.to,)}.get(self.kind, ())
 
     def order(self) -> tuple[int, int, str]:
         return KINDS.index(self.kind), self.width, f"{self.to} {self.source}"
@@ -484,6 +492,7 @@ class _Copy:
             "to": types[self.to.name],
             "as_to": "from_int8" if by_bits and (self.source, self.to) == (I8, F32) else types[self.to.name],
             "pair": PAIRS.get(self.source) if self.to == F32 else None,
+            "of_floats": self.of_floats,
             "halves": HALVES.get(self.to) if self.source == I8 and by_bits else None,
             "cache": "cg" if size == max(WORDS) else "ca",
             "by_bits": by_bits and (self.kind == "load_pair" or (self.source, self.to) == (I8, BF16)),

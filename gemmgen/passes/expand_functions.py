@@ -67,8 +67,21 @@ def made(
         raw: the element, where it has been loaded before.
     """
     along = matrix.contracted or 0
+    inside = compare("<", place[along], matrix.shape[along])
+    names, value = made_anywhere(step, matrix, place, raw, inside)
+    return names, select(inside, convert(value, dtype), number(0, dtype))
+
+
+def made_anywhere(
+    step: Step, matrix: Buffer, place: tuple[Expr, Expr], raw: Expr | None, inside: Expr | None = None
+) -> tuple[Body, Expr]:
+    """The same in the type of sums, and whatever it is past the axis that is summed over.
+
+    Args:
+        inside: where the element may be read, which has not been loaded before.
+    """
+    along = matrix.contracted or 0
     k, line = place[along], minimum(place[1 - along], matrix.shape[1 - along] - 1)
-    inside = compare("<", k, matrix.shape[along])
     where: Body = ()
     if Counter(walk_expr(step.value))[ELEMENT_LINE] + (raw is None) > 1 and not isinstance(line, Const | Var):
         named = Var(f"{matrix.name}_element_{'row' if matrix.name == 'a' else 'col'}")
@@ -76,7 +89,7 @@ def made(
     place = (line, k) if along else (k, line)
     given = (raw, place) if raw is not None else (Load(matrix, place), place, inside)
     names, value = prologue_applied(step, matrix, *given)
-    return (*where, *names), select(inside, convert(value, dtype), number(0, dtype))
+    return (*where, *names), value
 
 
 def filled(step: Step, move: VectorCopy) -> Body:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free
-from gemmgen.ir.copy_instructions import BYTE_OF_PAIR, PAIR, ThreadValueLayout, in_pairs
-from gemmgen.ir.dtypes import F32, I8, accumulator
+from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BYTE_OF_PAIR, PAIR, ThreadValueLayout, in_pairs
+from gemmgen.ir.dtypes import F32, FLOAT16, I8, accumulator
 from gemmgen.ir.elementwise import ELEMENT_OWN, ELEMENT_STEP_K
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, convert, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, convert, number, select
 from gemmgen.ir.instructions import (
     ACROSS,
     LINES,
@@ -35,6 +35,7 @@ from gemmgen.ir.stmt import (
     CooperativeCopy,
     For,
     FragmentLoad,
+    If,
     Let,
     Multiply,
     PointerInit,
@@ -47,7 +48,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.synchronization import RANK
 from gemmgen.ir.walk import map_expr, walk_expr
-from gemmgen.passes.expand_functions import made
+from gemmgen.passes.expand_functions import made_anywhere
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
 # --- tiles ----------------------------------------------------------------------------------------
@@ -168,10 +169,12 @@ Namer = Callable[[str, Expr, int], Expr]
 def load_operand(copy: FragmentLoad, named: Namer) -> Body:
     """All of a step's A."""
     if copy.atom is LDMATRIX_BYTES:
-        return _by_bytes(copy, named)
-    if copy.atom is BYTE_OF_PAIR:
-        return _in_pairs(copy, named)
-    return _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
+        body = _by_bytes(copy, named)
+    elif copy.atom is BYTE_OF_PAIR:
+        body = _in_pairs(copy, named)
+    else:
+        body = _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
+    return (*body, *_zeros_past_k(copy))
 
 
 def place(tile: Tile, row: Expr, k: Expr, own: Expr = ZERO) -> tuple[Expr, ...]:
@@ -245,13 +248,13 @@ def _by_bytes(copy: FragmentLoad, named: Namer) -> Body:
     raw = Buffer(f"{src.buffer.name.partition('_')[0]}_bytes", src.buffer.dtype, Space.PRIVATE, layout)
     load = VectorCopy(raw, (ZERO, ZERO), src.buffer, at, copy.atom, width)
     value = Load(raw, (MATRIX // 2, MATRIX % 2 * 4 + ELEMENT * 2 + SIDE))
-    among = (MATRIX % 2 if at_once > 1 else MATRIX) * 2 + ELEMENT
-    to = replace(dst, slot=_slot(copy, STEP * at_once) + (MATRIX // 2 if at_once > 1 else 0)).at(ROW * 2 + SIDE, among)
+    first = (MATRIX % 2 if at_once > 1 else MATRIX) * 2
+    among = first + ELEMENT
+    to = replace(dst, slot=_slot(copy, STEP * at_once) + (MATRIX // 2 if at_once > 1 else 0)).at(ROW * 2 + SIDE, first)
     row = named("a_row", dst.fragment.rows.start, 1) + dst.fragment.rows.step(ROW * 2 + SIDE)
     k = _first_k(src) + dst.fragment.cols.start + dst.fragment.cols.step(among)
     k = k + (MATRIX // 2 * (WGMMA_DEPTH_BYTES // 2) if at_once > 1 else 0) + STEP * WGMMA_DEPTH_BYTES
-    names, made = _made(copy, row, k, ROW * 2 + SIDE, value)
-    each = loop(MATRIX, 4, loop(SIDE, 2, loop(ELEMENT, 2, (*names, Store(dst.buffer, to, made)))))
+    each = loop(MATRIX, 4, loop(SIDE, 2, _stored(copy, to, 2, _made(copy, row, k, ROW * 2 + SIDE, value))))
     steps = loop(STEP, src.cols // WGMMA_DEPTH_BYTES, (tile_k, Alloc(raw), load, *each))
     return loop(ROW, dst.fragment.rows.values // 2, (*rows, *steps))
 
@@ -263,28 +266,23 @@ def _singly(copy: FragmentLoad, named: Namer) -> Body:
     row = named("a_row", fragment.rows.start, 1) + fragment.rows.step(ROW)
     k = _first_k(src) + fragment.cols.start + fragment.cols.chunk_step(COL, width) + STEP * depth
     tile_row, tile_k, at = Let(TILE_ROW, row), Let(TILE_K, k), place(src, TILE_ROW, TILE_K)
+    if width > 1 and depth * src.buffer.dtype.size == PART_BYTES:
+        own = fragment.cols.start + fragment.cols.chunk_step(COL, width)
+        at = place(src, TILE_ROW, _first_k(src) + STEP * depth, own)
     if _lie_in_half_the_banks(copy):
         body = _in_turns(copy, Load(src.buffer, at), named)
         return loop(STEP, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *body)))
     if width == 1:
-        names, value = _made(copy, TILE_ROW, TILE_K, ROW, Load(src.buffer, at))
-        body = (*names, Store(dst.buffer, dst.at(ROW, COL), value))
+        body = _stored(copy, dst.at(ROW, COL), 1, _made(copy, TILE_ROW, TILE_K, ROW, Load(src.buffer, at)))
     elif copy.prologue is None and src.buffer.dtype == I8:
-        own = fragment.cols.start + fragment.cols.chunk_step(COL, width)
-        at = place(src, TILE_ROW, _first_k(src) + STEP * depth, own)
-        load = VectorCopy(dst.buffer, dst.at(ROW, COL * width), src.buffer, at, copy.atom, width)
-        columns = loop(COL, fragment.cols.values // width, (load,))
-        return loop(STEP, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *columns)))
+        body = (VectorCopy(dst.buffer, dst.at(ROW, COL * width), src.buffer, at, copy.atom, width),)
     else:
         raw = Buffer(
             f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width)
         )
-        names, value = _made(copy, TILE_ROW, TILE_K + ELEMENT, ROW, Load(raw, (ELEMENT,)))
-        once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in walk_expr(name.value))
-        each = tuple(name for name in names if name not in once)
-        to = dst.at(ROW, COL * width + ELEMENT)
+        made = _made(copy, TILE_ROW, TILE_K + ELEMENT, ROW, Load(raw, (ELEMENT,)))
         load = VectorCopy(raw, (ZERO,), src.buffer, at, copy.atom, width)
-        body = (Alloc(raw), load, *once, *loop(ELEMENT, width, (*each, Store(dst.buffer, to, value))))
+        body = (Alloc(raw), load, *_stored(copy, dst.at(ROW, COL * width), width, made))
     columns = loop(COL, fragment.cols.values // width, (tile_k, *body))
     return loop(STEP, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *columns)))
 
@@ -299,9 +297,8 @@ def _in_pairs(copy: FragmentLoad, named: Namer) -> Body:
     own = in_pairs(fragment.cols.start) + in_pairs(fragment.cols.chunk_step(COL, PAIR))
     at = place(src, TILE_ROW, first, own)
     pair = Var("a_pair", src.buffer.dtype)
-    names, value = _made(copy, TILE_ROW, TILE_BYTE * PAIR + ELEMENT, ROW, Call("nibble", (pair, ELEMENT), F32))
-    each = loop(ELEMENT, PAIR, (*names, Store(dst.buffer, dst.at(ROW, COL * PAIR + ELEMENT), value)))
-    body: Body = (Let(TILE_BYTE, first + own), Let(pair, Load(src.buffer, at)), *each)
+    made = _made(copy, TILE_ROW, TILE_BYTE * PAIR + ELEMENT, ROW, Call("nibble", (pair, ELEMENT), F32))
+    body: Body = (Let(TILE_BYTE, first + own), Let(pair, Load(src.buffer, at)), *_stored(copy, to, PAIR, made))
     if copy.prologue is None:
         body = (VectorCopy(dst.buffer, to, src.buffer, at, copy.atom, PAIR),)
     columns = loop(COL, fragment.cols.values // PAIR, body)
@@ -324,14 +321,14 @@ def _in_turns(copy: FragmentLoad, element: Load, named: Namer) -> Body:
     k = _first_k(copy.src) + fragment.cols.start + Bin("^", COL, late) * ACROSS + STEP * fragment.cols.extent
     pair = Buffer(f"{copy.src.buffer.name.partition('_')[0]}_pair", dst.buffer.dtype, Space.PRIVATE, Layout.packed(2))
     names, value = _made(copy, TILE_ROW, TILE_K, ROW, element)
-    read = loop(COL, 2, (Let(TILE_K, k), *names, Store(pair, (COL,), value)))
+    read = loop(COL, 2, (Let(TILE_K, k), *names, Store(pair, (COL,), convert(value, pair.dtype))))
     one, other = Load(pair, (COL,)), Load(pair, (Const(1) - COL,))
     in_order = Store(dst.buffer, dst.at(ROW, COL), select(compare("==", late, 0), one, other))
     return (Alloc(pair), *read, *loop(COL, 2, (in_order,)))
 
 
 def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple[Body, Expr]:
-    """What an element becomes: what its prologue makes of it, or what it is, in the instruction's type.
+    """What is named on the way, and what an element becomes: what its prologue makes of it, or what it is.
 
     Args:
         row, k: where it is in the tile.
@@ -340,9 +337,8 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple
     dtype = copy.dst.buffer.dtype
     if copy.prologue is None or copy.of is None:
         # By way of sums' type: languages convert all others from that and to it.
-        return (), raw if raw.dtype == dtype else convert(convert(raw, accumulator(dtype)), dtype)
-    of = copy.of
-    each = PAIR if copy.atom is BYTE_OF_PAIR else 1
+        return (), raw if raw.dtype == dtype else convert(raw, accumulator(dtype))
+    of, each = copy.of, _each(copy)
     matrix, (slow0, fast0) = _alone(of.buffer, each), of.origin[-2:]
     slow, fast = (k, row) if of.transposed else (row, k)
     first = _first_k(copy.src) + STEP * (copy.dst.fragment.cols.extent // each)
@@ -354,7 +350,52 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple
         return own if node == ELEMENT_OWN else node
 
     step = replace(copy.prologue, value=map_expr(copy.prologue.value, in_step))
-    return made(step, matrix, (slow0 + slow, fast0 + fast), dtype, raw)
+    return made_anywhere(step, matrix, (slow0 + slow, fast0 + fast), raw)
+
+
+def _stored(copy: FragmentLoad, to: tuple[Expr, ...], width: int, made: tuple[Body, Expr]) -> Body:
+    """What becomes of so many neighbours along K, each by the number `ELEMENT`, in the instruction's type: of 16 bits
+    two at a time, which one instruction converts.
+    """
+    (names, value), dst = made, copy.dst.buffer
+    once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in walk_expr(name.value))
+    each = tuple(name for name in names if name not in once)
+    if width == 2 and dst.dtype in FLOAT16 and value.dtype == F32:
+        pair = Buffer(f"{dst.name.partition('_')[0]}_values", F32, Space.PRIVATE, Layout.packed(2))
+        values = loop(ELEMENT, 2, (*each, Store(pair, (ELEMENT,), value)))
+        return (*once, Alloc(pair), *values, VectorCopy(dst, to, pair, (ZERO,), ALIGNED_VECTOR, 2))
+    store = Store(dst, (*to[:-1], to[-1] + ELEMENT) if width > 1 else to, convert(value, dst.dtype))
+    return (*once, *loop(ELEMENT, width, (*each, store)))
+
+
+def _zeros_past_k(copy: FragmentLoad) -> Body:
+    """Zeros for what lies past K, of which a prologue may make anything. The step that reaches there is the last one:
+    all others ask once. What TMA has filled up with is zero, but not that times an infinite scale.
+    """
+    if copy.prologue is None or copy.of is None:
+        return ()
+    dst, cols, each = copy.dst, copy.dst.fragment.cols, _each(copy)
+    matrix = _alone(copy.of.buffer, each)
+    along = matrix.contracted or 0
+    begin, end = copy.of.origin[-2:][along], matrix.shape[along]
+    k = begin + _in_elements(_first_k(copy.src), each) + STEP * cols.extent + cols.start + cols.step(COL)
+    to = replace(dst, slot=_slot(copy, STEP)).at(ROW, COL)
+    zeros = loop(ROW, dst.fragment.rows.values, (Store(dst.buffer, to, number(0, dst.buffer.dtype)),))
+    columns = loop(COL, cols.values, (If(compare("<=", end, k), zeros),))
+    return (If(compare("<", end, begin + copy.of.cols * each), loop(STEP, copy.src.cols * each // cols.extent, columns)),)
+
+
+def _in_elements(place: Expr, each: int) -> Expr:
+    """A place along K that counts elements of the tile, each of which holds so many."""
+    match place:
+        case Bin("/", elements, Const(count)) if count == each:
+            return elements  # of an instruction's part, which begins on a multiple
+    return place * each
+
+
+def _each(copy: FragmentLoad) -> int:
+    """Elements of an element of the tile."""
+    return PAIR if copy.atom is BYTE_OF_PAIR else 1
 
 
 def _alone(matrix: Buffer, each: int) -> Buffer:

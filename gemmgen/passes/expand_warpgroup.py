@@ -32,6 +32,7 @@ from gemmgen.ir.operands import LDMATRIX_BYTES, PART_BYTES, TMA_TILE_ROWS
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
+    Comment,
     CooperativeCopy,
     For,
     FragmentLoad,
@@ -382,7 +383,9 @@ def _zeros_past_k(copy: FragmentLoad) -> Body:
     to = replace(dst, slot=_slot(copy, STEP)).at(ROW, COL)
     zeros = loop(ROW, dst.fragment.rows.values, (Store(dst.buffer, to, number(0, dst.buffer.dtype)),))
     columns = loop(COL, cols.values, (If(compare("<=", end, k), zeros),))
-    return (If(compare("<", end, begin + copy.of.cols * each), loop(STEP, copy.src.cols * each // cols.extent, columns)),)
+    say = Comment("Past K are zeros, whatever the prologue makes of those that TMA has filled up with.")
+    last = (say, *loop(STEP, copy.src.cols * each // cols.extent, columns))
+    return (If(compare("<", end, begin + copy.of.cols * each), last),)
 
 
 def _in_elements(place: Expr, each: int) -> Expr:

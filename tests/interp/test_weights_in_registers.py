@@ -11,7 +11,7 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import BF16, F16, F32, I4, I8, DType
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F16, F32, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
@@ -75,6 +75,19 @@ def test_each_kind_of_weights(
         check(spec_of(stored, formula), schedule, rng, (rows + 3, cols + 5, k))
 
 
+@pytest.mark.parametrize(("stored", "order", "k"), [(I8, "col", 201), (I8, "row", 201), (I4, "col", 202)], ids=str)
+def test_nothing_is_made_of_what_lies_past_k(stored: DType, order: Order, k: int, rng: np.random.Generator) -> None:
+    """What TMA fills up with is zero, and 0 * Inf would be NaN."""
+    spec = replace(spec_of(stored, "(b + 9) * b_scale_64"), b_order=order)
+    schedule = held(MANY)
+    rows, cols = schedule.block_tile
+    data = Finished.random(rng, spec, rows, cols, k)
+    data.problem.a[...] = np.abs(data.problem.a) + 1
+    data.problem.b[...] = np.abs(data.problem.b)
+    data.operands["b_scale_64"][...] = np.inf
+    assert (data.interpret(driver.lower_program(spec, schedule, SM_90A), 16) == np.inf).all()
+
+
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 @pytest.mark.parametrize(
     "changes",
@@ -125,6 +138,18 @@ def test_the_text_scales_sums() -> None:
     assert "tma_load_2d(shared.b[stage][0], &b_map, k0 / 2, col0" in text
     many = " ".join(driver.emit(spec_of(I4, "b * b_scale_32"), held(MANY), "cuda", SM_90A).text.split())
     assert "step_sums" not in many and "nibble(b_pair, e) * own_b_scale_32[kk / 2 / 16][i]" in many
+
+
+@pytest.mark.parametrize(("stored", "order"), [(I8, "col"), (I8, "row"), (F8_E4M3, "col"), (I4, "col")], ids=str)
+def test_two_neighbours_are_converted_at_once(stored: DType, order: Order) -> None:
+    """Whatever they are: the step that reaches past K makes zeros of what lies there."""
+    spec = replace(spec_of(stored, "b * b_scale_32"), b_order=order)
+    text = " ".join(driver.emit(spec, held(MANY), "cuda", SM_90A).text.split())
+    last = "if ((k + 1) / 2 * 2 < k0 + BK) {" if stored == I4 else "if (k < k0 + BK) {"
+    assert "__floats2bfloat162_rn(from[0], from[1]);" in text and ", b_values);" in text
+    assert last in text and "? __nv_bfloat16(" not in text
+    whole = " ".join(driver.emit(replace(spec, multiple_of=(1, 1, 64)), held(MANY), "cuda", SM_90A).text.split())
+    assert ", b_values);" in whole and "= __nv_bfloat16();" not in whole
 
 
 def test_zero_points_are_converted_once() -> None:

@@ -40,13 +40,21 @@ static_assert(LOAD_K == 32, "LOAD_K cannot change here: emit it again with --set
 
 constexpr int BLOCK_THREADS = SLICES * LANES_K;
 
+// (word & mask) ^ bits by one instruction, where a compiler may take two.
+__device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsigned bits)
+{
+    unsigned result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 // The bits of 2^23 + 8 + v are 0x4b000008 + v, and those of 2^19 + 8 + v are 0x49000080 + 16 * v,
 // so that no conversion is needed, which takes four times as long, nor a shift.
 __device__ __forceinline__ float nibble(signed char pair, int place)
 {
-    return place == 0 ? __int_as_float((pair & 15) ^ 0x4b000008) - 8388616.0f
-                      : __int_as_float((pair & 240) ^ 0x49000080) - 524296.0f;
+    return place == 0 ? __int_as_float(int(and_xor(pair, 15, 0x4b000008))) - 8388616.0f
+                      : __int_as_float(int(and_xor(pair, 240, 0x49000080))) - 524296.0f;
 }
 
 // 8 neighbouring elements; both addresses are multiples of 16 bytes.

@@ -49,13 +49,21 @@ static_assert(THREADS_M == 4 && THREADS_N == 8,
 
 constexpr int BLOCK_THREADS = SLICES * THREADS;
 
+// (word & mask) ^ bits by one instruction, where a compiler may take two.
+__device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsigned bits)
+{
+    unsigned result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 // The bits of 2^23 + 8 + v are 0x4b000008 + v, and those of 2^19 + 8 + v are 0x49000080 + 16 * v,
 // so that no conversion is needed, which takes four times as long, nor a shift.
 __device__ __forceinline__ float nibble(signed char pair, int place)
 {
-    return place == 0 ? __int_as_float((pair & 15) ^ 0x4b000008) - 8388616.0f
-                      : __int_as_float((pair & 240) ^ 0x49000080) - 524296.0f;
+    return place == 0 ? __int_as_float(int(and_xor(pair, 15, 0x4b000008))) - 8388616.0f
+                      : __int_as_float(int(and_xor(pair, 240, 0x49000080))) - 524296.0f;
 }
 
 // An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which
@@ -63,14 +71,6 @@ __device__ __forceinline__ float nibble(signed char pair, int place)
 __device__ __forceinline__ float from_int8(signed char v)
 {
     return __int_as_float((v & 255) ^ 0x4b000080) - 8388736.0f;
-}
-
-// (word & mask) ^ bits by one instruction, where a compiler may take two.
-__device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsigned bits)
-{
-    unsigned result;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
-    return result;
 }
 
 // 4 neighbouring elements; both addresses are multiples of 4 bytes.

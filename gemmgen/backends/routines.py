@@ -5,7 +5,7 @@ of 4 and 8 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gemmgen.backends.files import rendered
@@ -27,18 +27,18 @@ ALONG_K, ALIGNED = "multiply_along_k", Var("aligned", BOOL)
 
 
 def small_integers(
-    kernel: Kernel, qualifier: str, element: str, as_float: str | None = None, by_bits: bool = False
+    kernel: Kernel, qualifier: str, element: str, as_float: str | None = None, called: Collection[str] = ()
 ) -> list[str]:
     """The functions for elements of int4 and int8 that a kernel calls.
 
     Args:
         element: what the language calls a byte.
         as_float: what takes an integer's bits for a float32, where that costs less than a conversion.
-        by_bits: whether functions of moves change words by their bits.
+        called: which of them functions of moves call.
     """
     nibbles = uses_calls(kernel, {"nibble"})
-    int8 = as_float is not None and any(change[:2] == (I8, F32) for change in conversions(kernel))
-    and_xor = by_bits or (nibbles and as_float is not None)
+    int8 = as_float is not None and ((I8, F32, 1) in conversions(kernel) or "from_int8" in called)
+    and_xor = (nibbles and as_float is not None) or "and_xor" in called
     if not (nibbles or int8 or and_xor):
         return []
     said = {"qualifier": qualifier, "as_float": as_float, "element": element}

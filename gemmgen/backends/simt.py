@@ -149,8 +149,8 @@ class Simt(CLike):
         threads = self.block_threads()
         block = [f"constexpr int BLOCK_THREADS = {threads};", ""] if " " in threads else []
         dots = self.dot_products("__device__ __forceinline__", self.dot_instruction)
-        byte, by_bits = self.types[I8.name], any(copy["by_bits"] for copy in copies)
-        integers = small_integers(self.kernel, "__device__ __forceinline__", byte, self.float_of_bits, by_bits)
+        byte, called = self.types[I8.name], {str(copy["calls"]) for copy in copies if copy["calls"]}
+        integers = small_integers(self.kernel, "__device__ __forceinline__", byte, self.float_of_bits, called)
         return [*block, *self.pairs.functions(self.kernel, self.types), *dots, *integers, *moves]
 
     def block_threads(self) -> str:
@@ -487,6 +487,7 @@ class _Copy:
             "bytes": size,
             "size": memory.size,
             "vector": f"{element}{self.width}" if element in OWN_VECTORS else WORDS.get(size, ""),
+            "byte_word": WORDS[min(4, self.width)] if self.width > 1 else "",
             "half": WORDS.get(size // 2, "") if self.width > 2 else "",
             "source": types[self.source.name],
             "to": types[self.to.name],
@@ -495,9 +496,15 @@ class _Copy:
             "of_floats": self.of_floats,
             "halves": HALVES.get(self.to) if self.source == I8 and by_bits else None,
             "cache": "cg" if size == max(WORDS) else "ca",
-            "by_bits": by_bits and (self.kind == "load_pair" or (self.source, self.to) == (I8, BF16)),
+            "calls": self._calls() if by_bits else None,
             "zero_point": ZERO_POINTS.get(self.to) if self.has_zero_point else None,
         }
+
+    def _calls(self) -> str | None:
+        """The function that elements' bits are changed by, of those beside moves."""
+        if self.kind == "load_pair" or (self.source, self.to) == (I8, BF16):
+            return "and_xor"
+        return "from_int8" if (self.kind, self.source, self.to) == ("load_inside", I8, F32) else None
 
 
 def _copy_name(move: VectorCopy) -> str:

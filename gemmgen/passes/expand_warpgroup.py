@@ -278,9 +278,9 @@ def _singly(copy: FragmentLoad, named: Namer) -> Body:
     elif copy.prologue is None and src.buffer.dtype == I8:
         body = (VectorCopy(dst.buffer, dst.at(ROW, COL * width), src.buffer, at, copy.atom, width),)
     else:
-        raw = Buffer(
-            f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width)
-        )
+        # Bytes become floats as they are read, all of a word together.
+        dtype = F32 if src.buffer.dtype == I8 else src.buffer.dtype
+        raw = Buffer(f"{src.buffer.name.partition('_')[0]}_vector", dtype, Space.PRIVATE, Layout.packed(width))
         made = _made(copy, TILE_ROW, TILE_K + ELEMENT, ROW, Load(raw, (ELEMENT,)))
         load = VectorCopy(raw, (ZERO,), src.buffer, at, copy.atom, width)
         body = (Alloc(raw), load, *_stored(copy, dst.at(ROW, COL * width), width, made))

@@ -39,13 +39,6 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM == 4 && TN == 4, "TM and TN must be 4 here: emit it again with --set tile=8x4");
 
-// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which
-// takes four times as long.
-__device__ __forceinline__ float from_int8(signed char v)
-{
-    return __int_as_float((v & 255) ^ 0x4b000080) - 8388736.0f;
-}
-
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -65,7 +58,9 @@ __device__ __forceinline__ void copy4(float *to, const signed char *from)
     copy4(elements, from);
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-        to[e] = from_int8(elements[e]);
+        // The bits of 2^23 + 128 + v are 0x4b000080 + v, and 128 + v is v with another sign bit.
+        const unsigned bytes = reinterpret_cast<const unsigned *>(elements)[e / 4] ^ 0x80808080u;
+        to[e] = __int_as_float(int(__byte_perm(bytes, 0x4b000000u, 0x7440 + e % 4))) - 8388736.0f;
     }
 }
 

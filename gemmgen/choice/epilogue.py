@@ -74,6 +74,14 @@ def bytes_read(spec: GemmSpec) -> int:
     return spec.result.size * (reads_c(spec) + taken)
 
 
+def of_sums(spec: GemmSpec) -> float:
+    """Cycles of a multiprocessor for a multiply-add where the sums of a group along K are scaled, and added."""
+    groups = [OPERANDS[name].group for name in map(spec.sum_scale, "ab") if name is not None]
+    return 1 / min(groups) / LANES if groups else 0.0
+
+
 def of_prologue(spec: GemmSpec, matrix: str) -> float:
     """Instructions, in those that convert an element, of a prologue whose scale multiplies sums."""
+    if spec.sum_scale(matrix) is not None:
+        return 0.0
     return PROLOGUE if spec.element(matrix).is_float else OF_SUMS

@@ -22,6 +22,7 @@ LANES, SPECIAL_LANES = 128, 16
 FUNCTIONS: dict[str, tuple[int, int]] = {
     "fast_sigmoid": (9, 1),
     "fast_normal_cdf": (8, 1),
+    "fast_normal_cdf_tanh": (10, 1),
     "exp": (6, 1),
     "log": (12, 1),
     "sqrt": (8, 1),
@@ -74,6 +75,14 @@ def bytes_read(spec: GemmSpec) -> int:
     return spec.result.size * (reads_c(spec) + taken)
 
 
+def of_sums(spec: GemmSpec) -> float:
+    """Cycles of a multiprocessor for a multiply-add where the sums of a group along K are scaled, and added."""
+    groups = [OPERANDS[name].group for name in map(spec.sum_scale, "ab") if name is not None]
+    return 1 / min(groups) / LANES if groups else 0.0
+
+
 def of_prologue(spec: GemmSpec, matrix: str) -> float:
     """Instructions, in those that convert an element, of a prologue whose scale multiplies sums."""
+    if spec.sum_scale(matrix) is not None:
+        return 0.0
     return PROLOGUE if spec.element(matrix).is_float else OF_SUMS

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.choice.columns import FMA, LINE, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
-from gemmgen.choice.epilogue import PROLOGUE, of_prologue
+from gemmgen.choice.epilogue import PROLOGUE, of_prologue, of_sums
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine
 from gemmgen.ir.dtypes import DType
 from gemmgen.spec import GemmSpec
@@ -205,7 +205,8 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
     passes = 1 / d.together[0] + 1 / d.together[1] + (1 / rows + 1 / cols) * (d.unit == WGMMA)
     # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
     enough = busy * (64 / d.sums) ** c.own_work
-    return np.maximum(volume / peak, volume * passes * spec.dtype.size / reads), d.threads / enough
+    multiply = np.maximum(volume / peak, volume * passes * spec.dtype.size / reads)
+    return multiply + volume * of_sums(spec), d.threads / enough
 
 
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:

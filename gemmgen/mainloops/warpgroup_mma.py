@@ -24,7 +24,7 @@ from gemmgen.ir.copy_instructions import (
 )
 from gemmgen.ir.dtypes import I8, I64, DType
 from gemmgen.ir.elementwise import Step
-from gemmgen.ir.expr import Const, Expr, Load, Var, convert, minimum, number
+from gemmgen.ir.expr import Const, Expr, Var, convert, number
 from gemmgen.ir.instructions import (
     WARPGROUP_LANES,
     WGMMA_DEPTH_BYTES,
@@ -33,7 +33,7 @@ from gemmgen.ir.instructions import (
     matrix_instruction,
     wgmma_form,
 )
-from gemmgen.ir.kernel import Kernel, Limit, arguments, loop
+from gemmgen.ir.kernel import Kernel, Limit, arguments
 from gemmgen.ir.operands import LDMATRIX_BYTES, ldmatrix_atom
 from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.stmt import (
@@ -47,7 +47,6 @@ from gemmgen.ir.stmt import (
     Let,
     Registers,
     Stmt,
-    Store,
     Tile,
     TileMma,
 )
@@ -55,17 +54,15 @@ from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
 from gemmgen.mainloops.held_prologue import HeldPrologue
 from gemmgen.mainloops.mainloop import Mainloop
-from gemmgen.mainloops.warp_mma import add_step, step_sums_of
+from gemmgen.mainloops.step_scales import StepScales
+from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     COL0,
-    GROUP_BEGIN,
     K0,
     LOCAL_COL,
-    ROW,
     ROW0,
     ThreadLayout,
-    position_in_c,
 )
 from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass
@@ -262,32 +259,10 @@ class WarpgroupMma(Mainloop):
             return None
         return HeldPrologue(self.problem, self.threads.rows, self.threads.rows.values * self.acc.fragment.cols.values)
 
-    # --- scales of sums ---------------------------------------------------------------------------
-
-    @property
-    def _scaled(self) -> tuple[str, ...]:
-        """The operands whose elements are scaled as sums of a group along K."""
-        return tuple(name for name in "ab" if self.problem.spec.sum_scale(name) is not None)
-
-    def _add_scaled(self) -> Body:
-        """Adds a step's sums, times the scales of its group, which are read while instructions are under way."""
-        problem, rows, own = self.problem, self.threads.rows, Var("i")
-        dtype, out = problem.sums, list[Stmt]()
-        scale: Expr | None = None
-        # Groups of a cluster that add up parts go past K, for zeros.
-        k = minimum(K0, problem.k - 1) if self.schedule.cluster_reduction > 1 else K0
-        if (of_b := problem.spec.sum_scale("b")) is not None:
-            scale = Var("b_scale", dtype)
-            out.append(Let(scale, problem.element_of(of_b, k, COL0)))
-        if (of_a := problem.spec.sum_scale("a")) is not None:
-            buffer = Buffer("scales", dtype, Space.PRIVATE, Layout.packed(rows.values))
-            row = minimum(position_in_c(ROW, ROW0, rows) + rows.step(own), problem.m - 1)
-            row = GROUP_BEGIN + row if problem.spec.grouped else row
-            value: Expr = problem.element_of(of_a, k, row)
-            value = value if scale is None else value * scale
-            out += [Alloc(buffer), *loop(own, rows.values, (Store(buffer, (own,), value),))]
-            scale = Load(buffer, (own,))
-        return (*out, *add_step(self.acc, scale))
+    @cached_property
+    def _scales(self) -> StepScales:
+        """Of the sums of a group along K."""
+        return StepScales(self.problem, self.threads.rows)
 
     @property
     def _k_stop(self) -> Expr:
@@ -302,11 +277,12 @@ class WarpgroupMma(Mainloop):
     def _block(self) -> Body:
         """One block of C, or a part of its sum."""
         pipe, zero, sums, made = self.pipe, number(0, self.problem.sums), self.acc, self._prologue
+        scales = self._scales
         fresh: Body = ()
         added: Body = ()
         scales_steps = made is not None and made.scales_steps
-        if self.instruction.terms > 1 or self._scaled or scales_steps:
-            sums, added = step_sums_of(self.acc), self._add_scaled() if self._scaled else add_step(self.acc)
+        if self.instruction.terms > 1 or scales.operands or scales_steps:
+            sums, added = step_sums_of(self.acc), scales.add_step(self.acc)
             added = made.add_step(self.acc) if made is not None and scales_steps else added
             fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
@@ -315,6 +291,7 @@ class WarpgroupMma(Mainloop):
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
             *(() if made is None else made.read_in_step()),
+            *scales.read_in_step(),
             *self._multiply(sums),
             PipeOp("release", pipe),
             *added,
@@ -327,6 +304,7 @@ class WarpgroupMma(Mainloop):
             Fill(self.acc, zero),
             *fresh,
             *(() if made is None else made.read_before(start)),
+            *scales.read_before(start, self._k_stop),
             *self.epilogue.read_before(),
             *((Comment(said),) if self.problem.rows_are_columns else ()),
             For(K0, start, self._k_stop, self.schedule.block_k, step, exact=exact),
@@ -415,7 +393,7 @@ class WarpgroupMma(Mainloop):
     def _limits(self) -> tuple[Limit, ...]:
         """Of the depth of a step: lines along K that are narrow swizzle differently, and TMA tiles end across K."""
         depth, limits = self.schedule.block_k, list[Limit]()
-        if self._scaled:
+        if self._scales.operands:
             limits.append(Limit(depth, depth, depth, "scales of sums hold for as many along K"))
         for name in "ab":
             if self.problem.is_transposed(name) != (name == "b"):
@@ -427,7 +405,7 @@ class WarpgroupMma(Mainloop):
     def _parameters(self) -> tuple[Buffer | Var, ...]:
         problem, epilogue = self.problem, self.epilogue
         held = {"a"} - {*problem.packed} if self.instruction.held else set[str]()
-        made = problem.prologue_parameters(held | {*self._scaled})
+        made = problem.prologue_parameters(held | self._scales.operands)
         order: list[Buffer | Expr] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.matrix("a"), self.matrix("b"))
         if epilogue.whole:

@@ -50,6 +50,8 @@ BOX, TURN = Var("tma_tile"), Var("turn")
 C_ROW, C_COL = Var("c_row"), Var("c_col")
 #: Which lots of eight columns a lane reads four neighbours of, and from where on; where it reads the last pair.
 LOW, FIRST_COL, END_COL = Var("is_low", BOOL), Var("first_col"), Var("end_col")
+#: Which part of a row is read at once.
+LOT = Var("lot")
 #: Where a warp's lines begin, and where a lane puts down its own.
 FIRST_LINE, OWN_LINE, OWN_PART = Var("first_line"), Var("own_line"), Var("own_part")
 ZERO = Const(0)
@@ -63,6 +65,8 @@ FIRST_BESIDE = both(compare("==", LOCAL_COL % 4, 0), compare("==", LOCAL_ROW % (
 PAIR = 2
 #: Neighbours that make a sector of the four lanes of a line, of elements of two bytes.
 FOUR = 4
+#: Registers beside a thread's sums that hold what is read ahead.
+HELD = 32
 
 
 def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
@@ -96,9 +100,10 @@ def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[
         return (Store(acc.buffer, place, with_old(update, Load(acc.buffer, place), value)),)
 
     if _has_pairs(update):
-        ahead = _read_ahead(update, row, col, before, promises, added)
+        ahead, vectors = _read_ahead(update, row, col, before, promises, added), _vectors(update, col, c)
         # What one lane has read for another is read before the other stores there.
-        return unless_beta_is_zero(update, (*ahead, Barrier("none", of_sub_group=True)))
+        meet = (Barrier("none", of_sub_group=True),) if any(x.is_exchanged for x in vectors) else ()
+        return unless_beta_is_zero(update, (*ahead, *meet))
     fragment = acc.fragment
     single = If(compare("<", C_COL, cols), added(COL, convert(before, dtype)))
     columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), single))
@@ -120,19 +125,21 @@ def _has_pairs(update: EpilogueStore) -> bool:
 
 @dataclass(frozen=True)
 class _Vectors:
-    """What a thread reads of a row of a matrix as C is stored, before it uses any of it: so many vectors.
+    """What a thread reads of a row of a matrix as C is stored, before it uses any of it.
 
     Attributes:
         held: its registers.
         name: of a vector's column.
         column: that of vector `COL`.
         first: the sum's column that the first element belongs to.
+        lots: how often it reads as many, one lot after the other.
     """
 
     held: Buffer
     name: Var
     column: Expr
-    first: int
+    first: Expr
+    lots: int = 1
 
     @property
     def count(self) -> int:
@@ -143,6 +150,11 @@ class _Vectors:
     def width(self) -> int:
         """Elements of one."""
         return as_int(self.held.shape[1]) or 1
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether a lane reads what another has the sums of."""
+        return self.width == FOUR
 
     def clear(self) -> Body:
         """Zeros, for what lies outside."""
@@ -172,18 +184,21 @@ def _vectors(update: EpilogueStore, col: Expr, source: Buffer) -> list[_Vectors]
     lots of eight columns, even lanes of a line read the first, odd ones the second.
     """
     cols = update.acc.fragment.cols
-    fours, pairs = divmod(cols.values // PAIR, PAIR) if source.dtype.size == PAIR else (0, cols.values // PAIR)
+    fours = cols.values // FOUR if source.dtype.size == PAIR else 0
+    pairs = (cols.values - fours * FOUR) // PAIR if fours else cols.values // PAIR
+    lots = next(x for x in range(1, max(2, pairs + 1)) if pairs % x == 0 and pairs * PAIR <= x * HELD)
     of_fours, of_pairs = ("old", "old_end") if source == update.dst.buffer else ("values", "end")
     found = list[_Vectors]()
     if fours:
         held = Buffer(f"{source.name}_{of_fours}", source.dtype, Space.PRIVATE, Layout.packed(fours, FOUR))
-        found.append(_Vectors(held, C_COL, FIRST_COL + cols.chunk_step(COL * 2, PAIR), 0))
+        found.append(_Vectors(held, C_COL, FIRST_COL + cols.chunk_step(COL * 2, PAIR), ZERO))
     if pairs:
         name = f"{source.name}_{of_pairs if fours else of_fours}"
-        held = Buffer(name, source.dtype, Space.PRIVATE, Layout.packed(pairs, PAIR))
-        found.append(
-            _Vectors(held, END_COL if fours else C_COL, col + cols.chunk_step(COL + fours * 2, PAIR), fours * FOUR)
-        )
+        own = pairs // lots
+        held = Buffer(name, source.dtype, Space.PRIVATE, Layout.packed(own, PAIR))
+        before: Expr = LOT * own if lots > 1 else Const(fours * 2)
+        column = col + cols.chunk_step(COL + before, PAIR)
+        found.append(_Vectors(held, END_COL if fours else C_COL, column, before * PAIR, lots))
     return found
 
 
@@ -221,12 +236,12 @@ def _read_ahead(
     own, used = list[Stmt](), list[Stmt]()
     for each in vectors:
         exchanged: Body = ()
-        if each.width == FOUR:
+        if each.is_exchanged:
             # An odd lane's four begin where those of the even lane before it do, eight columns on.
             own += Let(LOW, compare("==", LOCAL_COL % 2, 0)), Let(FIRST_COL, col + LOCAL_COL % 2 * (WGMMA_COLS - PAIR))
             exchanged = loop(ELEMENT, PAIR, _exchange(each.held))
         used += loop(COL, each.count, (*exchanged, *each.use(use, dtype)))
-    each_row = (Let(C_ROW, row + rows.step(ROW)), *cleared, *read, *used)
+    each_row = (Let(C_ROW, row + rows.step(ROW)), *loop(LOT, vectors[0].lots, (*cleared, *read, *used)))
     return (*own, *loop(ROW, rows.values, each_row))
 
 

@@ -391,19 +391,42 @@ wgmma_s8_128x256_s4(int m, int n, int k, int alpha, const __grid_constant__ CUte
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int c_row = row + i * 8;
-                if (c_row < m) {
+                #pragma unroll
+                for (int lot = 0; lot < 2; ++lot) {
+                    __align__(16) int c_old[BN / 16][2];
                     #pragma unroll
-                    for (int j = 0; j < BN / 8; ++j) {
-                        const int c_col = col + j * 8;
-                        if (c_col + 2 <= n) {
-                            __align__(16) int c_old[2];
-                            copy2(c_old, &c[c_row * ldc + c_col]);
+                    for (int j = 0; j < BN / 16; ++j) {
+                        #pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            c_old[j][e] = 0;
+                        }
+                    }
+                    if (n % 2 == 0) {
+                        #pragma unroll
+                        for (int j = 0; j < BN / 16; ++j) {
+                            const int c_col = col + (j + lot * (BN / 16)) * 8;
+                            if (c_row < m && c_col + 2 <= n) {
+                                copy2(c_old[j], &c[c_row * ldc + c_col]);
+                            }
+                        }
+                    } else {
+                        #pragma unroll
+                        for (int j = 0; j < BN / 16; ++j) {
+                            const int c_col = col + (j + lot * (BN / 16)) * 8;
                             #pragma unroll
                             for (int e = 0; e < 2; ++e) {
-                                acc[i][j * 2 + e] = acc[i][j * 2 + e] + beta * c_old[e];
+                                if (c_row < m && c_col + e < n) {
+                                    c_old[j][e] = c[c_row * ldc + c_col + e];
+                                }
                             }
-                        } else if (c_col < n) {
-                            acc[i][j * 2] = acc[i][j * 2] + beta * c[c_row * ldc + c_col];
+                        }
+                    }
+                    #pragma unroll
+                    for (int j = 0; j < BN / 16; ++j) {
+                        #pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            acc[i][lot * (BN / 8) + j * 2 + e] =
+                                acc[i][lot * (BN / 8) + j * 2 + e] + beta * c_old[j][e];
                         }
                     }
                 }

@@ -61,13 +61,29 @@ def test_any_size(dtype: DType, cols: int, order: Order, rng: np.random.Generato
     check(spec, small(tile=(2, cols)), rng, (1, 1, 1), (63, 129, 70), (80, 65, 64))
 
 
-@pytest.mark.parametrize("changes", [{"tile": (2, 64)}, {"tile": (4, 32), "group": (32, 8)}], ids=str)
-def test_an_old_c_is_read_by_whole_sectors(changes: dict[str, object], rng: np.random.Generator) -> None:
-    """Lanes read four neighbours, and exchange two: inside of C, where it ends among them, and outside."""
-    check(SPEC, small(**changes), rng, (63, 251, 64), (64, 256, 32), (65, 70, 40))
-    kernel = driver.lower(SPEC, small(**changes), SM_90A)
+@pytest.mark.parametrize(
+    ("dtype", "changes", "vectors"),
+    [
+        (BF16, {"tile": (2, 64)}, [8]),
+        (BF16, {"tile": (4, 32), "group": (32, 8)}, [8]),
+        (BF16, {"tile": (2, 22)}, [8, 4]),
+        (BF16, {"tile": (2, 6)}, [8, 4]),
+        (BF16, {"tile": (2, 2)}, [4]),
+        (F32, {"tile": (2, 22)}, [8]),
+    ],
+    ids=str,
+)
+def test_an_old_c_is_read_by_whole_sectors(
+    dtype: DType, changes: dict[str, object], vectors: list[int], rng: np.random.Generator
+) -> None:
+    """Lanes read four neighbours of two bytes, and exchange two; the last eight columns, and all of four bytes, by
+    pairs: inside of C, where it ends among them, and outside. All are read before one is used.
+    """
+    spec = replace(SPEC, c_dtype=dtype)
+    check(spec, small(**changes), rng, (63, 251, 64), (64, 256, 32), (65, 70, 40))
+    kernel = driver.lower(spec, small(**changes), SM_90A)
     reads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.src.name == "c"]
-    assert [read.width * read.src.dtype.size for read in reads] == [8]
+    assert [read.width * read.src.dtype.size for read in reads] == vectors
 
 
 @ORDERS
@@ -218,13 +234,16 @@ def _reads(stmt: Stmt, names: Collection[str]) -> bool:
 
 @pytest.mark.parametrize("pitch", [256, 258], ids=["lines of fours", "other lines"])
 @pytest.mark.parametrize("n", [248, 251])
-def test_a_matrix_is_read_by_whole_sectors(n: int, pitch: int, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("cols", "vectors"), [(64, [8]), (22, [8, 4])])
+def test_a_matrix_is_read_by_whole_sectors(
+    cols: int, vectors: list[int], n: int, pitch: int, rng: np.random.Generator
+) -> None:
     """All fours of a row before the first is used, with and without a bias; element by element where lines end
     elsewhere.
     """
     for epilogue in (("residual",), ("bias", "expr: acc * residual", "relu")):
         spec, m = replace(SPEC, epilogue=epilogue), 63
-        kernel = driver.lower(spec, small(tile=(2, 64)), SM_90A)
+        kernel = driver.lower(spec, small(tile=(2, cols)), SM_90A)
         problem = Problem.random(rng, m, n, 64, 1.0, 2.0, spec)
         matrix = np.zeros((m, pitch), problem.c.dtype)
         matrix[:, :n] = rng.integers(-3, 4, (m, n))
@@ -237,7 +256,7 @@ def test_a_matrix_is_read_by_whole_sectors(n: int, pitch: int, rng: np.random.Ge
         expected = sums + own if len(epilogue) == 1 else np.maximum((sums + bias.astype(np.float64)) * own, 0)
         assert np.allclose(found, expected, rtol=2**-7, atol=1e-3)
         reads = [s for s in walk(kernel.body) if isinstance(s, VectorCopy) and s.src.name == "residual"]
-        assert [read.width * read.src.dtype.size for read in reads] == [8]
+        assert [read.width * read.src.dtype.size for read in reads] == vectors
 
 
 def test_what_is_certain_is_not_asked() -> None:

@@ -96,6 +96,14 @@ def test_promises_are_known_everywhere() -> None:
     assert promised.unproved(both(WHOLE, X < K)) == (X < K)
 
 
+def test_what_a_multiple_divides_its_parts_divide() -> None:
+    scope = EMPTY.with_condition(WHOLE)
+    assert scope.holds(compare("==", LD % 2, 0))
+    assert not scope.holds(compare("==", LD % 8, 0))
+    assert not scope.holds(compare("==", X % 2, 0))
+    assert not scope.holds(compare("==", LD % 2, 1))
+
+
 def test_what_is_left_of_a_condition() -> None:
     inside = EMPTY.with_condition(X + 8 <= K)
     condition = all_of((X < K, WHOLE, Y < K))

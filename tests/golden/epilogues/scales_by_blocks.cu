@@ -354,8 +354,33 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
                 step_sums[i][j] = 0.0f;
             }
         }
+        float a_scales[2];
+        float next_a_scales[2];
+        float b_scale;
+        float next_b_scale;
+
+        // The scales of a group along K are read a step ahead.
+        if (k > 0) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                next_a_scales[i] = a_scale_128[min(row + i * 8, m - 1)];
+            }
+            next_b_scale = b_scale_128x128[col0 / 128];
+        }
         for (int k0 = 0; k0 < k; k0 += BK) {
             const int stage = k0 / BK % STAGES;
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                a_scales[i] = next_a_scales[i];
+            }
+            b_scale = next_b_scale;
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                next_a_scales[i] =
+                    a_scale_128[min(k0 + BK, k - 1) / 128 * m + min(row + i * 8, m - 1)];
+            }
+            next_b_scale =
+                b_scale_128x128[min(k0 + BK, k - 1) / 128 * ((n + 127) / 128) + col0 / 128];
             mbarrier_wait(&shared.full[stage], k0 / BK / STAGES % 2);
             wgmma_fence();
             const unsigned long long a_tile =
@@ -370,12 +395,6 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
                 }
             }
             wgmma_commit_group();
-            const float b_scale = b_scale_128x128[k0 / 128 * ((n + 127) / 128) + col0 / 128];
-            float scales[2];
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                scales[i] = a_scale_128[k0 / 128 * m + min(row + i * 8, m - 1)] * b_scale;
-            }
             wgmma_wait_all(step_sums);
             if (local_index % 32 == 0) {
                 mbarrier_arrive(&shared.empty[stage]);
@@ -386,7 +405,7 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < BN / 4; ++j) {
-                    acc[i][j] = fmaf(step_sums[i][j], scales[i], acc[i][j]);
+                    acc[i][j] = fmaf(step_sums[i][j], a_scales[i] * b_scale, acc[i][j]);
                 }
             }
             #pragma unroll

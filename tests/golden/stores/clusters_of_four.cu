@@ -60,15 +60,10 @@ __device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *fr
     *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
 }
 
-// 2 neighbouring elements to registers, in their type; `from` is a multiple of 4 bytes.
-__device__ __forceinline__ void copy2(float *to, const __nv_bfloat16 *from)
+// 4 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
-    __align__(4) __nv_bfloat16 elements[2];
-    copy2(elements, from);
-    #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-        to[e] = float(elements[e]);
-    }
+    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
 // An address in shared memory as PTX instructions take it.
@@ -458,27 +453,76 @@ gemm_bf16_wgmma_128x168_cluster4x1_454z(int m, int n, int k, float alpha,
             }
         }
         if (beta != 0.0f) {
+            const bool is_low = local_col % 2 == 0;
+            const int first_col = col + local_col % 2 * 6;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int c_row = row + i * 8;
-                if (c_row < m) {
+                __align__(16) __nv_bfloat16 c_old[BN / 16][4];
+                #pragma unroll
+                for (int j = 0; j < BN / 16; ++j) {
                     #pragma unroll
-                    for (int j = 0; j < BN / 8; ++j) {
-                        const int c_col = col + j * 8;
-                        if (c_col + 2 <= n) {
-                            __align__(16) float c_old[2];
-                            copy2(c_old, &c[c_row * ldc + c_col]);
-                            #pragma unroll
-                            for (int e = 0; e < 2; ++e) {
-                                acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
+                    for (int e = 0; e < 4; ++e) {
+                        c_old[j][e] = __nv_bfloat16();
+                    }
+                }
+                __align__(16) __nv_bfloat16 c_old_end[2];
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    c_old_end[e] = __nv_bfloat16();
+                }
+                if (n % 4 == 0) {
+                    #pragma unroll
+                    for (int j = 0; j < BN / 16; ++j) {
+                        const int c_col = first_col + j * 16;
+                        if (c_row < m && c_col + 4 <= n) {
+                            copy4(c_old[j], &c[c_row * ldc + c_col]);
+                        }
+                    }
+                    const int end_col = col + BN / 16 * 16;
+                    if (c_row < m && end_col + 2 <= n) {
+                        copy2(c_old_end, &c[c_row * ldc + end_col]);
+                    }
+                } else {
+                    #pragma unroll
+                    for (int j = 0; j < BN / 16; ++j) {
+                        const int c_col = first_col + j * 16;
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (c_row < m && c_col + e < n) {
+                                c_old[j][e] = c[c_row * ldc + c_col + e];
                             }
-                        } else if (c_col < n) {
-                            acc[i][j * 2] =
-                                fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
+                        }
+                    }
+                    const int end_col = col + BN / 16 * 16;
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        if (c_row < m && end_col + e < n) {
+                            c_old_end[e] = c[c_row * ldc + end_col + e];
                         }
                     }
                 }
+                #pragma unroll
+                for (int j = 0; j < BN / 16; ++j) {
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        const __nv_bfloat16 received = __shfl_xor_sync(
+                            0xffffffffu, is_low ? c_old[j][e + 2] : c_old[j][e], 1, 32);
+                        c_old[j][e] = is_low ? c_old[j][e] : received;
+                        c_old[j][e + 2] = is_low ? received : c_old[j][e + 2];
+                    }
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        acc[i][j * 4 + e] = fmaf(beta, float(c_old[j][e]), acc[i][j * 4 + e]);
+                    }
+                }
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    acc[i][e + BN / 16 * 4] =
+                        fmaf(beta, float(c_old_end[e]), acc[i][e + BN / 16 * 4]);
+                }
             }
+            __syncwarp();
         }
 
         // Each warp stores its rows of C by TMA, one box after the other.

@@ -148,6 +148,7 @@ def test_two_neighbours_are_converted_at_once(stored: DType, order: Order) -> No
     last = "if ((k + 1) / 2 * 2 < k0 + BK) {" if stored == I4 else "if (k < k0 + BK) {"
     assert "__floats2bfloat162_rn(from[0], from[1]);" in text and ", b_values);" in text
     assert last in text and "? __nv_bfloat16(" not in text
+    assert ("float b_vector[2]; copy2(b_vector, &shared.b" in text) == (stored == I8 and order == "col")
     whole = " ".join(driver.emit(replace(spec, multiple_of=(1, 1, 64)), held(MANY), "cuda", SM_90A).text.split())
     assert ", b_values);" in whole and "= __nv_bfloat16();" not in whole
 

@@ -68,7 +68,7 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "gelu_tanh": Function(
         "0.5 * acc * (1 + tanh(0.7978845608028654 * (acc + 0.044715 * acc * acc * acc)))",
-        fast="acc * fast_normal_cdf_tanh(acc)",
+        fast="acc * fast_sigmoid(acc * (1.5957691216057308 + 0.07135481282553677 * acc * acc))",
     ),
     "silu": Function(
         "acc / (1 + exp(-acc))",

@@ -12,7 +12,7 @@ from gemmgen.backends.simt import Simt
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.expr import Call, Expr, Var, as_int, convert
-from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, NORMAL_TAIL_TANH, SIGMOID
+from gemmgen.ir.functions import FAST, LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.sizes import MOST_BLOCKS, Workspace
 from gemmgen.ir.stmt import Multiply, PlaceStmt, PointerInit, Stmt, TmaCopy, VectorCopy
@@ -115,7 +115,7 @@ class Cuda(Simt):
         ]
         called = [name for name in FAST if uses_calls(self.kernel, {name})]
         if called:
-            constants = {"sigmoid": SIGMOID, "log2_e": LOG2_E, "tail": NORMAL_TAIL, "tail_tanh": NORMAL_TAIL_TANH}
+            constants = {"sigmoid": SIGMOID, "tail": NORMAL_TAIL, "log2_e": LOG2_E}
             fast = rendered("cuda/fast_functions.cu.j2", names=called, **constants)
             functions = [*fast, *functions]
         shared = any("shared_address(" in line for line in functions)

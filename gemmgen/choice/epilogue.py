@@ -22,7 +22,6 @@ LANES, SPECIAL_LANES = 128, 16
 FUNCTIONS: dict[str, tuple[int, int]] = {
     "fast_sigmoid": (9, 1),
     "fast_normal_cdf": (8, 1),
-    "fast_normal_cdf_tanh": (10, 1),
     "exp": (6, 1),
     "log": (12, 1),
     "sqrt": (8, 1),

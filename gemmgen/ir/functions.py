@@ -35,20 +35,15 @@ MATH: dict[str, Math] = {
 }
 #: Functions of float32 by few instructions, on targets with `fast_functions`, for results of 16 bits or fewer. The
 #: relative error of `fast_sigmoid` is below 2^-14. That of `fast_normal_cdf` is below 2^-14 for positive numbers; its
-#: absolute one is below 2^-18 for negative ones, its relative one below 2^-9 from -5 on. That of
-#: `fast_normal_cdf_tanh` is alike, but for 2^-14 of the result that its error for negative numbers may have besides.
+#: absolute one is below 2^-18 for negative ones, its relative one below 2^-9 from -5 on.
 FAST: dict[str, str] = {
     "fast_sigmoid": "1 / (1 + exp(-x))",
     "fast_normal_cdf": "0.5 * (1 + erf(x / sqrt(2)))",
-    "fast_normal_cdf_tanh": "0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
 }
 #: 1 / (1 + e) for e from 0 to 1, by powers of e: so reciprocals leave the special unit to powers of two.
 SIGMOID = (1.0, -0.99730819, 0.95915479, -0.78354042, 0.43077686, -0.10911257)
 #: The normal distribution beyond y >= 0 is 2^p(y): p's coefficients, fitted from 0 to 8 where that distribution counts.
 NORMAL_TAIL = (-1.0, -1.1502501, -0.4624179, -0.049003944, 0.0058934526, -0.00031311497)
-#: The same of the form by tanh, fitted from 0 to 6 and such that p falls everywhere. Degree 6 does not reach both: what
-#: keeps the tail's digits rises again from 9 on.
-NORMAL_TAIL_TANH = (-0.9999535, -1.152726, -0.4501201, -0.07015618, 0.02516907, -0.00774875, 0.000872213, -3.50494e-5)
 LOG2_E = 1.4426950408889634
 #: The others, which are the target's: how many arguments each takes, and what it gives.
 OTHERS: dict[str, tuple[int, str]] = {

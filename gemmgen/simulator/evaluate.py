@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
 from typing import NoReturn, TypeVar, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import BOOL, F32, F64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
-from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL, NORMAL_TAIL_TANH, SIGMOID
+from gemmgen.ir.functions import LOG2_E, NORMAL_TAIL, SIGMOID
 from gemmgen.ir.numeric import OF_TF32, convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import VectorCopy, in_bytes
@@ -53,8 +52,8 @@ def _fast_sigmoid(x: Numbers) -> Numbers:
     return result
 
 
-def _fast_normal_cdf(tail: Sequence[float], x: Numbers) -> Numbers:
-    beyond = np.exp2(_polynomial(tail, np.abs(x)))
+def _fast_normal_cdf(x: Numbers) -> Numbers:
+    beyond = np.exp2(_polynomial(NORMAL_TAIL, np.abs(x)))
     result: Numbers = np.where(np.less(x, 0), beyond, np.subtract(1.0, beyond))[()]
     return result
 
@@ -72,8 +71,7 @@ MEANINGS: dict[str, Callable[..., Numbers]] = {
     "min": np.fmin,
     "max": np.fmax,
     "fast_sigmoid": _fast_sigmoid,
-    "fast_normal_cdf": partial(_fast_normal_cdf, NORMAL_TAIL),
-    "fast_normal_cdf_tanh": partial(_fast_normal_cdf, NORMAL_TAIL_TANH),
+    "fast_normal_cdf": _fast_normal_cdf,
 }
 
 

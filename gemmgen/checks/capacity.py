@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from gemmgen.ir.instructions import DPAS_LANES, matrix_instruction
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
+from gemmgen.schedule.direct import Direct
 from gemmgen.spec import GemmSpec
 
 #: Registers of a lane, in bytes, on devices with `dpas`: 128 of 32 bits.
 DPAS_LANE_BYTES = 512
 #: Threads of a multiprocessor of NVIDIA's, on most of those that have few.
 MULTIPROCESSOR_THREADS = 1536
+#: Where slices of K load what they multiply: elements that a work-item has asked for at most; registers beside those
+#: and its sums; blocks whose loads hide each other's; and sums from which `ptxas` leaves no room for so many.
+IN_FLIGHT, BESIDE_LOADS, TWO_BLOCKS, MANY_SUMS = 64, 13, 2, 32
 
 
 def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -58,11 +62,20 @@ def whole_sub_groups(s: Schedule, target: Target, lanes: int) -> Iterator[str]:
 
 def blocks_at_once(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """The blocks of a multiprocessor that a compiler is to leave registers for: those that are asked for, or as many as
-    there is room for; 0 for any number.
+    there is room for; 0 for any number. Where slices of K load what they multiply for many sums, two if there is room.
     """
     work_items = s.all_work_items[0] * s.all_work_items[1]
+    if isinstance(s.mainloop, Direct) and s.sliced_k > 1 and s.tile[0] * s.tile[1] >= MANY_SUMS:
+        own = slice_registers(s.tile, s.block_k // s.sliced_k) * spec.accumulator.size
+        return TWO_BLOCKS if TWO_BLOCKS * own * work_items <= target.multiprocessor_register_bytes else 0
     room = target.multiprocessor_register_bytes // (work_items * max(1, register_bytes(spec, s)))
     return min(s.min_blocks, room, MULTIPROCESSOR_THREADS // work_items)
+
+
+def slice_registers(tile: tuple[int, int], depth: int) -> int:
+    """Registers of a work-item that loads what it multiplies of so many elements along K."""
+    rows, cols = tile
+    return rows * cols + min(IN_FLIGHT, (rows + cols) * depth) + BESIDE_LOADS
 
 
 def _smaller(spec: GemmSpec, s: Schedule, limit: int) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.checks.capacity import slice_registers
 from gemmgen.checks.warp_mma import spans
 from gemmgen.choice.columns import LINE, Numbers, Shape, lie_along_k
 from gemmgen.choice.epilogue import of_prologue
@@ -36,9 +37,8 @@ from gemmgen.spec import GemmSpec
 CHECKED = 8
 #: Threads that hide the latency of loads.
 MANY_THREADS = 1024
-#: Elements along K that compilers ask for at once, at least; registers of those that a work-item has asked for at most,
-#: and beside them and its sums; bytes of a multiprocessor's shared memory.
-UNROLLED, HELD, BESIDE_HELD, SHARED = 4, 64, 13, 228 << 10
+#: Elements along K that compilers ask for at once, at least; bytes of a multiprocessor's shared memory.
+UNROLLED, SHARED = 4, 228 << 10
 #: Instructions that make an element of 16 bits by twos, by its bits; elements of B that a lane has in an instruction.
 MADE_BY_TWOS, MMA_ELEMENTS = 1.75, 8
 #: Instructions that cut a vector out of two that lie where they may: two choices of words and the shifts.
@@ -92,7 +92,7 @@ class Loads(NamedTuple):
         most = min(THREADS // threads, BLOCKS)
         if self.lanes_along_k > 1:
             return most  # compilers unroll less where registers run out
-        registers = rows * cols + min(HELD, (rows + cols) * self.block_k // self.sliced_k) + BESIDE_HELD
+        registers = slice_registers(self.tile, self.block_k // self.sliced_k)
         shared = self.sliced_k * rows * high * cols * wide * 4 if self.sliced_k > 1 else 0
         return min(most, REGISTERS // (registers * threads), SHARED // (shared + RESERVED))
 

@@ -17,7 +17,7 @@ from gemmgen.choose import choose
 from gemmgen.ir.dtypes import BF16, C64, F16, F32, F64, FLOAT8, I4, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Operand
-from gemmgen.schedule.direct import Gemv
+from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning.job import promised
@@ -287,3 +287,15 @@ def test_whatever_is_chosen_can_be_emitted(seed: int) -> None:
             found += 1
             assert not driver.refusals(spec, schedule, "cuda", target)
     assert found > 20
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(8, 2), (4, 0)])
+def test_registers_for_two_blocks_of_many_sums(rows: int, blocks: int) -> None:
+    """`ptxas` gave 152 registers to each of 256 threads, so that a multiprocessor had one block: float32 8x3136x12544 by
+    rows took 59 us on an H200, and takes 44. With fewer sums it leaves room by itself.
+    """
+    spec, shape = GemmSpec(ld_multiple=16), (rows, 3136, 12544)
+    (found,) = (x for x in candidates(spec, shape, H200) if isinstance(x.mainloop, Direct))
+    assert (found.tile[0], found.sliced_k > 1) == (rows, True)
+    assert driver.lower(spec, found, H200).min_blocks == blocks
+    assert driver.lower(spec, found, replace(H200, multiprocessor_register_bytes=0)).min_blocks == 0

@@ -88,7 +88,7 @@ class _Reader:
                 return self._number(node, value)
             case ast.Name(name):
                 return self._name(node, name)
-            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if value:
                 return self._number(node, -value)
             case ast.UnaryOp(ast.USub(), operand):
                 return Call("neg", (self.expr(operand, depth + 1),), self.dtype)

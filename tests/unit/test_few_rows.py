@@ -291,8 +291,8 @@ def test_whatever_is_chosen_can_be_emitted(seed: int) -> None:
 
 @pytest.mark.parametrize(("rows", "blocks"), [(8, 2), (4, 0)])
 def test_registers_for_two_blocks_of_many_sums(rows: int, blocks: int) -> None:
-    """`ptxas` gave 152 registers to each of 256 threads, so that a multiprocessor had one block: float32 8x3136x12544 by
-    rows took 59 us on an H200, and takes 44. With fewer sums it leaves room by itself.
+    """`ptxas` gave 152 registers to each of 256 threads, so that a multiprocessor had one block: float32 8x3136x12544
+    by rows took 59 us on an H200, and takes 44. With fewer sums it leaves room by itself.
     """
     spec, shape = GemmSpec(ld_multiple=16), (rows, 3136, 12544)
     (found,) = (x for x in candidates(spec, shape, H200) if isinstance(x.mainloop, Direct))

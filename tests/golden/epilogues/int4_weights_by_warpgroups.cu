@@ -330,11 +330,12 @@ extern "C" __global__ void
         float own_b_scale_128[2];
         float next_b_scale_128[2];
 
-        // What it takes of a group along K is read a step ahead.
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            next_b_scale_128[i] =
-                b_scale_128[min(k_begin, k - 1) / 128 * n + min(col + i * 8, n - 1)];
+        // What the prologue takes of a group along K is read a step ahead.
+        if (k_begin < k_end) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                next_b_scale_128[i] = b_scale_128[k_begin / 128 * n + min(col + i * 8, n - 1)];
+            }
         }
 
         // C^T = B^T * A^T: columns of C are the rows of the sums.

@@ -354,32 +354,32 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
                 step_sums[i][j] = 0.0f;
             }
         }
-        float a_scales[2];
-        float next_a_scales[2];
-        float b_scale;
-        float next_b_scale;
+        float own_a_scale_128[2];
+        float own_b_scale_128x128;
+        float next_a_scale_128[2];
+        float next_b_scale_128x128;
 
-        // The scales of a group along K are read a step ahead.
+        // What the prologue takes of a group along K is read a step ahead.
         if (k > 0) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                next_a_scales[i] = a_scale_128[min(row + i * 8, m - 1)];
+                next_a_scale_128[i] = a_scale_128[min(row + i * 8, m - 1)];
             }
-            next_b_scale = b_scale_128x128[col0 / 128];
+            next_b_scale_128x128 = b_scale_128x128[col0 / 128];
         }
         for (int k0 = 0; k0 < k; k0 += BK) {
             const int stage = k0 / BK % STAGES;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                a_scales[i] = next_a_scales[i];
+                own_a_scale_128[i] = next_a_scale_128[i];
             }
-            b_scale = next_b_scale;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                next_a_scales[i] =
+                next_a_scale_128[i] =
                     a_scale_128[min(k0 + BK, k - 1) / 128 * m + min(row + i * 8, m - 1)];
             }
-            next_b_scale =
+            own_b_scale_128x128 = next_b_scale_128x128;
+            next_b_scale_128x128 =
                 b_scale_128x128[min(k0 + BK, k - 1) / 128 * ((n + 127) / 128) + col0 / 128];
             mbarrier_wait(&shared.full[stage], k0 / BK / STAGES % 2);
             wgmma_fence();
@@ -405,7 +405,8 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < BN / 4; ++j) {
-                    acc[i][j] = fmaf(step_sums[i][j], a_scales[i] * b_scale, acc[i][j]);
+                    acc[i][j] =
+                        fmaf(step_sums[i][j], own_a_scale_128[i] * own_b_scale_128x128, acc[i][j]);
                 }
             }
             #pragma unroll

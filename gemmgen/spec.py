@@ -392,6 +392,12 @@ class GemmSpec:
                 return next((x for x in scales if len(scales) == 1 and OPERANDS[x].axes in ("g", "t")), None)
         return None
 
+    @property
+    def sum_group(self) -> int:
+        """How many along K such scales hold for; 0 where there are none."""
+        scales = (scale for scale in map(self.sum_scale, "ab") if scale is not None)
+        return min((OPERANDS[scale].group for scale in scales), default=0)
+
     def prologue(self, name: str) -> Applied | None:
         """What the elements of A (`a`) or B (`b`) are made into before they are multiplied; None for nothing else."""
         return None if self.sum_scale(name) is not None else self.formula_of(name)

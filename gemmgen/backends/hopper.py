@@ -44,7 +44,8 @@ def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
     """What the template is told of the functions that a kernel's statements call."""
     body = kernel.body
     views = (s.view for s in of_kind(PointerInit, body) if s.view.layout.swizzle)
-    atoms = [s.atom for s in of_kind(Multiply, body) if s.atom.scope == "warpgroup"]
+    products = [s for s in of_kind(Multiply, body) if s.atom.scope == "warpgroup"]
+    atoms, anew = [s.atom for s in products], any(s.kept is not None for s in products)
     puts = _puts(body, types)
     lines = {s.dst.layout.swizzle for s in of_kind(VectorCopy, body) if is_put(s)}  # of C, and so one
     return {
@@ -54,6 +55,7 @@ def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
         "tiles": [_tile(view, kernel) for view in {_tile_function(view, kernel): view for view in views}.values()],
         "sums": _sums(atoms),
         "multiplications": [_multiplication(atom, types) for atom in dict.fromkeys(atoms)],
+        "anew": anew,
         "swizzle": next(({"line": line, "mask": mask(line)} for line in lines), None),
         "puts": puts,
     }
@@ -78,6 +80,8 @@ def _called(kernel: Kernel) -> Iterator[str]:
                 yield "cluster_sync_relaxed"
             case SetMaxRegisters():
                 yield "setmaxnreg_inc" if stmt.increase else "setmaxnreg_dec"
+            case MultiplyGroup(pending=pending, sums=Buffer()) if pending:
+                yield "wgmma_wait_sums"
             case MultiplyGroup() if stmt.sums is None:
                 yield MULTIPLY_STEPS[stmt.verb] + ("_held" if stmt.taken else "")
 
@@ -213,7 +217,8 @@ def multiply(stmt: Multiply, atom: Instruction, printer: CLike) -> str:
         a = ", ".join(printer.address(stmt.a, (*which, line, col)) for line in (row, row + 1))
     else:
         a = _described(stmt.a, stmt.a_index, printer)
-    return f"{_function(atom)}({sums}, {a}, {b});"
+    kept = "" if stmt.kept is None else f", {printer.expr(stmt.kept)} > 0"
+    return f"{_function(atom)}({sums}, {a}, {b}{kept});"
 
 
 def _described(view: Buffer, index: tuple[object, ...], printer: CLike) -> str:
@@ -231,9 +236,9 @@ def role(stmt: MultiplyGroup | SetMaxRegisters, printer: CLike) -> list[str]:
             return [f"wgmma_fence({', '.join(fragments)});"]
         case MultiplyGroup("wait", pending, None):
             return [f"wgmma_wait_group<{pending}>();"]
-        case MultiplyGroup("wait", _, Buffer() as sums):
-            rows = as_int(sums.shape[0]) or 0
-            return [f"wgmma_wait_all({_rows(sums.name, row)});" for row in range(0, rows, 2)]
+        case MultiplyGroup("wait", pending, Buffer() as sums):
+            rows, function = as_int(sums.shape[0]) or 0, f"wgmma_wait_sums<{pending}>" if pending else "wgmma_wait_all"
+            return [f"{function}({_rows(sums.name, row)});" for row in range(0, rows, 2)]
     return [f"{MULTIPLY_STEPS[stmt.verb]}();"]
 
 
@@ -269,11 +274,13 @@ def _multiplication(atom: Instruction, types: Mapping[str, str]) -> dict[str, ob
         "kind": kind,
         "cols": atom.cols,
         "columns": values,
+        "count": count,
         "depth": atom.depth,
         "short": atom.short,
         "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
         "a_place": ", ".join(f"%{count + i}" for i in range(4)) if atom.held else count,
         "b_place": count + (4 if atom.held else 1),
+        "kept_place": count + (5 if atom.held else 2),
         "element": types[atom.dtype.name],
         # Factors of 1, which whole numbers have none of; and the orders, in which others than 16 bits have no say.
         "modes": (", 1, 1" if atom.sums.is_float else "") + orders,

@@ -49,7 +49,7 @@ def sum_scale_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         return
     if s.operands_swapped or s.a.memory == "private" or s.a.prepacked or s.b.prepacked:
         yield f"{said}, but operands are swapped, packed or in registers: use group 64x4, say, and tiles as they are"
-    if group % s.block_k:
+    if group % s.block_k and s.block_k != 2 * group:
         yield f"{said} hold for {group} along K, which steps of {s.block_k} overlap: use block_k {group}"
     cols = s.block_tile[1]
     if OPERANDS[scales.get("b", "bias")].axes == "g":

@@ -297,8 +297,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Ite
         whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
         remedy = "c_width 2" if sums and s.cluster_reduction == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
-    scaled = spec.sum_scale("a") is not None or spec.sum_scale("b") is not None
-    own, has = s.tile[0] * s.tile[1] * (2 if scaled else atom.terms), s.setmaxnreg[0] or launched(s)
+    parts = 1 + max(1, s.block_k // spec.sum_group) if spec.sum_group else atom.terms
+    own, has = s.tile[0] * s.tile[1] * parts, s.setmaxnreg[0] or launched(s)
     others = OTHERS + registers_held(s, atom)
     if own + others > has:
         yield f"{own} sums of a work-item and {others} registers besides > {has}: use a smaller tile"

@@ -76,8 +76,7 @@ def bytes_read(spec: GemmSpec) -> int:
 
 def of_sums(spec: GemmSpec) -> float:
     """Cycles of a multiprocessor for a multiply-add where the sums of a group along K are scaled, and added."""
-    groups = [OPERANDS[name].group for name in map(spec.sum_scale, "ab") if name is not None]
-    return 1 / min(groups) / LANES if groups else 0.0
+    return 1 / spec.sum_group / LANES if spec.sum_group else 0.0
 
 
 def of_prologue(spec: GemmSpec, matrix: str) -> float:

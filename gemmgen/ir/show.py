@@ -251,7 +251,8 @@ def _on_elements(
             return f"{dst} <- tma_{'store' if barrier is None else 'load'} {src}{whose}{counted}"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
-            return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
+            kept = "" if stmt.kept is None else f", anew where {show_expr(stmt.kept)} is 0"
+            return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}{kept}"
         case Alloc(buffer, reuses):
             return f"alloc {_declared(buffer)}{', reusing local memory' if reuses else ''}"
         case Let(var, value):
@@ -353,9 +354,10 @@ def _on_tiles(stmt: TileStmt) -> str:
             operands = zip((stmt.a, stmt.b), (stmt.a_k, stmt.b_k), stmt.conj, strict=True)
             a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
-        case TileMma(acc, a, b, atom):
+        case TileMma(acc, a, b, atom, line, anew):
             left = _tile(a) if isinstance(a, Tile) else _registers(a)
-            return f"mma {atom.name} {_registers(acc)} += {left} * {_tile(b)}"
+            which = "" if line is None else f", line {line} along K"
+            return f"mma {atom.name} {_registers(acc)} {'' if anew else '+'}= {left} * {_tile(b)}{which}"
         case Reduction(dst, src, planes, atom, width):
             return f"{_registers(dst)} <- reduction of {planes} {atom.name} x{width} {_tile(src)}"
         case EpilogueStore(dst, acc, alpha, beta, _, width, steps):

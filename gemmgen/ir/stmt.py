@@ -159,7 +159,13 @@ class Mma(Node):
 
 @dataclass(frozen=True, slots=True)
 class TileMma(Node):
-    """acc += a @ b, both TMA tiles in local memory, or a in registers, by warpgroups that share out the rows of a."""
+    """acc += a @ b, both TMA tiles in local memory, or a in registers, by warpgroups that share out the rows of a.
+
+    Attributes:
+        line: which of the lines along K, one after the other, that a step is deep; None for all of them. Those of a
+            step are multiplied in their order, the first one first.
+        anew: whether acc = a @ b, whatever acc was.
+    """
 
     CHILDREN = ("acc", "a", "b")
 
@@ -167,6 +173,8 @@ class TileMma(Node):
     a: Tile | Registers
     b: Tile
     atom: Instruction
+    line: int | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,9 +341,12 @@ def in_bytes(move: VectorCopy) -> tuple[Expr, ...]:
 class Multiply(Node):
     """acc += a * b, by one instruction of the sub-group; each index names the first register, of eight neighbours or of
     the instruction's fragment. Of a warpgroup's, a and b are views of tiles.
+
+    Attributes:
+        kept: where this is 0, acc = a * b, whatever acc was; None for nowhere.
     """
 
-    CHILDREN = ("acc_index", "a_index", "b_index")
+    CHILDREN = ("acc_index", "a_index", "b_index", "kept")
     PLACES = (("acc", "acc_index"), ("a", "a_index"), ("b", "b_index"))
     WRITES = ("acc",)
 
@@ -346,6 +357,7 @@ class Multiply(Node):
     b: Buffer
     b_index: tuple[Expr, ...]
     atom: Instruction
+    kept: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

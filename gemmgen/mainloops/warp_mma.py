@@ -180,32 +180,34 @@ class WarpMma(Direct):
         return replace(path, registers=replace(path.registers, buffer=buffer))
 
 
-def step_sums_of(acc: Registers) -> Registers:
+#: The registers of a step's sums.
+STEP_SUMS = "step_sums"
+
+
+def step_sums_of(acc: Registers, name: str = STEP_SUMS) -> Registers:
     """What instructions add to in the meantime."""
-    return replace(acc, buffer=replace(acc.buffer, name="step_sums"))
+    return replace(acc, buffer=replace(acc.buffer, name=name))
 
 
-def add_step(acc: Registers, scale: Expr | None = None) -> Body:
+def add_step(acc: Registers, scale: Expr | None = None, name: str = STEP_SUMS, anew: bool = False) -> Body:
     """Adds a part to the accumulators, each register to its own, and begins the next with zeros.
 
     Args:
         scale: what a row's part is multiplied by.
+        name: of the part.
+        anew: whether the next needs no zeros, since its first instruction begins it anew.
     """
-    part, dtype = step_sums_of(acc), acc.buffer.dtype
+    part, dtype = step_sums_of(acc, name), acc.buffer.dtype
 
     def with_part(total: Expr, place: tuple[Expr, ...]) -> Expr:
         step = Load(part.buffer, place)
         return Bin("+", total, step) if scale is None else Call("fma", (step, scale, total), dtype)
 
     added = _each(acc, with_part)
-    said = (
-        "The step's sum is added in float32, which rounds" if scale is None else "The step's sum is scaled, and added"
-    )
-    return (
-        Comment(f"{said}."),
-        *added,
-        Fill(part, number(0, part.buffer.dtype)),
-    )
+    whose = "step" if name == STEP_SUMS else "group"
+    said = f"The {whose}'s sum is " + ("added in float32, which rounds" if scale is None else "scaled, and added")
+    zeros = () if anew else (Fill(part, number(0, part.buffer.dtype)),)
+    return (Comment(f"{said}."), *added, *zeros)
 
 
 def instead_of_nan(acc: Registers, product: Body) -> Body:

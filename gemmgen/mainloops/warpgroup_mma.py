@@ -55,7 +55,6 @@ from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSp
 from gemmgen.mainloops.held_prologue import HeldPrologue
 from gemmgen.mainloops.mainloop import Mainloop
 from gemmgen.mainloops.step_scales import StepScales
-from gemmgen.mainloops.warp_mma import step_sums_of
 from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     COL0,
@@ -242,15 +241,17 @@ class WarpgroupMma(Mainloop):
         lane = LOCAL_COL if self.schedule.warpgroups[1] == 1 else LOCAL_COL % 4
         return _registers_of_a(self.instruction, self.schedule.block_k, self.threads.rows, lane)
 
-    def _multiply(self, sums: Registers) -> Body:
-        """The products of a step."""
+    def _multiply(self, sums: tuple[Registers, ...]) -> Body:
+        """The products of a step; where there are several sums, of each of its lines along K."""
         if not self.instruction.held:
-            return (TileMma(sums, self.tile("a"), self.tile("b"), self.instruction),)
+            tiles, lines = (self.tile("a"), self.tile("b")), range(len(sums)) if len(sums) > 1 else (None,)
+            anew = bool(self._scales.operands)
+            return tuple(TileMma(x, *tiles, self.instruction, line, anew) for x, line in zip(sums, lines, strict=True))
         source, each, made = self._source("a"), self._each("a"), self._prologue
         # Prologues ask for places by elements.
         of = source if each == 1 else replace(source, origin=(*source.origin[:-1], K0))
         filled = _fill(self._a_registers, self.tile("a"), of, each, None if made is None else made.step)
-        return (filled, TileMma(sums, self._a_registers, self.tile("b"), self.instruction))
+        return (filled, TileMma(*sums, self._a_registers, self.tile("b"), self.instruction))
 
     @cached_property
     def _prologue(self) -> HeldPrologue | None:
@@ -276,15 +277,16 @@ class WarpgroupMma(Mainloop):
 
     def _block(self) -> Body:
         """One block of C, or a part of its sum."""
-        pipe, zero, sums, made = self.pipe, number(0, self.problem.sums), self.acc, self._prologue
+        pipe, zero, sums, made = self.pipe, number(0, self.problem.sums), (self.acc,), self._prologue
         scales = self._scales
         fresh: Body = ()
         added: Body = ()
         scales_steps = made is not None and made.scales_steps
         if self.instruction.terms > 1 or scales.operands or scales_steps:
-            sums, added = step_sums_of(self.acc), scales.add_step(self.acc)
+            sums, added = scales.sums(self.acc), scales.add_step(self.acc)
             added = made.add_step(self.acc) if made is not None and scales_steps else added
-            fresh = (Alloc(sums.buffer), Fill(sums, zero))
+            zeros = () if scales.operands else tuple(Fill(x, zero) for x in sums)
+            fresh = (*(Alloc(x.buffer) for x in sums), *zeros)
         step = (
             PipeOp("acquire", pipe),
             *(load for name in "ab" for load in self._loads(name)),

@@ -104,6 +104,9 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     depth, boxes = mma.b.rows // atom.terms, 1
     if (deep := _along_k(mma)) is not None:
         depth, boxes = deep
+    which: Expr = BOX_K
+    if mma.line is not None:
+        which, boxes = Const(mma.line), 1
     at_k = BOX_K * depth + KK if boxes > 1 or is_free(boxes) else KK
     along_k = For(KK, ZERO, Const(depth), atom.depth, (), unroll=True, exact=True)
     if isinstance(mma.a, Registers):
@@ -119,19 +122,16 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     turn = TURN * warpgroups
 
     def product(head_or_rest: tuple[int, int]) -> Multiply:
-        in_a, in_b = map(Const, head_or_rest) if deep is None else (BOX_K, BOX_K)
+        in_a, in_b = map(Const, head_or_rest) if deep is None else (which, which)
         a_index = (turn, at_k, ZERO) if atom.a_transposed else (in_a, turn * WARPGROUP_ROWS, KK)
         b_index = (ZERO, at_k, ZERO) if atom.b_transposed else (in_b, ZERO, KK)
-        return Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom)
+        return Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom, KK if mma.anew else None)
 
     # What is small comes first.
     pairs = ((0, 0),) if atom.terms == 1 else ((1, 0), (0, 1), (0, 0))
     body = loop(TURN, rows.values // 2, tuple(map(product, pairs)))
-    return (
-        PointerInit(a, mma.a.buffer, first),
-        point_b,
-        *loop(BOX_K, boxes, (replace(along_k, body=body),)),
-    )
+    views = () if mma.line else (PointerInit(a, mma.a.buffer, first), point_b)
+    return (*views, *loop(BOX_K, boxes, (replace(along_k, body=body),)))
 
 
 def _along_k(mma: TileMma) -> tuple[int, int] | None:

@@ -260,12 +260,12 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         *reads,
         replace(_mbarrier("wait", "full", pipe), parity=step // pipe.stages % 2),
     )
+    commit = MultiplyGroup("commit")
     begin: Body = (
         *full,
         *in_slot(fills, pipe, SLOT),
         MultiplyGroup("fence", taken=next((s.dst.buffer for s in fills), None)),
-        *in_slot(products, pipe, SLOT),
-        MultiplyGroup("commit"),
+        *(stmt for each in in_slot(products, pipe, SLOT) for stmt in (each, commit)),
     )
     by_parts = _from_registers(in_slot((*fills, *products), pipe, SLOT))
     waited: Body = (*full, *by_parts) if by_parts else begin
@@ -273,9 +273,7 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     if fills and not by_parts and not parts.after:  # which the next step's take the place of
         return (replace(loop, body=(*begin, MultiplyGroup("wait", 0), arrive)), whole)
     if parts.after:  # which uses the sums of the step
-        # What does not, such as loads of scales, is done while they are computed.
-        first = next(i for i, stmt in enumerate(parts.after) if _names(stmt, _sums(parts)))
-        return (replace(loop, body=(*waited, *parts.after[:first], whole, arrive, *parts.after[first:])),)
+        return (replace(loop, body=(*waited, *_behind_waits(parts.after, products, arrive))),)
     body: Body = (
         *waited,
         Comment("The previous step's wgmma are complete: its stage is free."),
@@ -289,6 +287,18 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     last = (before + STEPS - 1) % pipe.stages
     given = If(both(Const(0) < STEPS, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),))
     return main, whole, Comment("The last step's stage is free as well."), given
+
+
+def _behind_waits(after: Body, products: Body, arrive: Stmt) -> Body:
+    """What uses the sums of a step's products, each behind the wait for these; behind the last one the tiles are free.
+    What uses none is done while they are computed.
+    """
+    out, sums = list[Stmt](), [stmt.acc.buffer for stmt in of_kind(TileMma, products)]
+    for pending, own in zip(reversed(range(len(sums))), sums, strict=True):
+        first = next(i for i, stmt in enumerate(after) if _names(stmt, own) and i >= bool(out))
+        out += (*after[:first], MultiplyGroup("wait", pending, own), *(() if pending else (arrive,)))
+        after = after[first:]
+    return (*out, *after)
 
 
 def _with_zeros(whole: MultiplyGroup) -> Body:

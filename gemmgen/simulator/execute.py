@@ -442,14 +442,16 @@ class _Run:
                 codes = self._indexes((stmt.index, stmt.parity, *rank), scope, site)
                 return mbarrier_step(stmt, codes, self._group, site)
             case MultiplyGroup():
-                return self._multiplications.step(stmt, site)
+                waited = None if stmt.sums is None else scope.memory(stmt.sums.name)
+                return self._multiplications.step(stmt, waited, site)
             case StoreGroup():
                 return group_step(stmt, self._group.stores, site, fence=self._group.fence)
 
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
         operands = self._places(stmt, scope, site)
         if stmt.atom.is_async:
-            return self._multiplications.multiply(stmt, stmt.atom, operands, site)
+            kept = None if stmt.kept is None else self._evaluator.index(stmt.kept, scope, site)
+            return self._multiplications.multiply(stmt, stmt.atom, operands, kept, site)
         return multiply_step(stmt.atom, operands, self._lanes, site)
 
     def _tma_copy(self, stmt: TmaCopy, scope: Scope, site: Site) -> _Step:

@@ -64,9 +64,11 @@ class ProductInFlight:
 
     Attributes:
         over: frees an operand that it read, or finds out that it was written to meanwhile.
+        sums: the memory that it adds to.
     """
 
     over: Callable[[], None]
+    sums: object
 
     def complete(self, site: Site) -> None:  # noqa: ARG002 - faults are reported at the instruction
         """Its operands may be overwritten."""
@@ -97,6 +99,11 @@ class Queue:
     def busy(self) -> bool:
         """Whether an operation is under way."""
         return bool(self._issued)
+
+    def adds_to(self, sums: object) -> bool:
+        """Whether an instruction that adds to some memory is under way."""
+        own = (issued.operation for issued in self._issued)
+        return any(isinstance(x, ProductInFlight) and x.sums is sums for x in own)
 
     def groups_of(self, lane: int) -> int:
         """How many groups a lane has committed: the number of the next."""

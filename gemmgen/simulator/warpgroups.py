@@ -13,11 +13,11 @@ from gemmgen.errors import KernelFault, LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.instructions import LINES, TILE_LINE_BYTES, WARPGROUP_LANES, WARPGROUP_ROWS, Instruction
-from gemmgen.ir.numeric import poison
+from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.synchronization import MultiplyGroup
 from gemmgen.records import dataclass
-from gemmgen.simulator.evaluate import Reference
+from gemmgen.simulator.evaluate import IndexCode, Reference
 from gemmgen.simulator.in_flight import ProductInFlight, Queue, group_step
 from gemmgen.simulator.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.simulator.memory import Memory, PrivateMemory, ViewMemory
@@ -75,8 +75,12 @@ class Multiplications:
         self.sums, self.fenced = {}, False
         self.held = [(memory, []) for memory, _ in self.held]
 
-    def step(self, stmt: MultiplyGroup, site: Site) -> Callable[[Active], None]:
-        """What a statement about them does."""
+    def step(self, stmt: MultiplyGroup, waited: Memory | None, site: Site) -> Callable[[Active], None]:
+        """What a statement about them does.
+
+        Args:
+            waited: the registers whose sums are there then.
+        """
 
         def together(active: Active) -> None:
             self._warpgroups(active, site)
@@ -86,13 +90,14 @@ class Multiplications:
             self.held = [(memory, memory.now()) for memory, _ in self.held]
 
         def sums_are_there() -> None:
-            if self.queue.busy:
+            if self.queue.adds_to(waited):
                 raise KernelFault("pipe", site.text, "sums are used while instructions add to them")
-            for sums in self.sums.values():
+            there = {place: sums for place, sums in self.sums.items() if sums.memory is waited}
+            for sums in there.values():
                 _put(sums, scatter(sums.atom.c, sums.values, WARPGROUP_LANES))
-            self.sums, self.fenced = {}, False
+            self.sums, self.fenced = {place: self.sums[place] for place in self.sums if place not in there}, False
 
-        return group_step(stmt, self.queue, site, together, fence, None if stmt.sums is None else sums_are_there)
+        return group_step(stmt, self.queue, site, together, fence, None if waited is None else sums_are_there)
 
     def _warpgroups(self, active: Active, site: Site) -> Ints:
         """The lanes of each warpgroup, all of which must take part."""
@@ -106,11 +111,15 @@ class Multiplications:
         return cast(Ints, expected.reshape(-1, WARPGROUP_LANES))
 
     def multiply(
-        self, stmt: Multiply, atom: Instruction, operands: Sequence[Reference], site: Site
+        self, stmt: Multiply, atom: Instruction, operands: Sequence[Reference], kept: IndexCode | None, site: Site
     ) -> Callable[[Active], None]:
-        """What an instruction does whose A and B begin where views of tiles say."""
+        """What an instruction does whose A and B begin where views of tiles say.
+
+        Args:
+            kept: where this is 0, what was in the sums is not.
+        """
         acc, a, b = operands
-        held = self._held(a, stmt.a, atom, site) if atom.held else None
+        held = self._held(a, stmt.a, acc.memory, atom, site) if atom.held else None
         sides = ((a, stmt.a, WARPGROUP_ROWS, atom.a_transposed), (b, stmt.b, atom.cols, atom.b_transposed))[atom.held :]
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
@@ -121,17 +130,24 @@ class Multiplications:
         def act(active: Active) -> None:
             warpgroups = self._warpgroups(active, site)
             tiles = [
-                self._read(operand, offsets, warpgroups, active, site)
+                self._read(operand, acc.memory, offsets, warpgroups, active, site)
                 for (operand, *_), offsets in zip(sides, bytes_of, strict=True)
             ]
             left, right = tiles if held is None else (held(active), *tiles)
-            sums = self._sums(acc.memory, [agreed(x, active) for x in acc.at(active)], atom, active, site)
+            anew = kept is not None and not agreed(kept(active), active)
+            sums = self._sums(acc.memory, [agreed(x, active) for x in acc.at(active)], atom, active, anew, site)
             sums.values = product(atom, sums.values, left, right.swapaxes(-1, -2))
 
         return act
 
-    def _read(self, operand: Reference, offsets: Ints, warpgroups: Ints, active: Active, site: Site) -> Numbers:
-        """An operand of each warpgroup, [warpgroup, row or column, place along K]."""
+    def _read(
+        self, operand: Reference, sums: Memory, offsets: Ints, warpgroups: Ints, active: Active, site: Site
+    ) -> Numbers:
+        """An operand of each warpgroup, [warpgroup, row or column, place along K].
+
+        Args:
+            sums: what the instruction adds to.
+        """
         view = operand.within(ViewMemory, site, "multiplies what is no view")
         tile = Reference(view.memory, ()).within(TileMemory, site, "multiplies what is no view of a tile")
         begin = active.spread(np.broadcast_to(view.locate(operand.at(active), active, site), active.lanes.shape))
@@ -144,11 +160,13 @@ class Multiplications:
             lane = int(lanes[0])
             number = self.queue.groups_of(lane)
             values, addresses = tile.take(first + offsets, lane, number, site)
-            self.queue.issue(ProductInFlight(partial(tile.over, addresses, number)), lane)
+            self.queue.issue(ProductInFlight(partial(tile.over, addresses, number), sums), lane)
             out.append(values)
         return np.stack(out)
 
-    def _held(self, operand: Reference, buffer: Buffer, atom: Instruction, site: Site) -> Callable[[Active], Numbers]:
+    def _held(
+        self, operand: Reference, buffer: Buffer, sums: Memory, atom: Instruction, site: Site
+    ) -> Callable[[Active], Numbers]:
         """What takes A of each warpgroup from registers, [warpgroup, row, place along K], which nobody may write to
         after the fence before, nor until the instruction is over.
         """
@@ -187,22 +205,27 @@ class Multiplications:
                 if changed(seen, at):
                     raise KernelFault("race", site.text, "registers that A is taken from are written meanwhile")
 
-            self.queue.issue(ProductInFlight(over), int(active.lanes[0]))
+            self.queue.issue(ProductInFlight(over, sums), int(active.lanes[0]))
             return out
 
         return take
 
-    def _sums(self, memory: Memory, index: list[object], atom: Instruction, active: Active, site: Site) -> _Sums:
-        """The sums as they are, taken from registers where no instruction adds to them yet."""
+    def _sums(
+        self, memory: Memory, index: list[object], atom: Instruction, active: Active, anew: bool, site: Site
+    ) -> _Sums:
+        """The sums as they are, taken from registers where no instruction adds to them yet; `anew` they are zeros."""
         if not isinstance(memory, PrivateMemory) or not all(isinstance(i, int) for i in index):
             raise LoweringError(f"`{site.text}` adds to no registers")
         place = cast("list[int]", index)
         key = (id(memory), *place)
-        if key in self.sums:
+        if key in self.sums and not anew:
             return self.sums[key]
         if not self.fenced:
             raise KernelFault("pipe", site.text, "sums that others have written are added to without a fence")
-        sums = self.sums[key] = _Sums(memory, place, atom, active, site, np.zeros(0))
+        zeros = np.zeros((len(active.lanes) // WARPGROUP_LANES, WARPGROUP_ROWS, atom.cols), numpy_dtype(atom.sums))
+        sums = self.sums[key] = _Sums(memory, place, atom, active, site, zeros)
+        if anew:
+            return sums
         read = np.stack([_registers(sums, row) for row in range(atom.c.rows.values)], axis=-2)
         registers = read.reshape(-1, WARPGROUP_LANES, *read.shape[1:])
         sums.values = gather(atom.c, registers)

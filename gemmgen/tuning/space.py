@@ -491,7 +491,7 @@ def _warpgroup_mma(spec: GemmSpec, _: Target) -> tuple[Axis, ...]:
         Axis("tile.columns", (*range(2, 65, 2),)),
         Axis("group.rows", (4, 8, 32, 64, 96)),
         Axis("group.columns", (4, 8, 32, 64)),
-        Axis("block_k", (16, 32, 64, 128)),
+        Axis("block_k", (16, 32, 64, 128, *((2 * spec.sum_group,) if spec.sum_group else ()))),
         *each,
         Axis("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12)),
         Axis("producer_threads", (128, 32)),

@@ -11,9 +11,11 @@ from gemmgen import candidates, driver
 from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, DType
+from gemmgen.ir.synchronization import MultiplyGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from tests.support.broken import broken_main, changed, faults
 from tests.support.epilogues import Finished
 
 TARGET = TARGETS["sm_90a"]
@@ -30,17 +32,42 @@ BLOCK = candidates.load("wgmma_f8_128x256_s4").schedule.but(
 )
 
 
+#: The same by two groups along K at a time.
+TWO_GROUPS = BLOCK.but(block_k=256)
+
+
 def check(spec: GemmSpec, schedule: Schedule, data: Finished) -> None:
     data.check(data.interpret(driver.lower_program(spec, schedule, TARGET), 16))
 
 
 @pytest.mark.parametrize("dtype", [F8_E4M3, F8_E5M2], ids=str)
 @pytest.mark.parametrize("size", [(65, 72, 300), (3, 130, 128), (1, 8, 5)], ids=str)
-def test_sums_are_scaled(dtype: DType, size: tuple[int, int, int], rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("schedule", [BLOCK, TWO_GROUPS], ids=["a group a step", "two groups"])
+def test_sums_are_scaled(
+    dtype: DType, schedule: Schedule, size: tuple[int, int, int], rng: np.random.Generator
+) -> None:
     """Whole groups along K and part of one, tiles that a block ends within."""
     for c_dtype in (None, F32):
         spec = replace(SPEC, dtype=dtype, c_dtype=c_dtype)
-        check(spec, BLOCK, Finished.random(rng, spec, *size, alpha=0.5, beta=2.0))
+        check(spec, schedule, Finished.random(rng, spec, *size, alpha=0.5, beta=2.0))
+
+
+def test_groups_of_a_step_are_waited_for_one_after_the_other() -> None:
+    """While the sums of the first are added, instructions of the second are under way."""
+    text = driver.emit(SPEC, TWO_GROUPS, "cuda", TARGET).text
+    steps = (
+        "(group_sums_0, a_tile",
+        "(group_sums_1, a_tile",
+        "<1>(group_sums_0)",
+        "fmaf(group_sums_0",
+        "_all(group_sums_1)",
+    )
+    places = [text.index(step) for step in (*steps, "fmaf(group_sums_1")]
+    assert places == sorted(places)
+    program = driver.lower_program(SPEC, TWO_GROUPS, TARGET)
+    wrong = broken_main(program, changed(MultiplyGroup, lambda s: replace(s, pending=2), verb="wait", pending=1))
+    with faults("pipe", "sums are used while instructions add to them"):
+        Finished.random(np.random.default_rng(0), SPEC, 64, 64, 256).interpret(wrong, 16)
 
 
 def test_persistent_blocks_in_order(rng: np.random.Generator) -> None:
@@ -98,7 +125,7 @@ def test_the_choice(shape: tuple[int, int, int]) -> None:
         ({"prologue_a": "a * a_scale_32"}, BLOCK, "are of groups of different sizes along K"),
         ({"prologue_b": "b * b_scale_128"}, BLOCK, "has a scale for each column, which sums are not scaled by"),
         ({}, BLOCK.but(tile=(2, 24)), "holds for 128 columns, of which a block has 96"),
-        ({}, BLOCK.but(block_k=256, stages=2), "hold for 128 along K, which steps of 256 overlap: use block_k 128"),
+        ({}, BLOCK.but(block_k=512, stages=2), "hold for 128 along K, which steps of 512 overlap: use block_k 128"),
         ({}, BLOCK.but(a=replace(BLOCK.a, prepacked=True)), "operands are swapped, packed or in registers"),
         ({}, BLOCK.but(tile=(4, 32)), "256 sums of a work-item and 24 registers besides"),
     ],

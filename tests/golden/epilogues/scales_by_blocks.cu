@@ -201,14 +201,15 @@ __device__ __forceinline__ void wgmma_wait_all(float (*acc)[32])
     asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 32 by 32 x 128, both from shared memory. A
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 32 by 32 x 128, both from shared memory, or
+// acc = A * B where nothing is to be kept. A
 // thread has two rows of the accumulators, eight apart.
 __device__ __forceinline__ void wgmma_m64n128k32(float (*acc)[32], unsigned long long a,
-                                                 unsigned long long b)
+                                                 unsigned long long b, bool kept)
 {
     asm volatile("{\n"
                  ".reg .pred accumulate;\n"
-                 "setp.eq.u32 accumulate, 0, 0;\n"
+                 "setp.ne.u32 accumulate, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
                  "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
@@ -218,7 +219,7 @@ __device__ __forceinline__ void wgmma_m64n128k32(float (*acc)[32], unsigned long
                  "}, %64, %65, accumulate, 1, 1;\n"
                  "}"
                  : ALL_ACC
-                 : "l"(a), "l"(b));
+                 : "l"(a), "l"(b), "r"(unsigned(kept)));
 }
 
 #undef ALL_ACC
@@ -347,13 +348,6 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
             }
         }
         float step_sums[2][BN / 4];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            #pragma unroll
-            for (int j = 0; j < BN / 4; ++j) {
-                step_sums[i][j] = 0.0f;
-            }
-        }
         float own_a_scale_128[2];
         float own_b_scale_128x128;
         float next_a_scale_128[2];
@@ -391,7 +385,7 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
                 #pragma unroll
                 for (int kk = 0; kk < 128; kk += 32) {
                     wgmma_m64n128k32(step_sums, a_tile + (k_block * BM * 128 + kk) / 16,
-                                     b_tile + (k_block * BN * 128 + kk) / 16);
+                                     b_tile + (k_block * BN * 128 + kk) / 16, kk > 0);
                 }
             }
             wgmma_commit_group();
@@ -407,13 +401,6 @@ gemm_e4m3_wgmma_128x128_kpbx(int m, int n, int k, const __grid_constant__ CUtens
                 for (int j = 0; j < BN / 4; ++j) {
                     acc[i][j] =
                         fmaf(step_sums[i][j], own_a_scale_128[i] * own_b_scale_128x128, acc[i][j]);
-                }
-            }
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                #pragma unroll
-                for (int j = 0; j < BN / 4; ++j) {
-                    step_sums[i][j] = 0.0f;
                 }
             }
         }

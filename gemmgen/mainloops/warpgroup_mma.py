@@ -251,7 +251,7 @@ class WarpgroupMma(Mainloop):
         # Prologues ask for places by elements.
         of = source if each == 1 else replace(source, origin=(*source.origin[:-1], K0))
         filled = _fill(self._a_registers, self.tile("a"), of, each, None if made is None else made.step)
-        return (filled, TileMma(*sums, self._a_registers, self.tile("b"), self.instruction))
+        return (filled, TileMma(sums[0], self._a_registers, self.tile("b"), self.instruction))
 
     @cached_property
     def _prologue(self) -> HeldPrologue | None:
@@ -277,8 +277,8 @@ class WarpgroupMma(Mainloop):
 
     def _block(self) -> Body:
         """One block of C, or a part of its sum."""
-        pipe, zero, sums, made = self.pipe, number(0, self.problem.sums), (self.acc,), self._prologue
-        scales = self._scales
+        pipe, zero, scales, made = self.pipe, number(0, self.problem.sums), self._scales, self._prologue
+        sums: tuple[Registers, ...] = (self.acc,)
         fresh: Body = ()
         added: Body = ()
         scales_steps = made is not None and made.scales_steps

@@ -426,7 +426,7 @@ gemm_e4m3_wgmma_128x128_s3_k256_kpbx(int m, int n, int k, const __grid_constant_
             wgmma_commit_group();
             wgmma_wait_sums<1>(group_sums_0);
 
-            // The step's sum is scaled, and added.
+            // The group's sum is scaled, and added.
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
@@ -440,7 +440,7 @@ gemm_e4m3_wgmma_128x128_s3_k256_kpbx(int m, int n, int k, const __grid_constant_
                 mbarrier_arrive(&shared.empty[stage]);
             }
 
-            // The step's sum is scaled, and added.
+            // The group's sum is scaled, and added.
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import gemmgen
+from gemmgen import candidates
+from gemmgen.schedule import Schedule
 from tests.support.skips import GPU
 from tests.support.tensors import need_torch
 
@@ -17,6 +19,9 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
 from torch import Tensor  # noqa: E402  (it must be there)
 
 SCALES: dict[str, Any] = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
+TWO_GROUPS = candidates.load("wgmma_f8_128x256_s4").schedule.but(
+    tile=(2, 32), group=(64, 4), block_k=256, stages=3, epilogue_stages=1, persistent=False
+)
 #: What instructions cut of a step's sum of 128 products, and what rounding to bfloat16 leaves.
 CUT, ROUNDED = 2.0**-11, 2.0**-8
 
@@ -36,13 +41,14 @@ def check(result: Tensor, a: Tensor, b: Tensor) -> None:
     assert ((result.double() - right).abs() <= CUT * most + ROUNDED * right.abs()).all()
 
 
+@pytest.mark.parametrize("schedule", [None, TWO_GROUPS], ids=["as chosen", "two groups a step"])
 @pytest.mark.parametrize("shape", [(1, 256, 512), (100, 384, 1040), (500, 1000, 4096), (4096, 4096, 7168)], ids=str)
-def test_gemm(shape: tuple[int, int, int]) -> None:
+def test_gemm(shape: tuple[int, int, int], schedule: Schedule | None) -> None:
     m, n, k = shape
     # Of a matrix by itself the sums on the diagonal have only positive products, which are all cut to the same side.
     (a, of_a, wide_a), (b, of_b, wide_b) = scaled(m, k, (1, 128)), scaled(n, k, (128, 128), seed=1)
     operands = {"a_scale_128": of_a.T.contiguous().ravel(), "b_scale_128x128": of_b.T.contiguous().ravel()}
-    result = gemmgen.gemm(a, b.T, **SCALES, **operands)
+    result = gemmgen.gemm(a, b.T, schedule=schedule, **SCALES, **operands)
     assert result.dtype == torch.bfloat16
     check(result, wide_a, wide_b.T)
 

@@ -139,7 +139,7 @@ def _beside(spec: GemmSpec, s: Schedule, atom: Instruction, names: tuple[str, st
 def _steps(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
     """How deep a tile is: as a line that swizzles is wide, of elements in two terms the widest; or several of these."""
     known = [size // atom.dtype.size for size in (LINES_BYTES if atom.terms == 1 else LINES_BYTES[-1:])]
-    several = "BK" in s.mainloop.free and s.block_k % known[-1] == 0
+    several = ("BK" in s.mainloop.free or spec.sum_group) and s.block_k % known[-1] == 0
     if s.block_k not in known and not several:
         whose = f"lines of {spec.dtype} are {_either(known)} long"
         yield f"block_k = {s.block_k}, but {whose}: use block_k {atom.line}, or less where K is short"

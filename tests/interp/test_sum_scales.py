@@ -52,6 +52,12 @@ def test_sums_are_scaled(
         check(spec, schedule, Finished.random(rng, spec, *size, alpha=0.5, beta=2.0))
 
 
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
+def test_two_groups_in_clusters(cluster: tuple[int, int], rng: np.random.Generator) -> None:
+    """Each block of a cluster loads the shared tile of one of the groups."""
+    check(SPEC, TWO_GROUPS.but(cluster=cluster), Finished.random(rng, SPEC, 130, 200, 600, alpha=0.5, beta=2.0))
+
+
 def test_groups_of_a_step_are_waited_for_one_after_the_other() -> None:
     """While the sums of the first are added, instructions of the second are under way."""
     text = driver.emit(SPEC, TWO_GROUPS, "cuda", TARGET).text

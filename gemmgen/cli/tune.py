@@ -21,6 +21,7 @@ from gemmgen.cli.request import DTYPES
 from gemmgen.errors import UserError, attempt
 
 if TYPE_CHECKING:
+    from gemmgen.options.specs import SpecTexts
     from gemmgen.spec import GemmSpec
     from gemmgen.tuning.records import Store
     from gemmgen.tuning.runners import Runner
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "gemmgen tune --shapes 1024,128x4096x4096 --minutes 2",
     "gemmgen tune --shapes 4096 --dtype bfloat16 --epilogue bias --epilogue gelu --minutes 10",
+    "gemmgen tune --shapes 4x4096x4096 --backend cuda --dtype float16 --layout row,col --b-dtype int8 --prologue-b "
+    "'b * b_scale'",
     "gemmgen tune --model layers.txt --backend cuda --minutes 60",
     "gemmgen tune --trace model.py --minutes 10",
     "gemmgen tune --shapes 4096 --local 2 --minutes 10",
@@ -48,6 +51,8 @@ _MODEL, _TRACE = (
     "A file with a size a line, and how often it is computed.",
     "The sizes that gemm is asked for by a Python script.",
 )
+_EPILOGUE = "As of emit: bias, gelu ... Can be repeated."
+_SCHEDULER = "Of Dask, whose workers measure: tcp://HOST:8786."
 _CALIBRATE = "Measure the device's constants for the cost model first, in about a minute."
 
 
@@ -57,16 +62,17 @@ def tune(
     trace: Annotated[Path | None, option("--trace", "SCRIPT", _TRACE)] = None,
     dtype: Annotated[Text, option("--dtype", "TYPE", DTYPES)] = None,
     layout: Annotated[Text, option("--layout", "A[,B[,C]]", "row or col, for all or for each.")] = None,
-    epilogue: Annotated[
-        list[str] | None, option("--epilogue", "FUNCTION", "As of emit: bias, gelu ... Can be repeated.")
-    ] = None,
+    c_dtype: Annotated[Text, option("--c-dtype", "TYPE", "C's, as of emit.")] = None,
+    a_dtype: Annotated[Text, option("--a-dtype", "TYPE", "What A is stored in, as of emit.")] = None,
+    b_dtype: Annotated[Text, option("--b-dtype", "TYPE", "The same of B: int4 of weights, say.")] = None,
+    prologue_a: Annotated[Text, option("--prologue-a", "FORMULA", "Of A's elements, as of emit.")] = None,
+    prologue_b: Annotated[Text, option("--prologue-b", "FORMULA", "The same of B: 'b * b_scale_128'.")] = None,
+    epilogue: Annotated[list[str] | None, option("--epilogue", "FUNCTION", _EPILOGUE)] = None,
     minutes: Annotated[float, option("--minutes", "N", "For all sizes together, by their weights.")] = 10.0,
     backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.")] = "opencl",
     device: Annotated[Text, option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")] = None,
     storage: Annotated[Text, option("--storage", "URL", _STORAGE)] = None,
-    scheduler: Annotated[
-        Text, option("--scheduler", "ADDRESS", "Of Dask, whose workers measure: tcp://HOST:8786.")
-    ] = None,
+    scheduler: Annotated[Text, option("--scheduler", "ADDRESS", _SCHEDULER)] = None,
     local: Annotated[int | None, option("--local", "N", "N workers of Dask on this machine.")] = None,
     seed: Annotated[int, option("--seed", "N", "Of the sampler.")] = 0,
     calibrate: Annotated[bool, flag("--calibrate", _CALIBRATE)] = False,
@@ -83,10 +89,10 @@ def tune(
     problems = list(_misfits(minutes, scheduler, local, seed))
     attempt(problems, require_optuna)
     place = attempt(problems, _place, backend, device)
-    given = shapes, model, trace
     products: list[Product] | None = []
-    if not (calibrate and given == (None, None, None)):
-        products = attempt(problems, _products, *given, dtype, layout, epilogue or [], backend)
+    if not (calibrate and (shapes, model, trace) == (None, None, None)):
+        texts = _texts(dtype, layout, c_dtype, (a_dtype, b_dtype), (prologue_a, prologue_b), epilogue)
+        products = attempt(problems, _products, shapes, model, trace, texts, backend)
     problems += _uncalibrated(place) if calibrate and place is not None else ()
     store = Store()
     if not problems:
@@ -104,6 +110,28 @@ def tune(
     if wrong := [text for progress in found for text in progress.wrong]:
         complain(wrong)
     raise typer.Exit(INTERRUPTED if stopped else 1 if wrong else 0)
+
+
+def _texts(
+    dtype: Text,
+    layout: Text,
+    c_dtype: Text,
+    stored: tuple[Text, Text],
+    prologues: tuple[Text, Text],
+    epilogue: list[str] | None,
+) -> SpecTexts:
+    """The options of a product: those of its types, of A and B as they are stored, and of what these are made into."""
+    (a_dtype, b_dtype), (prologue_a, prologue_b) = stored, prologues
+    return {
+        "dtype": dtype,
+        "layout": layout,
+        "c_dtype": c_dtype,
+        "a_dtype": a_dtype,
+        "b_dtype": b_dtype,
+        "prologue_a": prologue_a,
+        "prologue_b": prologue_b,
+        "epilogue": epilogue,
+    }
 
 
 def _misfits(minutes: float, scheduler: str | None, local: int | None, seed: int) -> Iterator[str]:
@@ -135,9 +163,7 @@ def _products(
     shapes: str | None,
     model: Path | None,
     trace: Path | None,
-    dtype: str | None,
-    layout: str | None,
-    epilogue: list[str],
+    texts: SpecTexts,
     backend: str,
 ) -> list[Product]:
     """What is to be tuned, the weightiest first. Raises: UserError with every problem."""
@@ -147,18 +173,18 @@ def _products(
     problems: list[str] = []
     if sum(given is not None for given in (shapes, model, trace)) != 1:
         problems.append("sizes come from one of --shapes 1024,128x4096x4096, --model FILE and --trace SCRIPT: give one")
-    spec = attempt(problems, build_spec, dtype=dtype, layout=layout, epilogue=epilogue)
+    spec = attempt(problems, build_spec, **texts)
     if problems or spec is None:
         if shapes is not None:
             attempt(problems, parse_sizes, shapes)
         raise UserError(problems)
     if trace is not None:
-        said = {"--dtype": dtype, "--layout": layout, "--epilogue": epilogue or None}
-        if wrong := [f"{name} comes from --trace: leave it out" for name, value in said.items() if value]:
+        said = (f"--{name.replace('_', '-')}" for name, value in texts.items() if value)
+        if wrong := [f"{option} comes from --trace: leave it out" for option in said]:
             raise UserError(wrong)
         found = _traced(trace, backend)
     else:
-        lines = [(shapes, 1.0, spec)] if shapes is not None else _weighted(model, dtype, layout, epilogue)
+        lines = [(shapes, 1.0, spec)] if shapes is not None else _weighted(model, texts)
         found = _sized(lines)
     return sorted(found, key=lambda product: -product.weight)
 
@@ -181,9 +207,7 @@ def _sized(lines: Sequence[tuple[str, float, GemmSpec]]) -> list[Product]:
     return list(dict.fromkeys(found))
 
 
-def _weighted(
-    path: Path | None, dtype: str | None, layout: str | None, epilogue: list[str]
-) -> list[tuple[str, float, GemmSpec]]:
+def _weighted(path: Path | None, texts: SpecTexts) -> list[tuple[str, float, GemmSpec]]:
     """The lines of a file: a size, how often it is computed, and the spec, whose type and layout a line may have of its
     own. Raises: UserError with every wrong line.
     """
@@ -200,8 +224,9 @@ def _weighted(
         match = _WEIGHTED.fullmatch(content)
         if match is not None and float(match[2] or 1) > 0:
             attempt(wrong, parse_sizes, match[1])
-            of_line = match[3] or dtype, match[4] or layout
-            spec = attempt(wrong, build_spec, dtype=of_line[0], layout=of_line[1], epilogue=epilogue)
+            of_line = texts.copy()
+            of_line["dtype"], of_line["layout"] = match[3] or texts.get("dtype"), match[4] or texts.get("layout")
+            spec = attempt(wrong, build_spec, **of_line)
             found += [(match[1], float(match[2] or 1), spec)] if spec is not None else []
         elif content:
             wrong.append(f"{content!r} is not like 128x4096x4096 12 (a size, and how often)")

@@ -14,9 +14,11 @@ import pytest
 from gemmgen import GemmSpec, tuning
 from gemmgen.choice import gpu
 from gemmgen.choose import choose
-from gemmgen.cli.tune import _sized, _weighted
+from gemmgen.cli.tune import _products, _sized, _weighted
 from gemmgen.errors import UserError
 from gemmgen.ir.target import TARGETS
+from gemmgen.options import build_spec
+from gemmgen.options.specs import SpecTexts
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.tuning import order
@@ -215,7 +217,7 @@ def test_a_gpus_search_measures_what_was_compiled_ahead_and_its_neighbours() -> 
 def test_lines_of_a_model_have_types_of_their_own(tmp_path: Path) -> None:
     file = tmp_path / "layers.txt"
     file.write_text("64x32x16 3 bfloat16 row,col\n64x32x16\n128 2 float16  # a comment\n64x64x64 row,col\n")
-    found = _sized(_weighted(file, "float32", None, []))
+    found = _sized(_weighted(file, {"dtype": "float32"}))
     assert [(x.shape, x.weight, str(x.spec.dtype), x.spec.b_order) for x in found] == [
         ((64, 32, 16), 3.0, "bfloat16", "col"),
         ((64, 32, 16), 1.0, "float32", "row"),
@@ -224,7 +226,7 @@ def test_lines_of_a_model_have_types_of_their_own(tmp_path: Path) -> None:
     ]
     file.write_text("64 1 float17\n64 1 row,row,row,row\n")
     with pytest.raises(UserError, match="float17"):
-        _weighted(file, None, None, [])
+        _weighted(file, {})
 
 
 def test_where_nothing_measured_near_by_can_be_used_the_prior_has_chosen(tmp_path: Path) -> None:
@@ -239,3 +241,17 @@ def test_where_nothing_measured_near_by_can_be_used_the_prior_has_chosen(tmp_pat
     found = recorded(Book(key, store, HOPPER), odd, shape, HOPPER)
     assert found is not None
     assert (found.how, found.schedule) == ("prior", choose(odd, shape, HOPPER))
+
+
+def test_weights_in_fewer_bits_are_tuned_by_what_they_are(tmp_path: Path) -> None:
+    """Types and formulas hold for each line of a file as well, whose own layout comes first."""
+    said: SpecTexts = {"dtype": "bfloat16", "b_dtype": "int4", "prologue_b": "b * b_scale_128", "layout": "row,col"}
+    file = tmp_path / "layers.txt"
+    file.write_text("4x4096x4096 2 bfloat16 col,col\n")
+    (of_file,) = _products(None, file, None, said, "cuda")
+    (of_size,) = _products("4x4096x4096", None, None, said, "cuda")
+    assert of_size.spec == build_spec(**said)
+    assert of_file.spec == replace(of_size.spec, a_order="col")
+    with pytest.raises(UserError) as error:
+        _products(None, None, file, said, "cuda")
+    assert [x.split()[0] for x in error.value.problems] == ["--dtype", "--b-dtype", "--prologue-b", "--layout"]

@@ -59,7 +59,7 @@ _FAMILIES = (
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|LOAD|STORE)(_LOCAL)?\d+|copy\d+(_from_anywhere)?|at|(load|store)\d*(_inside)?"
     r"|nibble|from_int8|and_xor|copy_pairs?\d*|fast_\w+|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+|[ab]_(scale|shift|zero)_\d+(x\d+)?"
-    r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all)|m64n\d+k\d+)|named_barrier_sync|barrier_(arrive|wait)|ALL_|(ALL_)?(INT_)?ACC"
+    r"|mbarrier_(init|wait|try_wait|arrive\w*)|fence_\w+|wgmma_(fence|commit_group|wait_(group|all|sums)|m64n\d+k\d+)|named_barrier_sync|barrier_(arrive|wait)|ALL_|(ALL_)?(INT_)?ACC"
     r"|setmaxnreg_(inc|dec)|griddepcontrol_\w+|tma_(load|store)_\w+|cp_async_\w+"
     r"|st(matrix_x4|_shared_\w+)(_trans)?|cluster_(sync(_relaxed)?|arrive|wait)|map_shared_rank|shared_address"
     r"|swizzled_address|prefetch_tensormap|(own_)?matrix_descriptor(_\d+b)?|make_tensor_map|(blocks|clustered)_at_once"

@@ -45,7 +45,7 @@ def functions(kernel: Kernel, types: Mapping[str, str]) -> dict[str, object]:
     body = kernel.body
     views = (s.view for s in of_kind(PointerInit, body) if s.view.layout.swizzle)
     products = [s for s in of_kind(Multiply, body) if s.atom.scope == "warpgroup"]
-    atoms, anew = [s.atom for s in products], any(s.kept is not None for s in products)
+    atoms, anew = [s.atom for s in products], any(s.accumulate is not None for s in products)
     puts = _puts(body, types)
     lines = {s.dst.layout.swizzle for s in of_kind(VectorCopy, body) if is_put(s)}  # of C, and so one
     return {
@@ -217,8 +217,8 @@ def multiply(stmt: Multiply, atom: Instruction, printer: CLike) -> str:
         a = ", ".join(printer.address(stmt.a, (*which, line, col)) for line in (row, row + 1))
     else:
         a = _described(stmt.a, stmt.a_index, printer)
-    kept = "" if stmt.kept is None else f", {printer.expr(stmt.kept)} > 0"
-    return f"{_function(atom)}({sums}, {a}, {b}{kept});"
+    accumulate = "" if stmt.accumulate is None else f", {printer.expr(stmt.accumulate)} > 0"
+    return f"{_function(atom)}({sums}, {a}, {b}{accumulate});"
 
 
 def _described(view: Buffer, index: tuple[object, ...], printer: CLike) -> str:
@@ -280,7 +280,7 @@ def _multiplication(atom: Instruction, types: Mapping[str, str]) -> dict[str, ob
         "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
         "a_place": ", ".join(f"%{count + i}" for i in range(4)) if atom.held else count,
         "b_place": count + (4 if atom.held else 1),
-        "kept_place": count + (5 if atom.held else 2),
+        "accumulate_place": count + (5 if atom.held else 2),
         "element": types[atom.dtype.name],
         # Factors of 1, which whole numbers have none of; and the orders, in which others than 16 bits have no say.
         "modes": (", 1, 1" if atom.sums.is_float else "") + orders,

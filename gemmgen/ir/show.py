@@ -251,8 +251,8 @@ def _on_elements(
             return f"{dst} <- tma_{'store' if barrier is None else 'load'} {src}{whose}{counted}"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
-            kept = "" if stmt.kept is None else f", anew where {show_expr(stmt.kept)} is 0"
-            return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}{kept}"
+            anew = "" if stmt.accumulate is None else f", anew where {show_expr(stmt.accumulate)} is 0"
+            return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}{anew}"
         case Alloc(buffer, reuses):
             return f"alloc {_declared(buffer)}{', reusing local memory' if reuses else ''}"
         case Let(var, value):

@@ -163,7 +163,7 @@ class TileMma(Node):
 
     Attributes:
         line: which of the lines along K, one after the other, that a step is deep; None for all of them. Those of a
-            step are multiplied in their order, the first one first.
+            step are multiplied in their order: the first makes the views of the tiles that the others use.
         anew: whether acc = a @ b, whatever acc was.
     """
 
@@ -343,10 +343,10 @@ class Multiply(Node):
     the instruction's fragment. Of a warpgroup's, a and b are views of tiles.
 
     Attributes:
-        kept: where this is 0, acc = a * b, whatever acc was; None for nowhere.
+        accumulate: where this is 0, acc = a * b, whatever acc was; None for nowhere.
     """
 
-    CHILDREN = ("acc_index", "a_index", "b_index", "kept")
+    CHILDREN = ("acc_index", "a_index", "b_index", "accumulate")
     PLACES = (("acc", "acc_index"), ("a", "a_index"), ("b", "b_index"))
     WRITES = ("acc",)
 
@@ -357,7 +357,7 @@ class Multiply(Node):
     b: Buffer
     b_index: tuple[Expr, ...]
     atom: Instruction
-    kept: Expr | None = None
+    accumulate: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

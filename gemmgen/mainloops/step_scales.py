@@ -64,7 +64,7 @@ class StepScales:
         return (STEP_SUMS,) if self.parts == 1 else tuple(f"group_sums_{part}" for part in range(self.parts))
 
     def add_step(self, acc: Registers) -> Body:
-        """Adds a step's sums, times its scales: those of a group while instructions of the next are under way."""
+        """Adds a step's sums, times its scales if it has any: a group's while the next one is multiplied."""
         factor, out = self._factor, list[Stmt]()
         own = None if factor is None else self.reads.of_registers(factor)
         depth = self.problem.schedule.block_k // self.parts

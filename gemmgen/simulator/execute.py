@@ -450,8 +450,8 @@ class _Run:
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
         operands = self._places(stmt, scope, site)
         if stmt.atom.is_async:
-            kept = None if stmt.kept is None else self._evaluator.index(stmt.kept, scope, site)
-            return self._multiplications.multiply(stmt, stmt.atom, operands, kept, site)
+            accumulate = None if stmt.accumulate is None else self._evaluator.index(stmt.accumulate, scope, site)
+            return self._multiplications.multiply(stmt, stmt.atom, operands, accumulate, site)
         return multiply_step(stmt.atom, operands, self._lanes, site)
 
     def _tma_copy(self, stmt: TmaCopy, scope: Scope, site: Site) -> _Step:

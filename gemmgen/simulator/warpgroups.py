@@ -111,12 +111,12 @@ class Multiplications:
         return cast(Ints, expected.reshape(-1, WARPGROUP_LANES))
 
     def multiply(
-        self, stmt: Multiply, atom: Instruction, operands: Sequence[Reference], kept: IndexCode | None, site: Site
+        self, stmt: Multiply, atom: Instruction, operands: Sequence[Reference], accumulate: IndexCode | None, site: Site
     ) -> Callable[[Active], None]:
         """What an instruction does whose A and B begin where views of tiles say.
 
         Args:
-            kept: where this is 0, what was in the sums is not.
+            accumulate: where this is 0, the sums begin at zero.
         """
         acc, a, b = operands
         held = self._held(a, stmt.a, acc.memory, atom, site) if atom.held else None
@@ -134,7 +134,7 @@ class Multiplications:
                 for (operand, *_), offsets in zip(sides, bytes_of, strict=True)
             ]
             left, right = tiles if held is None else (held(active), *tiles)
-            anew = kept is not None and not agreed(kept(active), active)
+            anew = accumulate is not None and not agreed(accumulate(active), active)
             sums = self._sums(acc.memory, [agreed(x, active) for x in acc.at(active)], atom, active, anew, site)
             sums.values = product(atom, sums.values, left, right.swapaxes(-1, -2))
 
@@ -222,12 +222,14 @@ class Multiplications:
             return self.sums[key]
         if not self.fenced:
             raise KernelFault("pipe", site.text, "sums that others have written are added to without a fence")
-        zeros = np.zeros((len(active.lanes) // WARPGROUP_LANES, WARPGROUP_ROWS, atom.cols), numpy_dtype(atom.sums))
-        sums = self.sums[key] = _Sums(memory, place, atom, active, site, zeros)
+        sums = self.sums[key] = _Sums(memory, place, atom, active, site, np.zeros(0))
         if anew:
-            return sums
-        read = np.stack([_registers(sums, row) for row in range(atom.c.rows.values)], axis=-2)
-        registers = read.reshape(-1, WARPGROUP_LANES, *read.shape[1:])
+            shape = (-1, WARPGROUP_LANES, atom.c.rows.values, atom.c.cols.values)
+            own = len(active.lanes) * atom.c.rows.values * atom.c.cols.values
+            registers = np.zeros(own, numpy_dtype(atom.sums)).reshape(shape)
+        else:
+            read = np.stack([_registers(sums, row) for row in range(atom.c.rows.values)], axis=-2)
+            registers = read.reshape(-1, WARPGROUP_LANES, *read.shape[1:])
         sums.values = gather(atom.c, registers)
         _put(sums, np.full_like(registers, poison(registers.dtype)))
         return sums

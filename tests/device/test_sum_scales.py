@@ -20,7 +20,7 @@ from torch import Tensor  # noqa: E402  (it must be there)
 
 SCALES: dict[str, Any] = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
 TWO_GROUPS = candidates.load("wgmma_f8_128x256_s4").schedule.but(
-    tile=(2, 32), group=(64, 4), block_k=256, stages=3, epilogue_stages=1, persistent=False
+    tile=(2, 32), group=(64, 4), block_k=256, stages=3, epilogue_stages=1, persistent=False, name=None
 )
 #: What instructions cut of a step's sum of 128 products, and what rounding to bfloat16 leaves.
 CUT, ROUNDED = 2.0**-11, 2.0**-8

@@ -15,7 +15,7 @@ from gemmgen.ir.synchronization import MultiplyGroup
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.support.broken import broken_main, changed, faults
+from tests.support.broken import broken_main, changed, dropped, faults
 from tests.support.epilogues import Finished
 
 TARGET = TARGETS["sm_90a"]
@@ -74,6 +74,10 @@ def test_groups_of_a_step_are_waited_for_one_after_the_other() -> None:
     wrong = broken_main(program, changed(MultiplyGroup, lambda s: replace(s, pending=2), verb="wait", pending=1))
     with faults("pipe", "sums are used while instructions add to them"):
         Finished.random(np.random.default_rng(0), SPEC, 64, 64, 256).interpret(wrong, 16)
+    # Without the wait the registers hold NaN, in the second step, too.
+    wrong = broken_main(program, dropped(MultiplyGroup, verb="wait", pending=1))
+    found = Finished.random(np.random.default_rng(0), SPEC, 64, 64, 512).interpret(wrong, 16)
+    assert np.isnan(found.astype(np.float64)).all()
 
 
 def test_persistent_blocks_in_order(rng: np.random.Generator) -> None:

@@ -201,11 +201,11 @@ __device__ __forceinline__ void wgmma_wait_all(float (*acc)[32])
     asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_ACC : : "memory");
 }
 
-// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 32 by 32 x 128, both from shared memory, or
-// acc = A * B where nothing is to be kept. A
-// thread has two rows of the accumulators, eight apart.
+// wgmma.mma_async: acc += A * B of a warpgroup, 64 x 32 by 32 x 128, both from shared memory;
+// without `accumulate`, acc = A * B (scale-d of PTX). A thread has two rows of the accumulators,
+// eight apart.
 __device__ __forceinline__ void wgmma_m64n128k32(float (*acc)[32], unsigned long long a,
-                                                 unsigned long long b, bool kept)
+                                                 unsigned long long b, bool accumulate)
 {
     asm volatile("{\n"
                  ".reg .pred accumulate;\n"
@@ -219,7 +219,7 @@ __device__ __forceinline__ void wgmma_m64n128k32(float (*acc)[32], unsigned long
                  "}, %64, %65, accumulate, 1, 1;\n"
                  "}"
                  : ALL_ACC
-                 : "l"(a), "l"(b), "r"(unsigned(kept)));
+                 : "l"(a), "l"(b), "r"(unsigned(accumulate)));
 }
 
 #undef ALL_ACC

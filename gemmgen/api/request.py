@@ -5,7 +5,7 @@ how it is kept for calls like it. Prepared calls of both are in one table.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
@@ -337,12 +337,15 @@ def spec_of(
 
 def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
     """The `ld_multiple` that leading dimensions of A, B and C keep. It is one vector, as kernels with TMA need it: of
-    the stored elements of A or B, or at least of the multiplied elements. Otherwise it is one element.
+    the stored elements of A or B, or at least of the multiplied elements, or of C's. Otherwise it is one element.
     """
-    sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
-    vectors = [max(ALIGNMENT // size, 1) for size in sizes]
-    a, b, c = (
-        next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
-        for matrices in zip(*((call.a, call.b, call.c) for call in calls), strict=True)
-    )
-    return a, b, c
+    sizes = {spec.element("a").size, spec.element("b").size, spec.dtype.size}
+    a, b, c = zip(*((call.a, call.b, call.c) for call in calls), strict=True)
+    with_c = sizes | {spec.result.size}
+    return _vector_of(library, a, sizes), _vector_of(library, b, sizes), _vector_of(library, c, with_c)
+
+
+def _vector_of(library: Library, matrices: Sequence[Operand], sizes: Set[int]) -> int:
+    """Elements of the longest vector, of elements of such sizes in bytes, at which lines of all the matrices begin."""
+    vectors = sorted({max(ALIGNMENT // size, 1) for size in sizes}, reverse=True)
+    return next((x for x in vectors if all(library.begins_lines(matrix, x) for matrix in matrices)), 1)

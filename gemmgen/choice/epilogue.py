@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
+from gemmgen.choice.columns import Numbers
 from gemmgen.epilogue import OPERANDS, applied
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Expr, Select
@@ -74,9 +77,11 @@ def bytes_read(spec: GemmSpec) -> int:
     return spec.result.size * (reads_c(spec) + taken)
 
 
-def of_sums(spec: GemmSpec) -> float:
-    """Cycles of a multiprocessor for a multiply-add where the sums of a group along K are scaled, and added."""
-    return 1 / spec.sum_group / LANES if spec.sum_group else 0.0
+def of_sums(spec: GemmSpec, depth: Numbers) -> Numbers | float:
+    """Cycles of a multiprocessor for a multiply-add where the sums of groups along K are scaled, and added: those of a
+    step's last group, as those before are while the next group is multiplied.
+    """
+    return 1 / np.maximum(spec.sum_group, depth) / LANES if spec.sum_group else 0.0
 
 
 def of_prologue(spec: GemmSpec, matrix: str) -> float:

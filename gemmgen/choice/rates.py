@@ -206,7 +206,7 @@ def _multiplying(spec: GemmSpec, d: Designs, units: Numbers, c: Machine) -> tupl
     # A few warps don't keep the units busy; those whose threads have more sums each do so sooner.
     enough = busy * (64 / d.sums) ** c.own_work
     multiply = np.maximum(volume / peak, volume * passes * spec.dtype.size / reads)
-    return multiply + volume * of_sums(spec), d.threads / enough
+    return multiply + volume * of_sums(spec, d.depth), d.threads / enough
 
 
 def _copies(spec: GemmSpec, d: Designs, c: Machine) -> Numbers:

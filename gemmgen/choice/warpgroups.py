@@ -39,12 +39,15 @@ HANDED = {1: (0, 0), 2: (232, 40), 3: (160, 32)}
 #: four warpgroups, producers counted, and 192x208 does not compile.
 WIDTHS = (*range(16, 257, 8),)
 MOST_SUMS = {1: 128, 2: 192, 3: 96}
+#: The same where a thread has them three times: of two groups along K that are scaled, and of all.
+MOST_SUMS_OF_LINES = {1: 64, 2: 64, 3: 32}
 #: The same where threads store the sums of a part of K.
 MOST_SUMS_OF_PARTS = 128
 #: Steps of the widths of persistent blocks, and of int8.
 COARSE = 16
-#: Stages that are tried, the most of them that fit and those for two blocks at once; shared memory that is no tile.
-MOST_STAGES, LEAST_STAGES, RESERVED = 8, 3, 2048
+#: Stages that are tried, the most of them that fit and those for two blocks at once, of one line and of several; shared
+#: memory that is no tile.
+MOST_STAGES, LEAST_STAGES, LEAST_STAGES_OF_LINES, RESERVED = 8, 3, 2, 2048
 #: Rows of a block where operands are swapped: few, and many.
 FEW_ROWS, MANY_ROWS = (8, 16, 24, 32, 48, 64), (*range(72, 257, 8),)
 #: Warpgroups of such a block, and instructions of each beside one another, of 64 columns.
@@ -74,6 +77,7 @@ class Kind:
         shared: bytes of shared memory of a block.
         held: bytes of an element of B as it is stored, where B is multiplied from registers, with operands swapped; 0
             where it is multiplied from shared memory.
+        lines: of shared memory that a step is deep.
     """
 
     atom: WarpgroupAtom
@@ -85,16 +89,26 @@ class Kind:
     grouped: Grouped | None
     shared: int
     held: float = 0.0
+    lines: int = 1
 
     def most_stages(self, block: Pair, slot: int) -> tuple[int, int]:
         """Stages that a block can have beside a stage of the epilogue, and each of two of a multiprocessor."""
         of_a, of_b = self._tile_bytes(block[0], self.by_k[0]), self._tile_bytes(block[1], self.by_k[1])
-        stage, room = of_a + int(of_b * self.stored_of_b), self.shared - RESERVED
+        stage, room = self.lines * (of_a + int(of_b * self.stored_of_b)), self.shared - RESERVED
         return (room - slot) // stage, (room // 2 - slot) // stage
 
     def multiplies(self, width: int) -> bool:
         """Whether there is an instruction of so many columns."""
         return self.atom != "wgmma_s8" or width % COARSE == 0
+
+    @property
+    def depth(self) -> int:
+        """Of a step."""
+        return self.lines * LINE // self.size
+
+    def has_registers(self, groups: int, sums: int) -> bool:
+        """Whether a thread has some for its sums, where each line has sums of its own beside those of all."""
+        return sums <= (MOST_SUMS if self.lines == 1 else MOST_SUMS_OF_LINES)[groups]
 
     @property
     def stored_of_b(self) -> float:
@@ -185,7 +199,9 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     made = spec.element("b") != spec.dtype or spec.formula_of("b") is not None
     can = made and first is not known[0] and not problems_as_asked(spec, built(held, next(_swapped(held))), target)
     others = ((kind, True) for kind in known[1:] if first is known[0] and not first.grouped)
-    return *(((held, False),) if can else ()), (first, False), *others
+    # Where groups along K are scaled, the sums of one are, while the next is multiplied.
+    lines = ((replace(first, lines=2), False),) if spec.sum_group == LINE // first.size else ()
+    return *(((held, False),) if can else ()), (first, False), *lines, *others
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
@@ -229,7 +245,7 @@ def blocks_of(kind: Kind, narrow: bool = False) -> tuple[Block, ...]:
 def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
     for rows, count in WARPGROUPS:
         for cols in widths:
-            if rows * cols // (THREADS * count) > MOST_SUMS[count] or not kind.multiplies(cols):
+            if not (kind.multiplies(cols) and kind.has_registers(count, rows * cols // (THREADS * count))):
                 continue
             made = Block(rows, cols, count, False, 0, int(kind.staged))
             width = _usual_width(*made.tiling) if kind.staged else _width(made)
@@ -237,8 +253,9 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             slot = rows * min(cols, LINE // kind.result) * kind.result
             most = kind.most_stages((rows, cols), slot)
             tried = {min(MOST_STAGES, x) for x in most[: 3 - count]} | {most[0] - 1}
+            least = LEAST_STAGES if kind.lines == 1 else LEAST_STAGES_OF_LINES
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
-            for stages in sorted((x for x in tried if LEAST_STAGES <= x <= MOST_STAGES), reverse=True):
+            for stages in sorted((x for x in tried if least <= x <= MOST_STAGES), reverse=True):
                 yield Block(*made[:4], stages, made.slots, width)
                 if cols % COARSE or not kind.staged:
                     continue
@@ -266,7 +283,7 @@ def _swapped(kind: Kind, of_rows: tuple[int, ...] = (*FEW_ROWS, *MANY_ROWS)) -> 
     for rows in filter(kind.multiplies, of_rows):
         many = rows in MANY_ROWS
         for count, own in BESIDE:
-            if own > 1 and not (many and own * rows // 2 <= MOST_SUMS[count]):
+            if not (kind.has_registers(count, own * rows // 2) and (own == 1 or many)):
                 continue
             cols = COLUMNS * count * own
             slot = COLUMNS * count * min(rows, LINE // kind.result) * kind.result if many else 0
@@ -302,7 +319,7 @@ def built(kind: Kind, block: Block) -> Schedule:
     )
     epilogue = Staged(block.slots, block.turns) if block.slots else Registers(block.width)
     scheduler = Persistent(block.band) if block.stays else OneTile(block.band)
-    return Schedule(Tiling(*block.tiling, LINE // kind.size), loop, epilogue, scheduler)
+    return Schedule(Tiling(*block.tiling, kind.depth), loop, epilogue, scheduler)
 
 
 @lru_cache(maxsize=64)
@@ -319,8 +336,8 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
     """What the model looks at of blocks, a column of each. All at once: one by one they take ten times as long."""
     numbers = np.fromiter(chain.from_iterable(blocks), np.float64).reshape(len(blocks), -1).T
     rows, cols, groups, swapped, stages, slots, width, turns, stays, *cluster = numbers
-    depth, threads, one = LINE // kind.size, THREADS * groups, np.ones(len(blocks))
-    block, none = np.array((rows, cols)), np.zeros((2, len(blocks)))
+    depth, threads, one = kind.depth, THREADS * groups, np.ones(len(blocks))
+    block, none, line = np.array((rows, cols)), np.zeros((2, len(blocks))), LINE // kind.size
     return stacked(
         Columns(
             block=block,
@@ -329,7 +346,7 @@ def table(kind: Kind, blocks: Sequence[Block]) -> Numbers:
             packed=none + np.array(kind.packed)[:, None],
             copy=none,
             across=none,
-            begins=1 - np.gcd(block.astype(int), depth) / depth,
+            begins=1 - np.gcd(block.astype(int), line) / line,
             depth=depth * one,
             held=stages * (rows + cols * kind.stored_of_b) * depth,
             stages=stages,

@@ -72,7 +72,9 @@ def variants_of(
 
 def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tuple[GemmSpec, ...]:
     """Specs with more assumptions: aligned lines and whole tiles, or aligned lines only."""
-    aligned = replace(spec, ld_multiple=ALIGNMENT // spec.dtype.size)
+    unit, of_c = ALIGNMENT // spec.dtype.size, max(1, ALIGNMENT // spec.result.size)
+    # C may be of wider elements than A and B, of which fewer are a vector.
+    aligned = replace(spec, ld_multiple=unit if of_c >= unit else (unit, unit, of_c))
     if any(size is not None for size in (spec.m, spec.n, spec.k)):
         return (aligned,)
     rows, cols = schedule.block_tile[::-1] if transposed else schedule.block_tile

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gemmgen import candidates, driver
 from gemmgen.api.gemm import stack_of
 from gemmgen.api.kernels import choice
 from gemmgen.api.libraries import Gpu
 from gemmgen.api.matmul import Call, Operand, calls_of, product_of
 from gemmgen.api.request import promise_of
-from gemmgen.driver import refusals
-from gemmgen.ir.dtypes import BF16, F32, I8, MATRIX_DTYPES, DType
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F32, I8, MATRIX_DTYPES, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
 from gemmgen.runtime.arrays import promised
+from gemmgen.runtime.variants import variants_of
 from gemmgen.runtime.views import DeviceMatrix, check_view
 from gemmgen.spec import GemmSpec
 
@@ -83,7 +84,7 @@ def test_promises_are_kept(form: tuple[tuple[int, ...], tuple[int, ...]], dtype:
     target = TARGETS["sm_90a"]
     shape = call.a.shape[-2], call.b.shape[-1], call.a.shape[-1]
     schedule, promised = choice(spec, None, shape, 1, target)
-    assert not refusals(promised, schedule, "cuda", target)
+    assert not driver.refusals(promised, schedule, "cuda", target)
     assert not problems(call, promised)
 
 
@@ -120,6 +121,18 @@ def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], promise
     assert tuple(map(spec.ld_unit, "abc")) == expected
     assert LIBRARY.begins_lines(of(shape, dtype, steps), 8) is (promise == 8)
     assert not problems(call, spec)
+
+
+def test_results_that_are_wider_are_promised_as_their_own_vectors() -> None:
+    """1000 columns of bfloat16 are whole vectors, though no whole ones of elements of 8 bits: TMA can store them."""
+    byte, half = numpy_dtype(I8), numpy_dtype(BF16)
+    spec = GemmSpec(dtype=F8_E4M3, c_dtype=BF16, b_order="col")
+    for cols, promise in ((1024, 16), (1000, 8), (1004, 1)):
+        call = Call(of((64, 128), byte), of((128, cols), byte, (1, 128)), of((64, cols), half))
+        assert promise_of(LIBRARY, spec, [call]) == (16, 16, promise)
+    by_warps = candidates.load("mma_f8_8x16_16x8").schedule
+    kept = variants_of(driver.emit(spec, by_warps, "cuda", TARGETS["sm_90"]), by_warps)
+    assert [each.ld_multiple for each in kept] == [(16, 16, 8)] * 2
 
 
 def test_stored_bytes_are_promised_as_bytes() -> None:

@@ -5,7 +5,7 @@ how it is kept for calls like it. Prepared calls of both are in one table.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
@@ -345,7 +345,7 @@ def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple
     return _vector_of(library, a, sizes), _vector_of(library, b, sizes), _vector_of(library, c, with_c)
 
 
-def _vector_of(library: Library, matrices: Sequence[Operand], sizes: Set[int]) -> int:
+def _vector_of(library: Library, matrices: Sequence[Operand], sizes: set[int]) -> int:
     """Elements of the longest vector, of elements of such sizes in bytes, at which lines of all the matrices begin."""
     vectors = sorted({max(ALIGNMENT // size, 1) for size in sizes}, reverse=True)
     return next((x for x in vectors if all(library.begins_lines(matrix, x) for matrix in matrices)), 1)

@@ -18,6 +18,7 @@ from gemmgen.ir.dtypes import F32, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.schedule.fields import Pair
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
@@ -58,19 +59,32 @@ STAGES = (3, 4)
 #: warp write to the same bank.
 APART = 4
 #: Schedules by which those grow.
-_WARPS: dict[int, str] = {1: "mma_f8_8x16_16x8", 2: "mma_8x16_16x8"}
+_WARPS: dict[DType, str] = {
+    **dict.fromkeys(FLOAT16, "mma_8x16_16x8"),
+    **dict.fromkeys(FLOAT8, "mma_f8_8x16_16x8"),
+    I8: "mma_s8_8x16_16x8",
+}
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
 
 
-def more(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles of warps (`mma.sync`) and of threads that nobody has named: worth measuring, not known to be worth
-    choosing.
-    """
-    if "wgmma" in target.features and spec.dtype.size <= 2:
+@lru_cache(maxsize=64)
+def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles of warps (`mma.sync`) beside the named ones, where there is nothing faster."""
+    if spec.dtype not in _WARPS or "wgmma" in target.features or "mma" not in target.features:
         return ()
-    names, tiles, groups = _THREADS, OF_THREADS, GROUPS_OF_THREADS
-    if "mma" in target.features and spec.dtype.size in _WARPS:
-        names, tiles, groups = (_WARPS[spec.dtype.size],), OF_WARPS, GROUPS_OF_WARPS
+    return _grown(spec, target, (_WARPS[spec.dtype],), OF_WARPS, GROUPS_OF_WARPS)
+
+
+def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles of threads that nobody has named: worth measuring, not known to be worth choosing."""
+    if spec.dtype in _WARPS and ("wgmma" in target.features or "mma" in target.features):
+        return ()
+    return _grown(spec, target, _THREADS, OF_THREADS, GROUPS_OF_THREADS)
+
+
+def _grown(
+    spec: GemmSpec, target: Target, names: tuple[str, ...], tiles: tuple[Pair, ...], groups: tuple[Pair, ...]
+) -> tuple[Schedule, ...]:
     bases = [candidates.load(name).schedule.but(name=None) for name in names]
     grown = (
         base.but(tile=tile, group=group, stages=stages)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
-from gemmgen.choice.designs import as_wide_as_lines, more, named, varies
+from gemmgen.choice.designs import as_wide_as_lines, named, of_threads, of_warps, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
@@ -141,7 +141,9 @@ def _known(
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
-    others = dict.fromkeys((*named(spec, target), *(more(spec, target) if wider else ())))
+    others = dict.fromkeys((*named(spec, target), *of_warps(spec, target)))
+    if wider:
+        others |= dict.fromkeys(of_threads(spec, target))
     tiled = tuple(
         as_wide_as_lines(spec, x, like)
         for x in others

@@ -200,7 +200,8 @@ def _step(d: Rates, inside: Numbers, together: Numbers, fetch: Numbers, c: Machi
         inside: how much of a step lies in K.
         together: blocks that it has, a row for each case.
     """
-    multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + d.copy * inside + d.handed / together
+    copy = d.copy * inside / np.minimum(1.0, d.copying * together)
+    multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + copy + d.handed / together
     return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), d.wait / together)
 
 

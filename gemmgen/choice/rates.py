@@ -42,6 +42,7 @@ class Rates(NamedTuple):
         multiply: cycles to multiply a step's tiles, or to read them from shared memory, with all units busy.
         filled: the part of those that the threads of one block keep busy.
         copy: cycles to copy a step's tiles of whole blocks by threads.
+        copying: the part of those units that the threads of one block keep busy: a warp of each scheduler does.
         handed: cycles to hand over a step's tiles where no other block is there.
         fetch: cycles until L2 has given a line; where all ask for theirs, `fetch_all`.
         fetch_all: the same of a line of each block, for each that a multiprocessor has in the mean.
@@ -79,6 +80,7 @@ class Rates(NamedTuple):
     multiply: Numbers
     filled: Numbers
     copy: Numbers
+    copying: Numbers
     handed: Numbers
     fetch: Numbers
     fetch_all: Numbers
@@ -161,6 +163,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         multiply=multiply,
         filled=filled,
         copy=_copies(spec, d, c),
+        copying=d.threads / (SCHEDULERS * WARP),
         handed=c.step + c.paired * (in_cluster > 1),
         fetch=line / c.fetch,
         fetch_all=line / c.apart * cores / c.cores,

@@ -166,7 +166,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         copying=d.threads / (SCHEDULERS * WARP),
         handed=c.step + c.paired * (in_cluster > 1),
         fetch=line / c.fetch,
-        fetch_all=line / c.apart * cores / c.cores,
+        fetch_all=LINE / c.apart * cores / c.cores,
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
         wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
         fetched=d.fetched,

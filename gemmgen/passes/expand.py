@@ -180,8 +180,13 @@ class _Expander:
         if not whole:
             index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)
-        if stage.unroll_factor and (rounds > stage.unroll_factor or by_width(width)):
-            loop_ = For(ROW, Const(0), Const(rounds), 1, body, exact=True, unroll_factor=stage.unroll_factor)
+        at_once = stage.unroll_factor
+        if by_width(width):
+            # Vectors of several widths have their text in common: as many as a work-item has of the widest.
+            widest = stage.atom.widest(fast_extent, src.buffer.dtype.size)
+            at_once = max(1, slow_extent * fast_extent // (work_items * widest))
+        if at_once and (rounds > at_once or by_width(width)):
+            loop_ = For(ROW, Const(0), Const(rounds), 1, body, exact=True, unroll_factor=at_once)
             return (*names, loop_)
         return (*names, *loop(ROW, rounds, body))
 

@@ -18,8 +18,6 @@ from gemmgen.records import dataclass
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4
-#: Vectors of several widths, which have their text in common: as many as a work-item has of the widest.
-VECTORS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -134,8 +132,8 @@ def _by_alignment(parts: tuple[CooperativeCopy, ...], whole: Expr, alone: bool) 
     for width in several:
         may = aligned(stage.atom, width, matrix)
         given = all_of((*((whole,) if alone else ()), *(() if may is None else (may,))))
-        at_once = (replace(part, width=width, unroll_factor=VECTORS_AT_ONCE) for part in parts)
-        ways = (If(given, tuple(at_once) if several[1:] else parts, ways),)
+        of_width = tuple(replace(part, width=width) for part in parts)
+        ways = (If(given, of_width if several[1:] else parts, ways),)
     return ways if vectors or not alone else (If(whole, parts, ways),)
 
 

@@ -251,7 +251,7 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
             const auto load_a = [&](int width) {
                 const int a_line = local_index / (BK / width);
                 const int a_at = local_index % (BK / width) * width;
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BM * BK / (THREADS * width); ++i) {
                     const int a_fits = k_load + a_at + width <= k ? width
                                        : k_load + a_at < k        ? k - (k_load + a_at)
@@ -282,7 +282,7 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
             const auto load_b = [&](int width) {
                 const int b_line = local_index / (BK / width);
                 const int b_at = local_index % (BK / width) * width;
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BN * BK / (THREADS * width); ++i) {
                     const int b_fits = k_load + b_at + width <= k ? width
                                        : k_load + b_at < k        ? k - (k_load + b_at)

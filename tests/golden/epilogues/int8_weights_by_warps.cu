@@ -269,7 +269,7 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
         if (load_stage * BK + BK <= k) {
             const int a_line = local_index / (BK / 8);
             const int a_at = local_index % (BK / 8) * 8;
-            #pragma unroll 4
+            #pragma unroll 2
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
                 const int a_inside = row0 + a_line + i * (THREADS * 8 / BK) < m ? 8 : 0;
                 cp_async_zfill(
@@ -315,7 +315,7 @@ gemm_bf16_s8_mma_128x128_by16x16(int m, int n, int k, float alpha,
         if (k0 + STAGES * BK <= k) {
             const int a_line = local_index / (BK / 8);
             const int a_at = local_index % (BK / 8) * 8;
-            #pragma unroll 4
+            #pragma unroll 2
             for (int i = 0; i < BM * BK / (THREADS * 8); ++i) {
                 const int a_inside = row0 + a_line + i * (THREADS * 8 / BK) < m ? 8 : 0;
                 cp_async_zfill(&shared.a[load_stage][a_line + i * (THREADS * 8 / BK)][a_at],

@@ -247,7 +247,7 @@ gemm_bf16_mma_128x128_s3(int m, int n, int k, float alpha, const __nv_bfloat16 *
             }
             const int b_line = local_index / (BK / 8);
             const int b_at = local_index % (BK / 8) * 8;
-            #pragma unroll 4
+            #pragma unroll 2
             for (int i = 0; i < BN * BK / (THREADS * 8 * 2); ++i) {
                 const int b_fits = k_load + b_at + 8 <= k ? 8
                                    : k_load + b_at < k    ? k - (k_load + b_at)
@@ -257,7 +257,7 @@ gemm_bf16_mma_128x128_s3(int m, int n, int k, float alpha, const __nv_bfloat16 *
                                &b[(col0 + b_line + i * (THREADS * 8 / BK)) * ldb + k_load + b_at],
                                8, b_inside);
             }
-            #pragma unroll 4
+            #pragma unroll 2
             for (int i = 0; i < BN * BK / (THREADS * 8 * 2); ++i) {
                 const int b_fits = k_load + b_at + 8 <= k ? 8
                                    : k_load + b_at < k    ? k - (k_load + b_at)

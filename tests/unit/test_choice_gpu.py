@@ -106,9 +106,10 @@ def test_what_choices_lose_where_clusters_share_tiles(judge: ModuleType) -> None
 
 def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
     """To cuBLAS, among 30 schedules each. Without what few multiprocessors, clusters and three warpgroups take
-    bfloat16 lost 7.8 % and 8-bit floats 7.5; without registers of copies float32 lost 17.5 %.
+    bfloat16 lost 7.8 % and 8-bit floats 7.5; without registers of copies float32 lost 17.5 %, and without what blocks
+    that are dealt out store of two tiles 11.
     """
-    most = {"bfloat16": 1.06, "float16": 1.045, "float8_e4m3fn": 1.05, "float32": 1.12}
+    most = {"bfloat16": 1.06, "float16": 1.045, "float8_e4m3fn": 1.05, "float32": 1.1}
     found = judge.regrets(judge.of_exhaustive("2026-11-28_h200/worst_*"), machine.machine_of(judge.H200))
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -116,15 +117,16 @@ def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
 
 
 def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
-    """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A.
+    """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A. Without what
+    copies by two warps take, float16 lost 12.8 %.
 
-    Most of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A.
+    Some of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A.
     """
     older = replace(judge.H200, name="sm_80", features=SM_80.features)
     found = judge.regrets(judge.of_exhaustive("*_h200/sm_80_*"), machine.machine_of(older))
-    assert {dtype: len(values) for dtype, values in found.items()} == {"bfloat16": 14, "float16": 7}
-    assert judge.geomean(found["bfloat16"]) <= 1.2
-    assert judge.geomean(found["float16"]) <= 1.32
+    assert {dtype: len(values) for dtype, values in found.items()} == {"bfloat16": 15, "float16": 13}
+    assert judge.geomean(found["bfloat16"]) <= 1.12
+    assert judge.geomean(found["float16"]) <= 1.08
 
 
 def test_what_choices_lose_on_drawn_shapes(judge: ModuleType) -> None:

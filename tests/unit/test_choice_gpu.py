@@ -117,8 +117,8 @@ def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
 
 
 def test_what_choices_lose_with_what_older_gpus_have(judge: ModuleType) -> None:
-    """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A. Without what
-    copies by two warps take, float16 lost 12.8 %.
+    """The prior that took narrower copies for copies of single elements lost 28 % in bfloat16: it packed A. Without
+    what copies by two warps take, float16 lost 12.8 %.
 
     Some of what is left are tiles of 32 rows for 1 to 3 of them: kernels of then read lines outside of A.
     """

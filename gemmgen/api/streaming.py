@@ -175,13 +175,14 @@ def _tile(extent: int, count: int) -> int:
     return min(extent, -(-side // unit) * unit)
 
 
-def size_of(value: object) -> int:
-    """A size in bytes, of a number or a text such as 4GiB. Raises: SpecError."""
+def size_of(value: object, problems: list[str]) -> int:
+    """A size in bytes, of a number or a text such as 4GiB; 0 where it is none, which is added to the problems."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B|)\s*", value) if isinstance(value, str) else None
     if match is None or match[2] not in _UNITS or float(match[1]) * _UNITS[match[2]] < 1:
-        raise SpecError(f"device_memory = {value!r} is no size: pass bytes, or a text such as '4GiB' or '512MiB'")
+        problems.append(f"device_memory = {value!r} is no size: pass bytes, or a text such as '4GiB' or '512MiB'")
+        return 0
     return int(float(match[1]) * _UNITS[match[2]])
 
 
@@ -197,12 +198,13 @@ def stream(
 
     Raises: SpecError with every problem.
     """
-    limit, (alpha, beta) = size_of(how.pop("device_memory")), factors
+    problems: list[str] = []
+    limit, (alpha, beta) = size_of(how.pop("device_memory"), problems), factors
     flags = {x: bool(how.pop(x)) for x in ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b")}
     shown, dtype, backend, device = (how.pop(x) for x in ("progress", "dtype", "backend", "device"))
     schedule = how.pop("schedule")
     given = [name for name, value in how.items() if value is not None and value is not False]
-    problems = [f"{x} does not go with device_memory: leave it out, and apply it to the result" for x in given]
+    problems += [f"{x} does not go with device_memory: leave it out, and apply it to the result" for x in given]
     problems += _array_problems(arrays)
     if problems:
         raise SpecError(problems)

@@ -136,7 +136,8 @@ def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str,
             out.append((key, value))
         else:
             known = ("summary", "method", "name", "a", "b", "spec", *(k for k in FIELDS if "." not in k))
-            problems.append(f"unknown key {key!r}: {suggest(key, known)}")
+            instead = "write its fields above [a], [b] and [spec]" if isinstance(value, dict) else ""
+            problems.append(f"unknown {'table' if instead else 'key'} {key!r}: {instead or suggest(key, known)}")
     return out
 
 

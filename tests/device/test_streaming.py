@@ -49,7 +49,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_no_more_than_the_limit_lies_on_the_device(limit: object, rng: np.random.Generator, taken: list[int]) -> None:
     a, b, c = whole(rng, 500, 700), whole(rng, 700, 450), whole(rng, 500, 450)
     assert np.array_equal(gemmgen.gemm(a, b, device_memory=limit), a @ b)  # type: ignore[arg-type]
-    assert 0 < sum(taken) <= size_of(limit)
+    assert 0 < sum(taken) <= size_of(limit, [])
     assert sum(taken) < a.nbytes + b.nbytes + c.nbytes or limit == "64MiB"
 
 
@@ -179,6 +179,7 @@ def test_errors(rng: np.random.Generator) -> None:
 
     refused("device_memory = '4 foo' is no size: pass bytes, or a text such as '4GiB'", device_memory="4 foo")
     refused("device_memory = 0 is no size", device_memory=0)
+    refused("is no size: .*\nepilogue does not go with device_memory", device_memory="4 foo", epilogue="bais")
     refused(
         r"= 1,000 bytes is less than the [\d,]+ that the smallest tiles of 200x200x200 take: raise it",
         device_memory=1000,

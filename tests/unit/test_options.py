@@ -342,6 +342,13 @@ def test_every_problem_of_a_file_at_once() -> None:
         assert any(part in problem for problem in found), part
 
 
+def test_a_table_that_no_document_has() -> None:
+    with pytest.raises(
+        ScheduleError, match=r"unknown table 'schedule': write its fields above \[a\], \[b\] and \[spec\]"
+    ):
+        schedule_from_toml('[schedule]\ntile = "8x8"\n', "f.toml")
+
+
 def test_what_is_no_toml() -> None:
     with pytest.raises(ScheduleError, match=r"f\.toml: not TOML"):
         schedule_from_toml("tile = 32x2", "f.toml")

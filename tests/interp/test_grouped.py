@@ -191,15 +191,17 @@ def test_what_is_chosen_on_hopper(dtype: DType, b_order: Order, rng: np.random.G
 @pytest.mark.parametrize("ends", [ENDS, OTHERS[0]], ids=["several", "one"])
 def test_scales_of_sums(ends: tuple[int, ...], rng: np.random.Generator) -> None:
     """As DeepSeek-V3 has them: those of A for the rows of all groups, those of B for each group."""
-    made = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
-    spec = GemmSpec(grouped="rows", dtype=F8_E4M3, b_order="col", ld_multiple=16, **made)  # type: ignore[arg-type]
+    both = {"prologue_a": "a * a_scale_128", "prologue_b": "b * b_scale_128x128"}
+    spec = GemmSpec(grouped="rows", dtype=F8_E4M3, b_order="col", ld_multiple=16, **both)  # type: ignore[arg-type]
     groups = Groups.of(rng, spec, ends, sizes=(144, 272), pad=16).with_operands(
         a_scale_128=rng.standard_normal(3 * TOTAL, np.float32),
         b_scale_128x128=rng.standard_normal((len(ends), 3 * 2), np.float32),
     )
     schedule = choose(spec, (10, 144, 272), TARGETS["sm_90a"], len(ends))
     assert schedule.by_warpgroups
-    interpret(groups, schedule, TARGETS["sm_90a"])
+    for depth, persistent in ((schedule.block_k, False), (128, False), (256, False), (256, True)):
+        made = schedule.but(block_k=depth, stages=2, persistent=persistent, name=None)
+        interpret(groups, made, TARGETS["sm_90a"])
 
 
 def test_the_interpreter_sees_loads_outside_of_the_matrix(rng: np.random.Generator) -> None:

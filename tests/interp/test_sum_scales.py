@@ -13,7 +13,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F32, I8, DType
 from gemmgen.ir.synchronization import MultiplyGroup
 from gemmgen.ir.target import TARGETS
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Schedule, Value
 from gemmgen.spec import GemmSpec
 from tests.support.broken import broken_main, changed, dropped, faults
 from tests.support.epilogues import Finished
@@ -56,6 +56,15 @@ def test_sums_are_scaled(
 def test_two_groups_in_clusters(cluster: tuple[int, int], rng: np.random.Generator) -> None:
     """Each block of a cluster loads the shared tile of one of the groups."""
     check(SPEC, TWO_GROUPS.but(cluster=cluster), Finished.random(rng, SPEC, 130, 200, 600, alpha=0.5, beta=2.0))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"persistent": True}, {"persistent": True, "cluster": (2, 1)}, {"split_k": 2, "epilogue_stages": 0}],
+    ids=str,
+)
+def test_what_else_is_chosen_with_two_groups(changes: dict[str, Value], rng: np.random.Generator) -> None:
+    check(SPEC, TWO_GROUPS.but(**changes), Finished.random(rng, SPEC, 130, 200, 600, alpha=0.5, beta=2.0))
 
 
 def test_groups_of_a_step_are_waited_for_one_after_the_other() -> None:

@@ -54,7 +54,7 @@ from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.synchronization import Barrier, Pipe, PipeOp, StoreGroup, WarpSpecialization
 from gemmgen.mainloops.held_prologue import HeldPrologue
 from gemmgen.mainloops.mainloop import Mainloop
-from gemmgen.mainloops.step_scales import StepScales
+from gemmgen.mainloops.step_sums import StepSums
 from gemmgen.passes.nibbles import in_bytes
 from gemmgen.positions import (
     COL0,
@@ -245,7 +245,7 @@ class WarpgroupMma(Mainloop):
         """The products of a step; where there are several sums, of each of its lines along K."""
         if not self.instruction.held:
             tiles, lines = (self.tile("a"), self.tile("b")), range(len(sums)) if len(sums) > 1 else (None,)
-            anew = bool(self._scales.operands)
+            anew = bool(self._step_sums.operands)
             return tuple(TileMma(x, *tiles, self.instruction, line, anew) for x, line in zip(sums, lines, strict=True))
         source, each, made = self._source("a"), self._each("a"), self._prologue
         # Prologues ask for places by elements.
@@ -261,9 +261,9 @@ class WarpgroupMma(Mainloop):
         return HeldPrologue(self.problem, self.threads.rows, self.threads.rows.values * self.acc.fragment.cols.values)
 
     @cached_property
-    def _scales(self) -> StepScales:
-        """Of the sums of a group along K."""
-        return StepScales(self.problem, self.threads.rows)
+    def _step_sums(self) -> StepSums:
+        """A step's sums beside those of all of K."""
+        return StepSums(self.problem, self.threads.rows)
 
     @property
     def _k_stop(self) -> Expr:
@@ -277,7 +277,7 @@ class WarpgroupMma(Mainloop):
 
     def _block(self) -> Body:
         """One block of C, or a part of its sum."""
-        pipe, zero, scales, made = self.pipe, number(0, self.problem.sums), self._scales, self._prologue
+        pipe, zero, scales, made = self.pipe, number(0, self.problem.sums), self._step_sums, self._prologue
         sums: tuple[Registers, ...] = (self.acc,)
         fresh: Body = ()
         added: Body = ()
@@ -395,7 +395,7 @@ class WarpgroupMma(Mainloop):
     def _limits(self) -> tuple[Limit, ...]:
         """Of the depth of a step: lines along K that are narrow swizzle differently, and TMA tiles end across K."""
         depth, limits = self.schedule.block_k, list[Limit]()
-        if self._scales.operands:
+        if self._step_sums.operands:
             limits.append(Limit(depth, depth, depth, "scales of sums hold for as many along K"))
         for name in "ab":
             if self.problem.is_transposed(name) != (name == "b"):
@@ -407,7 +407,7 @@ class WarpgroupMma(Mainloop):
     def _parameters(self) -> tuple[Buffer | Var, ...]:
         problem, epilogue = self.problem, self.epilogue
         held = {"a"} - {*problem.packed} if self.instruction.held else set[str]()
-        made = problem.prologue_parameters(held | self._scales.operands)
+        made = problem.prologue_parameters(held | self._step_sums.operands)
         order: list[Buffer | Expr] = [*groups.sizes(problem), problem.alpha]
         order += problem.parameters_of(self.matrix("a"), self.matrix("b"))
         if epilogue.whole:

@@ -1,5 +1,5 @@
-"""Scales of a group along K that multiply a step's sums: of 8-bit floats, whose products with a scale would be rounded
-to 8 bits.
+"""A step's own sums, which are added to C's: of what instructions cut short over all of K, and of 8-bit floats with
+scales of groups along K, which multiply the sums, as elements times a scale would be rounded to 8 bits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gemmgen.records import cached_property, dataclass
 
 
 @dataclass(frozen=True)
-class StepScales:
-    """Those of A, one for each of a thread's rows, and of B.
+class StepSums:
+    """The sums, with the scales of A, one for each of a thread's rows, and of B.
 
     Attributes:
         rows: a thread's.

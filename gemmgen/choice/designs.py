@@ -1,7 +1,8 @@
 """The schedules that a product on a GPU of CUDA is chosen from, all of K in one part (`gemmgen.choice.gpu`).
 
-Of warpgroups they are designs by axes (`gemmgen.choice.warpgroups`); of mma and of multiply-adds the named tiles. Where
-TMA, or a prologue, needs it, a kernel before packs A or B. All are points of `gemmgen.tuning.space`.
+Of warpgroups they are designs by axes (`gemmgen.choice.warpgroups`), and of warps (mma.sync) where there are none of
+those; of multiply-adds the named tiles. Where TMA, or a prologue, needs it, a kernel before packs A or B. All are
+points of `gemmgen.tuning.space`.
 """
 
 from __future__ import annotations

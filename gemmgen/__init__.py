@@ -11,7 +11,6 @@ Importing the package imports nothing else; each name below is imported when it 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -76,12 +75,6 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (one list for `import *` and for `__getattr__`)
-
-# In a wheel `templates` and `generated` are folders of the package; in a checkout they stand beside it, and the
-# root joins the package's path so that `gemmgen.generated` is found there too.
-_root = Path(__file__).resolve().parent.parent
-if all((_root / name).exists() for name in ("pyproject.toml", "generated", "templates")):
-    __path__.append(str(_root))
 
 
 def __getattr__(name: str) -> object:

@@ -161,7 +161,7 @@ def test_module_folds_what_the_kernel_folds() -> None:
 
 
 def test_generated_kernels_are_importable(rng: np.random.Generator) -> None:
-    from gemmgen.generated import opencl
+    import gemmgen.generated.opencl as opencl
 
     for name in opencl.__all__:
         assert getattr(opencl, name).source.name == name
@@ -172,7 +172,7 @@ def test_generated_kernels_are_importable(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_a_generated_kernel_multiplies(device: DeviceInfo, rng: np.random.Generator) -> None:
-    from gemmgen.generated import opencl
+    import gemmgen.generated.opencl as opencl
 
     if not opencl.__all__:
         pytest.skip("generated/opencl holds no kernels yet: pytest tests/golden --update-golden")

@@ -1,0 +1,5 @@
+"""Where a checkout has its `gemmgen.generated`: beside the package. A wheel has it inside, and imports that instead."""
+
+from pathlib import Path
+
+__path__ = [str(Path(__file__).resolve().parents[1] / "generated")]

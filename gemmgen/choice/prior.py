@@ -161,7 +161,7 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     rounds = each / together
     whole = np.floor(rounds) * together
     full = whole / each
-    multiply, (step, last) = _step(d, depths / steps, np.array((together, np.maximum(1.0, each - whole))), fetch, c)
+    multiply, (step, last) = _step(of, depths / steps, np.array((together, np.maximum(1.0, each - whole))), fetch, c)
     step = full * step + (1 - full) * last + outside
     in_all = even * steps
     cycles, end = in_all * step, _end(spec, of, grid)
@@ -171,7 +171,7 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     own = beside(cycles, (even - d.stays) * end, hidden + d.turns * (1 - 1 / each))
     own += np.where(d.stays, d.begin + end, d.begin * rounds)
     if of.deals:
-        own += d.dealt * 2 * end
+        own += d.dealt * end
     functions, arriving = _functions(spec, of, grid, cycles, hidden, c), in_all * of_all
     sums, summing = _sum(of, shape, c, products) if of.adds else (0.0, 0.0)
     memory, cached = c.memory_times(np.add(_bytes(spec, of, shape, products), sums))
@@ -193,15 +193,17 @@ def _gathered(d: Rates, share: Numbers, each: Numbers, elements: Numbers, c: Mac
     return gathered
 
 
-def _step(d: Rates, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
+def _step(of: Weighed, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies; and of the whole step.
 
     Args:
         inside: how much of a step lies in K.
         together: blocks that it has, a row for each case.
     """
-    copy = d.copy * inside / np.minimum(1.0, d.copying * together)
-    multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + copy + d.handed / together
+    d = of.rates
+    multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + d.handed / together
+    if of.copies:
+        multiply += d.copy * inside / np.minimum(1.0, d.copying * together)
     return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), d.wait / together)
 
 

@@ -114,6 +114,7 @@ class Weighed(NamedTuple):
         packing: the numbers of those for which a kernel before lays matrices out.
         deals: whether any blocks are dealt out.
         adds: whether any sums are added up: those of K's parts, or of blocks that are dealt out.
+        copies: whether any threads copy, or make elements.
         widest: elements of C that a thread stores at once, at most.
     """
 
@@ -122,13 +123,14 @@ class Weighed(NamedTuple):
     packing: npt.NDArray[np.intp]
     deals: bool
     adds: bool
+    copies: bool
     widest: int
 
     def first(self, count: int) -> Weighed:
         """So many of them, none with K in parts."""
         rates = Rates._make(each[..., :count] for each in self.rates)
         packing = self.packing[: int(np.searchsorted(self.packing, count))]
-        return Weighed(rates, self.parts[:count], packing, self.deals, self.deals, self.widest)
+        return Weighed(rates, self.parts[:count], packing, self.deals, self.deals, self.copies, self.widest)
 
 
 def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
@@ -136,7 +138,8 @@ def weighed(spec: GemmSpec, own: Numbers, machine: Machine) -> Weighed:
     d = designs(own)
     rates, deals = _rates(spec, d, machine), bool(d.dealt.any())
     adds = deals or bool((d.parts > 1).any())
-    return Weighed(rates, d.parts, np.flatnonzero(d.packed.any(0)), deals, adds, int(d.width.max()))
+    packing, copies = np.flatnonzero(d.packed.any(0)), bool(rates.copy.any())
+    return Weighed(rates, d.parts, packing, deals, adds, copies, int(d.width.max()))
 
 
 def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:

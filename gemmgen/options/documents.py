@@ -134,10 +134,11 @@ def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str,
             out += [(f"{key}.{field}", item) for field, item in _table(value, key, problems).items()]
         elif key in FIELDS:
             out.append((key, value))
+        elif isinstance(value, dict):
+            problems.append(f"unknown table {key!r}: write its fields above [a], [b] and [spec]")
         else:
             known = ("summary", "method", "name", "a", "b", "spec", *(k for k in FIELDS if "." not in k))
-            instead = "write its fields above [a], [b] and [spec]" if isinstance(value, dict) else ""
-            problems.append(f"unknown {'table' if instead else 'key'} {key!r}: {instead or suggest(key, known)}")
+            problems.append(f"unknown key {key!r}: {suggest(key, known)}")
     return out
 
 

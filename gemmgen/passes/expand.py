@@ -182,7 +182,7 @@ class _Expander:
             body = (If(index < vectors, body),)
         at_once = stage.unroll_factor
         if by_width(width):
-            # Vectors of several widths have their text in common: as many as a work-item has of the widest.
+            # Vectors of several widths share one loop; it is unrolled for as many as a work-item has of the widest.
             widest = stage.atom.widest(fast_extent, src.buffer.dtype.size)
             at_once = max(1, slow_extent * fast_extent // (work_items * widest))
         if at_once and (rounds > at_once or by_width(width)):

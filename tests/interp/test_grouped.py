@@ -199,7 +199,8 @@ def test_scales_of_sums(ends: tuple[int, ...], rng: np.random.Generator) -> None
     )
     schedule = choose(spec, (10, 144, 272), TARGETS["sm_90a"], len(ends))
     assert schedule.by_warpgroups
-    for depth, persistent in ((schedule.block_k, False), (128, False), (256, False), (256, True)):
+    interpret(groups, schedule, TARGETS["sm_90a"])
+    for depth, persistent in ((128, False), (256, False), (256, True)):
         made = schedule.but(block_k=depth, stages=2, persistent=persistent, name=None)
         interpret(groups, made, TARGETS["sm_90a"])
 

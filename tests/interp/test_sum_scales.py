@@ -133,8 +133,8 @@ def test_powers_of_two_are_exact(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (100, 7168, 2048), (1, 4096, 7168)])
 def test_the_choice(shape: tuple[int, int, int]) -> None:
     chosen = choose(SPEC, shape, TARGET)
-    assert chosen.by_warpgroups and chosen.block_k in (128, 256) and 128 % chosen.block_tile[1] == 0
-    assert " + BK, k - 1) / 128 * m" in driver.emit(SPEC, chosen, "cuda", TARGET).text
+    assert chosen.by_warpgroups and chosen.block_k == 256 and 128 % chosen.block_tile[1] == 0
+    assert "a_scale_128[min(k0 + g * 128 + BK, k - 1) / 128 * m" in driver.emit(SPEC, chosen, "cuda", TARGET).text
 
 
 @pytest.mark.parametrize(

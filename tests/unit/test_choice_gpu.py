@@ -106,10 +106,9 @@ def test_what_choices_lose_where_clusters_share_tiles(judge: ModuleType) -> None
 
 def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
     """To cuBLAS, among 30 schedules each. Without what few multiprocessors, clusters and three warpgroups take
-    bfloat16 lost 7.8 % and 8-bit floats 7.5; without registers of copies float32 lost 17.5 %, and without what blocks
-    that are dealt out store of two tiles 11.
+    bfloat16 lost 7.8 % and 8-bit floats 7.5; without registers of copies float32 lost 17.5 %.
     """
-    most = {"bfloat16": 1.06, "float16": 1.045, "float8_e4m3fn": 1.05, "float32": 1.1}
+    most = {"bfloat16": 1.06, "float16": 1.045, "float8_e4m3fn": 1.05, "float32": 1.12}
     found = judge.regrets(judge.of_exhaustive("2026-11-28_h200/worst_*"), machine.machine_of(judge.H200))
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -578,7 +577,7 @@ class Counting(np.ndarray):
         return made.view(Counting) if isinstance(made, np.ndarray) else made
 
 
-@pytest.mark.parametrize(("b_order", "most"), [("col", 138), ("row", 148)])
+@pytest.mark.parametrize(("b_order", "most"), [("col", 135), ("row", 145)])
 def test_the_model_makes_few_calls_of_numpy(b_order: Order, most: int) -> None:
     """A call takes as long for 40 designs as for 1,000: so their number is what a choice costs."""
     spec, known = replace(ALIGNED, b_order=b_order), machine.machine_of(HOPPER)

@@ -1,4 +1,4 @@
-"""Where a checkout has its `gemmgen.generated`: beside the package. A wheel has it inside, and imports that instead."""
+"""Where a checkout has its `gemmgen.generated`: beside the package. A wheel has it inside, in place of this module."""
 
 from pathlib import Path
 

@@ -8,7 +8,8 @@
 # Parts are the functions below; what follows a comma are their arguments. They begin in the order that is given, each
 # on the first GPU that is free, with caches of its own: name long ones first. A part takes at most SECONDS_EACH (500),
 # so that a kernel that hangs costs no more. GPUS says which GPUs (all), COMMIT what shapes are drawn by (HEAD), COUNT
-# how many of them. CuPy, torch and pytest-xdist are needed; compute-sanitizer for the part of its name.
+# how many of them. AFTER leaves out so many shapes of an exhaustive table, and no further one is begun after BEGIN_UNTIL
+# seconds (450). CuPy, torch and pytest-xdist are needed; compute-sanitizer for the part of its name.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -40,7 +41,7 @@ tuned() { COUNT=${COUNT:-16} drawn "$1" "${2:-1/1}" --tune 60; }
 # exhaustive,float32,1/4,sm_80: what the choice and a search lose, with what an older GPU has.
 exhaustive() {
     measure exhaustive --commit "$commit" --dtype "$1" --part "${2:-1/1}" ${3:+--target "$3"} --count "${COUNT:-24}" \
-        --builders "$jobs" --output "$result.jsonl.gz"
+        --builders "$jobs" --seconds "${BEGIN_UNTIL:-450}" --output "$result.jsonl.gz" ${AFTER:+--after "$AFTER"}
 }
 
 epilogues() { measure epilogues --jobs "$jobs" --json "$result.json"; }

@@ -11,7 +11,6 @@ schedule has today do not count. The H100's figures are the records that come wi
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import math
 import sys
@@ -33,18 +32,18 @@ from gemmgen.choice import few_rows, loads, prior
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import Target
 from gemmgen.kernel_names import kernel_name
 from gemmgen.options import build_spec, schedule_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import promised
 from gemmgen.tuning.records import parse
+from tests.support.tables import H200, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted((ROOT / "benchmarks" / "results" / "2026-11-22_h200").glob("rows*.json"))
-#: As the devices of the figures say of themselves.
-H200 = replace(TARGETS["sm_90a"], clock=1980, memory_rate=4_800_000, cache_bytes=50 << 20)
+#: As the device of the figures says of itself.
 H100 = replace(H200, memory_rate=3_352_320)
 #: Schedules of a problem at least; the deepest parts of K that a cluster adds up.
 LEAST, JOINED = 3, 2
@@ -145,22 +144,9 @@ def of_exhaustive(names: str = "*_h100/[em]*") -> list[Problem]:
     """Drawn shapes on the H100, each by every schedule that the prior thought likely (`benchmarks/exhaustive.py`). Of
     `fresh_*`: by 24 each, of kernels whose last block begins earlier; of `clusters`: by some 60, most of them designs
     whose clusters share tiles. Of `worst_*`, on the H200: by 30 each, where the choice lost most to cuBLAS. Of
-    `sm_80_*`, on the H200: without what came after that architecture.
-
-    Only what was measured again can be the fastest: single looks are luckier.
+    `exhaustive_*`, on the H200: 24 drawn shapes a type. Of `sm_80_*`: without what came after that architecture.
     """
-    problems = []
-    for path in sorted((ROOT / "benchmarks" / "results").glob(f"{names}.jsonl.gz")):
-        for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()):
-            if "times" not in told:
-                continue
-            jobs = [Job.read(text) for text in told["jobs"]]
-            best = min(us for _, us, again, _ in told["times"] if again)
-            times = (us if again else max(us, best) for _, us, again, _ in told["times"])
-            us = dict(zip((job.schedule for job in jobs), times, strict=True))
-            shape = tuple(told["shape"])
-            problems.append(Problem(promised(jobs[0].spec, shape), shape, 1, us))
-    return problems
+    return [Problem(table.spec, table.shape, 1, table.us) for table in tables(names)]
 
 
 def of_few_rows() -> list[Problem]:
@@ -221,6 +207,7 @@ def main() -> None:
         ("H100, fresh", (of_exhaustive("*_h100/fresh_*"), replace(of_h100()[1], earlier=True))),
         ("H100, clusters", (of_exhaustive("*_h100/clusters"), replace(of_h100()[1], earlier=True))),
         ("H200, worst", (of_exhaustive("*_h200/worst_*"), machine_of(H200))),
+        ("H200, exhaustive", (of_exhaustive("*_h200/exhaustive_*"), machine_of(H200))),
         ("H100, few rows", (of_few_rows(), of_h100()[1])),
     ):
         for dtype, values in sorted(regrets(problems, machine).items()):

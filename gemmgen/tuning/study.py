@@ -44,10 +44,12 @@ INSTALL = 'pip install "gemmgen[tune]"'
 FINALISTS, TURNS = 4, 0.2
 #: Proposals of the sampler that no device can run, after which the prior's next candidate is taken.
 MOST_REFUSED = 24
-#: The same of neighbours that are drawn.
-MOST_DRAWN = 200
-#: Candidates of the prior that are measured before the sampler proposes any, and later one for so many of its own.
+#: The same of neighbours that are drawn; those that can run, of which the cheapest by the model is measured.
+MOST_DRAWN, DRAWN = 200, 3
+#: Candidates of the prior that are measured before the sampler proposes any, and later one for so many of its own; the
+#: same where neighbours are drawn.
 FIRST, BETWEEN = 8, 1
+FIRST_DRAWING, BETWEEN_DRAWING = 16, 3
 #: Seconds after which measurements are written down, and schedules whose neighbours are tried.
 SAVED_EVERY, PARENTS = 1.0, 4
 #: Times as fast as the untuned choice that a schedule has to be in the comparison to take its place.
@@ -194,7 +196,7 @@ class Search:
     Args:
         store: where each measurement is kept; None where none is.
         storage: of the study; None keeps it in memory.
-        only: the schedules that there are, of one mainloop, where these are not all (`replay`).
+        only: the schedules that there are, where these are not all: those of a table.
         tell: told after each trial.
     """
 
@@ -217,10 +219,11 @@ class Search:
         self._spaces = {space.mainloop.__name__: space for space in spaces(self._spec, place.target)}
         self._seed, self._only = seed, frozenset(only)
         if only:
-            kind = type(next(iter(only)).mainloop)
-            self._spaces = {x.mainloop.__name__: x.holding(only) for x in self._spaces.values() if x.mainloop is kind}
+            of_each = {each: [x for x in only if type(x.mainloop) is each] for each in {type(x.mainloop) for x in only}}
+            found = (space for space in self._spaces.values() if space.mainloop in of_each)
+            self._spaces = {space.mainloop.__name__: space.holding(of_each[space.mainloop]) for space in found}
         #: Whether the sampler's points are legal often enough.
-        self._samples = bool(only) or CpuPanel.__name__ in self._spaces
+        self._samples = CpuPanel.__name__ in self._spaces
         self._study = _study(storage, f"{digest(str(place.key)).hex()[:8]} {product.key}", strategy, seed)
         self._known = self._recorded()
         #: Everything that this search has measured, and what records have of the product.
@@ -352,20 +355,21 @@ class Search:
         """Trials and their schedules, each once, none that was measured before."""
         product, place = self._product, self._place
         about = self._spec, product.shape, place.target, product.products
-        known = order.sorted_by_cost(self._only, *about) if self._only else order.ordered(*about, self._seed)
-        candidates = iter(known)
+        candidates = order.ordered(*about, self._seed)
+        if self._only:
+            told = (each for each in candidates if each in self._only)
+            candidates = iter(dict.fromkeys((*told, *order.sorted_by_cost(self._only, *about))))
         self._untuned = untuned = next(candidates)
         seen = set(self._known)
         if untuned not in seen:
             seen.add(untuned)
             yield self._given(untuned)
         fresh = (each for each in candidates if self._strategy == "prior" and each not in seen)
+        first, between = (FIRST, BETWEEN) if self._samples else (FIRST_DRAWING, BETWEEN_DRAWING)
         count = 0
         while True:
-            is_first = self._strategy == "prior" and count < (
-                FIRST if self._samples else max(FIRST, self._runner.width)
-            )
-            candidate = next(fresh, None) if is_first or count % (BETWEEN + 1) == 0 else None
+            is_given = (self._strategy == "prior" and count < first) or count % (between + 1) == 0
+            candidate = next(fresh, None) if is_given else None
             count += 1
             found = self._given(candidate) if candidate is not None else self._sampled(seen)
             if found is None:
@@ -394,35 +398,41 @@ class Search:
             trial = self._study.ask()
             space, point = _suggested(trial, self._spaces)
             schedule = space.schedule(point)
-            if schedule is not None and schedule not in seen and self._is_worth(schedule):
+            if schedule is not None and schedule not in seen and self._cost(schedule) is not None:
                 return Proposal(schedule, {}, trial)
             self.progress.ruled_out += 1
             self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         return None
 
     def _near_the_best(self, seen: set[Schedule]) -> Proposal | None:
-        """A legal neighbour of one of the best, where few points of a space are legal and a sampler finds none."""
+        """The cheapest by the model of some legal neighbours of the best, where few points of a space are legal and a
+        sampler finds none.
+        """
         best = sorted(self.times, key=lambda each: self.times[each])[:PARENTS]
-        for _ in range(MOST_DRAWN):
-            parent = self._draw.choice(best) if best else None
-            space = None if parent is None else self._spaces.get(type(parent.mainloop).__name__)
-            near = None if space is None or parent is None else space.near(parent, self._draw)
-            if near is not None and near not in seen and self._is_worth(near):
-                return self._given(near)
-        return None
+        costs: dict[Schedule, float] = {}
+        for _ in range(MOST_DRAWN if best else 0):
+            parent = self._draw.choice(best)
+            space = self._spaces.get(type(parent.mainloop).__name__)
+            near = None if space is None else space.near(parent, self._draw)
+            cost = None if near is None or near in seen else self._cost(near)
+            if near is not None and cost is not None:
+                costs[near] = cost
+                if len(costs) == DRAWN:
+                    break
+        return self._given(min(costs, key=lambda each: costs[each])) if costs else None
 
-    def _is_worth(self, schedule: Schedule) -> bool:
-        """Whether neither figures nor the model rule a schedule out."""
+    def _cost(self, schedule: Schedule) -> float | None:
+        """What the model says; None of a schedule that it or figures rule out."""
         if self._only:
-            return schedule in self._only
+            return 0.0 if schedule in self._only else None
         product, target = self._product, self._place.target
         if not is_precise(schedule, product.spec.dtype) or order.static_problem(schedule, product.shape, target):
-            return False
+            return None
         cost = order.cost(self._spec, schedule, product.shape, target, product.products)
         if cost is None:
-            return True
+            return 0.0
         self._costs.append(cost)
-        return cost <= order.RULED_OUT * min(self._costs)
+        return cost if cost <= order.RULED_OUT * min(self._costs) else None
 
 
 # --- Optuna ---------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 from gemmgen.schedule import Schedule
 from gemmgen.tuning.job import Job, Outcome
@@ -14,17 +15,22 @@ class Replay:
     """Answers with the times of a table; a schedule that the table lacks is refused.
 
     Args:
-        lines: of one product: every legal schedule of a narrowed space, as they were measured.
+        times: of one product: every legal schedule of a narrowed space, or all that are likely, as they were measured.
+        width: schedules that are proposed before any of them is measured.
 
     Attributes:
         asked: the schedules, in the order in which they were measured.
     """
 
-    width = 1
-
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self.times = {made.schedule: made for made in (line.measurement() for line in lines)}
+    def __init__(self, times: Mapping[Schedule, Outcome], width: int = 1) -> None:
+        self.times, self.width = times, width
         self.asked: list[Schedule] = []
+
+    @classmethod
+    def of_records(cls, lines: Sequence[Line]) -> Self:
+        """Of the records of one product."""
+        made = [line.measurement() for line in lines]
+        return cls({each.schedule: Outcome(each.seconds, each.spread, each.runs) for each in made})
 
     @property
     def best(self) -> float:
@@ -47,7 +53,7 @@ class Replay:
         if made is None:
             return Outcome(problem="the table has no such schedule")
         is_early = job.cutoff is not None and made.seconds > job.cutoff
-        return Outcome(made.seconds, made.spread, made.runs, is_early=is_early)
+        return replace(made, is_early=is_early)
 
     def close(self) -> None:
         """Nothing is held."""

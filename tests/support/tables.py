@@ -1,0 +1,46 @@
+"""Tables of schedules that `benchmarks/exhaustive.py` has measured on GPUs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gemmgen.ir.target import TARGETS
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.space import Shape
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+#: As the device says of itself.
+H200 = replace(TARGETS["sm_90a"], clock=1980, memory_rate=4_800_000, cache_bytes=50 << 20)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A product, and the microseconds of the schedules that it was measured by."""
+
+    spec: GemmSpec
+    shape: Shape
+    us: dict[Schedule, float]
+
+
+def tables(names: str) -> list[Table]:
+    """Those of some files, such as `2026-11-29_h200/exhaustive_*`.
+
+    Only what was measured again can be the fastest: single looks are luckier.
+    """
+    found = []
+    for path in sorted(RESULTS.glob(f"{names}.jsonl.gz")):
+        for told in map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()):
+            if "times" not in told:
+                continue
+            jobs = [Job.read(text) for text in told["jobs"]]
+            best = min(us for _, us, again, _ in told["times"] if again)
+            times = (us if again else max(us, best) for _, us, again, _ in told["times"])
+            us = dict(zip((job.schedule for job in jobs), times, strict=True))
+            shape = jobs[0].shape
+            found.append(Table(promised(jobs[0].spec, shape), shape, us))
+    return found

@@ -74,10 +74,9 @@ class Machine:
         apart: what L2 gives all multiprocessors, for each.
         in_step: the part of that which is asked for where all blocks begin at once: lines that several ask for at once
             are read once then.
-        torn: how much more a line costs that begins inside of a sector.
-        parted, torn_tile: how much more a line of a TMA tile costs L2 that begins inside of another; inside of a sector
-            beside that.
-        asked: the same for each block that asks for such a line at the same time.
+        torn: how much more a line costs that begins inside of a sector; once more a TMA tile's that begins inside of a
+            line of L2.
+        asked: the same of the former for each block that asks for such a line at the same time.
         outside, queued: cycles of a step for each line of a TMA tile that lies outside of a matrix; the power by which
             they grow with the blocks that ask for it at the same time.
         earlier: whether the last block begins earlier where C is not read, to end where C does. Kernels of before
@@ -136,10 +135,8 @@ class Machine:
     fetched_aside: float = 5.5
     apart: float = 40.0
     in_step: float = 0.9
-    torn_tile: float = 0.32
-    torn: float = 0.211
-    parted: float = 0.38
-    asked: float = 0.0214
+    torn: float = 0.27
+    asked: float = 0.0064
     outside: float = 0.29
     queued: float = 0.75
     earlier: bool = True

@@ -246,9 +246,8 @@ def _lines(spec: GemmSpec, of: Weighed, shape: Sizes, asking: Numbers, grid: _Gr
         if _is_any(line % LINE):
             # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five
             # sectors.
-            torn = (line % SECTOR > 0) * 1.0
-            over = by_k * (c.parted * (line % LINE > 0) + c.torn_tile * torn)
-            lines[at] *= 1 + torn * (c.torn + c.asked * asking[at]) + over * d.fetched
+            torn, parted = (line % SECTOR > 0) * 1.0, by_k * (line % LINE > 0) * d.fetched
+            lines[at] *= 1 + c.torn * (torn + parted) + c.asked * torn * asking[at]
     return lines * d.loose + d.laid_lines if len(of.packing) else lines
 
 

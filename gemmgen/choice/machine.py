@@ -72,8 +72,6 @@ class Machine:
         alone: the same from memory, where others ask for little.
         fetched_aside: how much of the shorter of multiplying and fetching is hidden: all, were it infinite.
         apart: what L2 gives all multiprocessors, for each.
-        in_step: the part of that which is asked for where all blocks begin at once: lines that several ask for at once
-            are read once then.
         torn: how much more a line costs that begins inside of a sector; once more a TMA tile's that begins inside of a
             line of L2.
         asked: the same of the former for each block that asks for such a line at the same time.
@@ -134,7 +132,6 @@ class Machine:
     alone: float = 20.0
     fetched_aside: float = 5.5
     apart: float = 40.0
-    in_step: float = 0.9
     torn: float = 0.27
     asked: float = 0.0064
     outside: float = 0.29

@@ -220,9 +220,7 @@ def _fetch(spec: GemmSpec, of: Weighed, shape: Sizes, grid: _Grid, c: Machine) -
     lines_a, lines_b = _lines(spec, of, shape, asking, grid, c) * d.shared
     outside_a, outside_b = np.maximum(1, asking) ** c.queued * _outside(spec, of, grid, c)
     both, outside = lines_a + lines_b, c.outside * d.fetched * (outside_a + outside_b)
-    # Blocks in step ask for the same lines at once, and L2 reads these once.
-    in_step = np.where(grid.each > 1, 1.0, c.in_step)
-    return np.maximum(both * d.fetch, d.arrive), both * d.fetch_all * grid.share / grid.each * in_step, outside
+    return np.maximum(both * d.fetch, d.arrive), both * d.fetch_all * grid.share / grid.each, outside
 
 
 def _lines(spec: GemmSpec, of: Weighed, shape: Sizes, asking: Numbers, grid: _Grid, c: Machine) -> Numbers:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import cast
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from drawn_shapes import Shape, drawn
 
@@ -53,6 +54,7 @@ from gemmgen.tuning.order import RULED_OUT, ordered, static_problem
 from gemmgen.tuning.runners import LocalRunner
 from gemmgen.tuning.space import is_precise, space_of
 from gemmgen.tuning.study import FINALISTS, Place, Product, Search
+from tests.support.tables import summary
 
 #: What a search begins with; near points of each of the prior's best so many; schedules of a shape at most.
 BEGUN, NEAR_OF, NEAR, MOST = 60, 12, 6, 380
@@ -148,18 +150,11 @@ def told(row: dict[str, object]) -> tuple[str, list[float]]:
     return f"{row['shape']} {row['layout']}: {len(times)} measured, {texts}; {name} {best:.1f} us", ratios
 
 
-def summary(rows: Sequence[dict[str, object]]) -> Iterator[str]:
-    """Of all shapes."""
+def summaries(rows: Sequence[dict[str, object]]) -> Iterator[str]:
+    """A line for the choice, and for each count."""
     table = [told(row)[1] for row in rows]
     for name, column in zip(("choice", *(f"first {count}" for count in COUNTS)), zip(*table, strict=True), strict=True):
-        yield of_all(name, column)
-
-
-def of_all(name: str, ratios: Sequence[float]) -> str:
-    """A line for all shapes."""
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    good = sum(ratio >= 0.97 for ratio in ratios) / len(ratios)
-    return f"{name}: geomean {mean:.3f}, worst {min(ratios):.3f}, within 3 % on {good:.0%} of {len(ratios)} shapes"
+        yield f"{name}: {summary(column)}"
 
 
 def read(paths: Sequence[Path]) -> list[dict[str, object]]:
@@ -186,26 +181,28 @@ def main() -> None:
         "--search", type=int, default=0, help="schedules that a search measures of each shape of tables"
     )
     said, begin = parser.parse_args(), time.perf_counter()
+    if said.search and not said.read:
+        parser.error("--search needs the tables that it is compared with: --read TABLE")
     if said.read and not said.search:
         rows = read(said.read)
-        print(*(told(row)[0] for row in rows), *summary(rows), sep="\n")
+        print(*(told(row)[0] for row in rows), *summaries(rows), sep="\n")
         return
     info, (part, parts) = pick(), map(int, said.part.split("/"))
     builders = said.builders or max(1, len(os.sched_getaffinity(0)) // parts - 1)
     runner, rows, target = LocalRunner(is_alone=False, builders=builders), [], info.target
-    if said.search:
-        place = Place("cuda", None, target, key_of("cuda", info, target))
-        ratios = []
-        for row in read(said.read)[part - 1 :: parts][said.after :]:
-            if time.perf_counter() - begin < said.seconds:
-                line, ratio = searched(row, runner, place, said.search)
-                ratios.append(ratio)
-                print(line, flush=True)
-        print(of_all(f"search of {said.search}", ratios))
-        runner.close()
-        return
     if said.target:
         target = replace(target, name=said.target, features=TARGETS[said.target].features)
+    if said.search:
+        place, ratios = Place("cuda", None, target, key_of("cuda", info, target)), list[float]()
+        for row in read(said.read)[part - 1 :: parts][said.after :]:
+            if ratios and time.perf_counter() - begin > said.seconds:
+                break
+            line, ratio = searched(row, runner, place, said.search)
+            ratios.append(ratio)
+            print(line, flush=True)
+        runner.close()
+        print(f"search of {said.search}: {summary(ratios)}")
+        return
     layouts = ["row,col"] if build_spec(dtype=said.dtype).dtype in FLOAT8 else "row,row row,col col,row col,col".split()
     lines = [json.dumps({"device": str(info), "commit": said.commit, "dtype": said.dtype})]
     for shape, layout in list(drawn(said.commit, said.dtype, said.count, layouts))[part - 1 :: parts][said.after :]:
@@ -218,7 +215,7 @@ def main() -> None:
         if said.output:
             said.output.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     runner.close()
-    print(*summary(rows), sep="\n")
+    print(*summaries(rows), sep="\n")
 
 
 if __name__ == "__main__":

@@ -16,19 +16,19 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import geometric_mean, mean
+from statistics import mean
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gemmgen.tuning.study import STRATEGIES  # noqa: E402  (after the path)
+from tests.support.tables import summary  # noqa: E402
 from tests.unit.test_tuning_replay import of_gpu, searched, searched_on_gpu  # noqa: E402
 
 SEEDS, TRIALS = 5, 40
 #: After how many measurements searches on a GPU are looked at.
-COUNTS, NEAR = (10, 20, 40), 0.97
+COUNTS = (10, 20, 40)
 
 
 def replay_on_gpu() -> None:
@@ -42,12 +42,8 @@ def replay_on_gpu() -> None:
             for group in (table.spec.dtype.name, "all"):
                 ratios[group].append(row)
         for group, rows in ratios.items():
-            print(strategy, group, len(rows), *map(_told, COUNTS, zip(*rows, strict=True)), sep=", ")
-
-
-def _told(count: int, ratios: Sequence[float]) -> str:
-    near = mean(ratio >= NEAR for ratio in ratios)
-    return f"after {count}: {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, within 3 % {near:.0%}"
+            for count, column in zip(COUNTS, zip(*rows, strict=True), strict=True):
+                print(f"{strategy}, {group}, after {count}: {summary(column)}")
 
 
 def main() -> None:

@@ -72,8 +72,8 @@ class Machine:
         alone: the same from memory, where others ask for little.
         fetched_aside: how much of the shorter of multiplying and fetching is hidden: all, were it infinite.
         apart: what L2 gives all multiprocessors, for each.
-        torn: how much more a line costs that begins inside of a sector; once more a TMA tile's that begins inside of a
-            line of L2.
+        misaligned: how much more a line costs that begins inside of a sector; once more a TMA tile's that begins inside
+            of a line of L2.
         asked: the same of the former for each block that asks for such a line at the same time.
         outside, queued: cycles of a step for each line of a TMA tile that lies outside of a matrix; the power by which
             they grow with the blocks that ask for it at the same time.
@@ -132,7 +132,7 @@ class Machine:
     alone: float = 20.0
     fetched_aside: float = 5.5
     apart: float = 40.0
-    torn: float = 0.27
+    misaligned: float = 0.27
     asked: float = 0.0064
     outside: float = 0.29
     queued: float = 0.75

@@ -245,7 +245,7 @@ def _lines(spec: GemmSpec, of: Weighed, shape: Sizes, asking: Numbers, grid: _Gr
             # A line of a TMA tile along K that begins inside of one of L2 asks for two; inside of a sector, for five
             # sectors.
             torn, parted = (line % SECTOR > 0) * 1.0, by_k * (line % LINE > 0) * d.fetched
-            lines[at] *= 1 + c.torn * (torn + parted) + c.asked * torn * asking[at]
+            lines[at] *= 1 + c.misaligned * (torn + parted) + c.asked * torn * asking[at]
     return lines * d.loose + d.laid_lines if len(of.packing) else lines
 
 

@@ -159,7 +159,7 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         laid_lines=d.packed * np.ceil(d.block * d.depth / wide),
         loose=1 - d.packed,
         boxes=np.ceil(d.block / wide),
-        parted=c.torn * d.begins,
+        parted=c.misaligned * d.begins,
         depth=d.depth,
         lines=np.ceil(d.depth / wide),
         band=np.maximum(1, d.band),

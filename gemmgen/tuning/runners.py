@@ -17,8 +17,8 @@ from gemmgen.tuning.job import LAST, Job, Outcome
 
 #: Seconds that a process may take for one job: to build it, to measure it.
 BUILD_LIMIT, LIMIT = 120.0, 300.0
-#: Schedules that wait to be measured at most: what is proposed later is proposed by the results of more.
-MOST_WAITING = 16
+#: Schedules of a batch at most: a search proposes the next batch by the results of this one.
+MOST_AT_ONCE = 16
 #: What became of a process that gave no answer.
 ENDED = "the process that ran it has ended, or took too long"
 
@@ -97,7 +97,7 @@ class LocalRunner:
     def __init__(self, is_alone: bool, builders: int | None = None) -> None:
         cores = len(os.sched_getaffinity(0))
         count = builders or max(1, min(4, cores) if is_alone else cores - 2)
-        self.width = min(2 * count, MOST_WAITING)
+        self.width = min(2 * count, MOST_AT_ONCE)
         self._is_alone = is_alone
         self._builders = [Process() for _ in range(count)]
         self._free: SimpleQueue[Process] = SimpleQueue()

@@ -422,9 +422,9 @@ class Search:
         return self._given(min(costs, key=lambda each: costs[each])) if costs else None
 
     def _cost(self, schedule: Schedule) -> float | None:
-        """What the model says; None of a schedule that it or figures rule out."""
-        if self._only:
-            return 0.0 if schedule in self._only else None
+        """What the model says, 0 where there is none; None of a schedule that it or figures rule out."""
+        if self._only and schedule not in self._only:
+            return None
         product, target = self._product, self._place.target
         if not is_precise(schedule, product.spec.dtype) or order.static_problem(schedule, product.shape, target):
             return None

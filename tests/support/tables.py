@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean, mean
 
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
@@ -14,6 +16,8 @@ from gemmgen.tuning.job import Job, promised
 from gemmgen.tuning.space import Shape
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+#: Of the best speed, from which on a schedule counts as the best.
+NEAR = 0.97
 #: As the device says of itself.
 H200 = replace(TARGETS["sm_90a"], clock=1980, memory_rate=4_800_000, cache_bytes=50 << 20)
 
@@ -44,3 +48,9 @@ def tables(names: str) -> list[Table]:
             shape = jobs[0].shape
             found.append(Table(promised(jobs[0].spec, shape), shape, us))
     return found
+
+
+def summary(ratios: Sequence[float]) -> str:
+    """Of the time of the best by that of what was found."""
+    near = mean(ratio >= NEAR for ratio in ratios)
+    return f"geomean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, within 3 % on {near:.0%} of {len(ratios)}"

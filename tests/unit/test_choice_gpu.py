@@ -108,7 +108,7 @@ def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
     """To cuBLAS, among 30 schedules each. Without what few multiprocessors, clusters and three warpgroups take
     bfloat16 lost 7.8 % and 8-bit floats 7.5; without registers of copies float32 lost 17.5 %.
     """
-    most = {"bfloat16": 1.06, "float16": 1.045, "float8_e4m3fn": 1.05, "float32": 1.12}
+    most = {"bfloat16": 1.04, "float16": 1.045, "float8_e4m3fn": 1.03, "float32": 1.12}
     found = judge.regrets(judge.of_exhaustive("2026-11-28_h200/worst_*"), machine.machine_of(judge.H200))
     assert found.keys() == most.keys()
     for dtype, values in found.items():
@@ -116,8 +116,10 @@ def test_what_choices_lose_where_they_lost_most(judge: ModuleType) -> None:
 
 
 def test_what_choices_lose_among_all_that_is_likely(judge: ModuleType) -> None:
-    """Of 24 drawn shapes a type up to 415 schedules were measured each, and nothing was fitted to them."""
-    most = {"bfloat16": 1.07, "float16": 1.07, "float8_e4m3fn": 1.03, "float32": 1.05}
+    """Of 24 drawn shapes a type up to 415 schedules were measured each. With the costs of misaligned lines of before,
+    which these tables have lowered, bfloat16 lost 6.6 % and float16 6.8.
+    """
+    most = {"bfloat16": 1.06, "float16": 1.06, "float8_e4m3fn": 1.03, "float32": 1.05}
     found = judge.regrets(judge.of_exhaustive("2026-11-29_h200/exhaustive_*"), machine.machine_of(judge.H200))
     assert {dtype: len(values) for dtype, values in found.items()} == dict.fromkeys(most, 24)
     for dtype, values in found.items():

@@ -17,7 +17,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.tuning.device import DeviceKey
 from gemmgen.tuning.job import Outcome
 from gemmgen.tuning.records import Line, Measurement, Records, Store, parse
-from gemmgen.tuning.runners import MOST_WAITING
+from gemmgen.tuning.runners import MOST_AT_ONCE
 from gemmgen.tuning.space import spaces
 from gemmgen.tuning.study import STRATEGIES, Place, Product, Progress, Search, Strategy, open_storage
 from tests.support.replay import Replay
@@ -63,7 +63,7 @@ def of_gpu() -> list[Table]:
 def searched_on_gpu(table: Table, strategy: Strategy, seed: int, trials: int = TRIALS_ON_GPU) -> Replay:
     """A search that is run as by 16 cores."""
     times = {schedule.but(name=None): Outcome(us * 1e-6, 0.0, 1) for schedule, us in table.us.items()}
-    replay, key = Replay(times, MOST_WAITING), DeviceKey("cuda", H200.name, H200.cores, "", "", "")
+    replay, key = Replay(times, MOST_AT_ONCE), DeviceKey("cuda", H200.name, H200.cores, "", "", "")
     product, where = Product(table.spec, table.shape), Place("cuda", None, H200, key)
     Search(replay, where, product, strategy=strategy, seed=seed, only=list(times)).run(600, trials)
     return replay

@@ -81,7 +81,7 @@ def candidates(spec: GemmSpec, shape: Shape, target: Target, most: int = MOST) -
     for schedule in likely[:NEAR_OF]:
         space = space_of(schedule, spec, target)
         for near in (space.near(schedule, draw) for _ in range(NEAR)):
-            if near is not None and is_precise(near, spec.dtype) and static_problem(near, shape, target) is None:
+            if near is not None and is_precise(near, spec) and static_problem(near, shape, target) is None:
                 found[near.but(name=None)] = None
     return list(found)
 

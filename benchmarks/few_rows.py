@@ -12,7 +12,7 @@ with operands of its own, which together are larger than the L2 cache; ours and 
 is cuBLAS' time by ours, the geometric mean and the worst; and the time that a copy of as many bytes takes, by ours.
 
 cuBLAS is called by torch, float8 by `torch._scaled_mm`, int8 by `torch._int_mm`, which needs more than 16 rows: of
-fewer it is given 17. `tf32` is float32 rounded to TF32 by both, by the schedules that torch's flag asks for here;
+fewer it is given 17. `tf32` is float32 that both may round to TF32;
 `3xtf32` is our float32 by three products of TF32, beside SGEMM. Of these two the largest error is printed, in units of
 cuBLAS', both against float64.
 """
@@ -169,13 +169,6 @@ ALL: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _by_tf32(shape: Shape) -> Iterator[Schedule]:
-    """As torch's flag has it."""
-    from gemmgen.torch.tf32 import _schedules
-
-    return _schedules(shape[0] * shape[1])
-
-
 def _by_three_products(shape: Shape) -> Iterator[Schedule]:
     """The block by how many of C there are."""
     large = shape[0] * shape[1] >= 132 * 128 * 128
@@ -183,11 +176,8 @@ def _by_three_products(shape: Shape) -> Iterator[Schedule]:
     yield candidates.load("mma_3xtf32_8x8_16x16").schedule
 
 
-#: Ways to multiply float32 -> whether cuBLAS may round as well, and our schedules: the first that takes a product.
-WAYS_OF_FLOAT32: dict[str, tuple[bool, Callable[[Shape], Iterator[Schedule]]]] = {
-    "tf32": (True, _by_tf32),
-    "3xtf32": (False, _by_three_products),
-}
+#: Ways to multiply float32 beside its own.
+WAYS_OF_FLOAT32 = ("tf32", "3xtf32")
 
 
 @dataclass
@@ -246,10 +236,11 @@ def operands(spec: GemmSpec, shape: Shape) -> list[tuple[Any, Any, Any]]:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
-    """What matrices of this size without gaps keep of promises."""
+    """What matrices of this size without gaps keep of promises, as `gemm` makes them: of whole vectors or none."""
     m, n, k, *_ = shape
-    unit, lines = 16 // spec.dtype.size, {k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n}
-    return spec if any(line % unit for line in lines) else replace(spec, ld_multiple=unit)
+    unit, lines = 16 // spec.dtype.size, (k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n)
+    a, b, c = (1 if line % unit else unit for line in lines)
+    return replace(spec, ld_multiple=(a, b, c))
 
 
 # --- contenders -----------------------------------------------------------------------------------
@@ -359,7 +350,7 @@ def compare(
             errors[found[-1].name] = furthest_off(given)
             break
     with suppress(RuntimeError, ValueError):
-        found.append(cublas(spec, given, rounds=bool(way) and WAYS_OF_FLOAT32[way][0]))
+        found.append(cublas(spec, given, rounds=way == "tf32"))
         errors["cublas"] = furthest_off(given) if way else 1.0
     for _ in range(ROUNDS):
         for each in found:
@@ -385,7 +376,8 @@ def typed(name: str, b_order: Order, batched: bool = False) -> GemmSpec:
     """The spec of a type: 8-bit floats give bfloat16, int8 gives int32."""
     dtype = MATRIX_DTYPES["float32" if name in WAYS_OF_FLOAT32 else name]
     result = BF16 if dtype in FLOAT8 else None
-    return GemmSpec(dtype=dtype, b_order=b_order, c_dtype=result, alpha=1.0, beta=0.0, batched=batched)
+    spec = GemmSpec(dtype=dtype, b_order=b_order, c_dtype=result, alpha=1.0, beta=0.0, batched=batched)
+    return replace(spec, allow_tf32=name == "tf32")
 
 
 def schedules_of(path: Path | None) -> list[Schedule]:
@@ -416,8 +408,8 @@ class Row:
     def of(family: str, dtype: str, b_order: Order, shape: Shape, named: list[Schedule], target: Target) -> Row:
         """With the choice, where no schedules are named."""
         spec = typed(dtype, b_order, batched=len(shape) > 3)
-        if dtype in WAYS_OF_FLOAT32:
-            return Row(family, dtype, spec, shape, named or [*WAYS_OF_FLOAT32[dtype][1](shape)])
+        if dtype == "3xtf32":
+            return Row(family, dtype, spec, shape, named or [*_by_three_products(shape)])
         m, n, k, *products = shape
         chosen = named or [choose(aligned(spec, shape), (m, n, k), target, *products)]
         return Row(family, dtype, spec, shape, chosen)

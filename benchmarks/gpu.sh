@@ -49,7 +49,11 @@ weights() { measure weights; }
 grouped() { measure grouped --device gpu --dtypes "${1:-bfloat16}"; }
 block_scales() { measure block_scales; }
 streaming() { measure streaming; }
-families() { measure few_rows --family "$1" ${2:+--dtypes "${2//+/,}"} --jobs "$jobs" --shapes "${COUNT:-20}"; }
+# families,gemv,int8+float16,col: a family of products, in some types and layouts of B.
+families() {
+    measure few_rows --family "$1" ${2:+--dtypes "${2//+/,}"} ${3:+--layouts "${3//+/,}"} \
+        --jobs "$jobs" --shapes "${COUNT:-20}"
+}
 host_time() { measure host_time --json "$result.json"; }
 first_calls() { measure first_calls --json "$result.json"; }
 tables() { measure tables_cuda "$folder"; }

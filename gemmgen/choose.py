@@ -114,11 +114,12 @@ def choose(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 
         device: a real one's limits and features.
         products: of a batch.
         invariant: whether a row of C has the same bits whatever m and the number of products: all schedules for one n
-            and k then have one order of sums.
+            and k then have one order of sums. Nothing is rounded to TF32 then.
 
     Raises: ScheduleError where not even the most portable one will do.
     """
     if invariant and spec.accumulator.is_float:
+        spec = replace(spec, allow_tf32=False)
         return _in_one_order(spec, _sizes(spec, shape), device)
     return by_sizes(spec, shape, device, products) or _of_menu(spec, _sizes(spec, shape), device, products)
 

@@ -105,7 +105,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
             name, swizzle = map_name(p, kernel), swizzles.get(p.name, TILE_LINE_BYTES)
             batch = (p.shape[0], p.layout.strides[0]) if len(p.shape) > 2 else None
             how = lines, length, pitch, p.tma_tile, swizzle, batch, p.layout.ends
-            out.append(TensorMap(name, p.name, p.dtype, *how))
+            out.append(TensorMap(name, p.name, p.dtype, *how, p.rounded))
     return tuple(out)
 
 

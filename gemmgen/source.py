@@ -38,6 +38,7 @@ class TensorMap:
         swizzle: bytes of the lines of local memory that it goes to; 0 where those don't swizzle.
         batch: how many matrices there are, and how many elements lie between the beginnings of two, 0 where one serves
             for all; None where it is of one matrix.
+        rounded: whether it rounds float32 to TF32.
         ends: whether it is a matrix for each line that a group may end at, of the `lines` before that: so many pitches
             lie before the operand, and of these no line is copied.
     """
@@ -52,6 +53,7 @@ class TensorMap:
     swizzle: int
     batch: tuple[Expr, Expr] | None = None
     ends: bool = False
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

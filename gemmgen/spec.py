@@ -99,6 +99,8 @@ class GemmSpec:
             of tiles, `a * a_scale_128`, are applied to the sums of a group instead (`sum_scale`).
         emulate: whether float16 and bfloat16 are kept in integers, and converted by their bits, in languages that have
             types for them which a device or a compiler may lack (SYCL); in others it means nothing.
+        allow_tf32: whether elements of float32 may be rounded to TF32, with 10 bits after the point, before they are
+            multiplied, so that `gemmgen.choose` may take tensor cores; of other types it means nothing.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
             folded sizes need that, it is so anyway (`is_wide`).
         grouped: whether it is many products of different sizes, told apart by `offsets`, an array on the device with
@@ -131,6 +133,7 @@ class GemmSpec:
     prologue_b: str | None = None
     emulate: bool = False
     grouped: Grouped | None = None
+    allow_tf32: bool = False
 
     if TYPE_CHECKING:
         # Element types are given by name as well, and kept as `DType`: a type checker is told both.
@@ -160,6 +163,7 @@ class GemmSpec:
             prologue_b: str | None = None,
             emulate: bool = False,
             grouped: Grouped | None = None,
+            allow_tf32: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -188,8 +192,14 @@ class GemmSpec:
             wrong = [*self._epilogue_problems(), *self._prologue_problems()]
         if problems := [*problems, *wrong]:
             raise SpecError(problems)
+        self._say_it_one_way()
+
+    def _say_it_one_way(self) -> None:
+        """So that equal specs are equal, however they were asked for."""
         if self.gate is not None:
             object.__setattr__(self, "beta", 0)
+        if self.dtype != F32:
+            object.__setattr__(self, "allow_tf32", False)
         for name in "ab":
             # Of int8 a matrix instruction multiplies them as they are stored.
             if self.element(name).pairs and self.accumulator.is_float and self._prologue_text(name) is None:

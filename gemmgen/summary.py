@@ -397,8 +397,8 @@ class _Reader:
                 }
                 return [names[atom.name] + (", rows in serpentine order" if atom.snake else "")]
         if atom.scope in ("warp", "warpgroup") and atom.dtype == F32:
-            way = "cut" if atom.scope == "warpgroup" else "rounded"
-            text += ", 3xTF32: three products for each" if atom.products > 1 else f", A and B {way} to TF32"
+            way = " as TMA loads them" if atom.rounded_by_tma else ""
+            text += ", 3xTF32: three products for each" if atom.products > 1 else f", A and B rounded to TF32{way}"
         return [text]
 
     def _columns(self) -> int:

@@ -71,6 +71,7 @@ class How(NamedTuple):
     backend: str | None = None
     device: DeviceLike = None
     invariant: bool = False
+    allow_tf32: bool = False
 
 
 _PLAIN, _NO_OPERANDS = How(), MappingProxyType[str, object]({})
@@ -98,6 +99,7 @@ def gemm(
     backend: str | None = None,
     device: DeviceLike = None,
     invariant: bool = False,
+    allow_tf32: bool = False,
     device_memory: int | str | None = None,
     progress: bool = False,
     **operands: object,
@@ -121,6 +123,8 @@ def gemm(
         schedule: a `Schedule` or the name of a preset; None for the choice of `gemmgen.choose`.
         backend, device: where to multiply NumPy's arrays, as for `gemmgen.compile`. Other arrays determine it.
         invariant: whether a row of the result has the same bits whatever the number of rows (docs/numerics.md).
+        allow_tf32: whether float32 may be rounded to TF32 before it is multiplied, by a GPU's tensor cores; invariant
+            products are not.
         device_memory: bytes of the device (`"4GiB"`) that tiles of NumPy's matrices may take (docs/streaming.md).
         progress: whether to show how many of these tiles are done, on standard error.
         operands: the arrays that formulas name, such as `bias`, of a's library; for stacks none with an element a row.
@@ -132,7 +136,7 @@ def gemm(
     """
     then = tuple(epilogue) if isinstance(epilogue, list) else epilogue
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
-    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant)
+    how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant, allow_tf32)
     if type(b) is Packed or device_memory is not None:
         options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
         return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))
@@ -252,9 +256,9 @@ def _checked(
 ) -> object:
     """A product with all checks. It is prepared for later calls, if that is possible."""
     a, b, c, out = arrays
-    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate, how.invariant
+    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate
     expect_operands("gemm", operands)
-    problems = flag_problems(flags)
+    problems = flag_problems((*flags, how.invariant, how.allow_tf32))
     factor_problems(factors, c is not None, problems)
     named = {"a": a, "b": b, "c": c, "out": out}
     library = attempt(problems, library_of, named, how.backend) or attempt([], library_of, named, None)
@@ -273,7 +277,8 @@ def _checked(
         request = _Request.of(library, arrays, factors, transposed, how.dtype, extra or Extra(), kept, problems)
     except SpecError as error:
         raise type(error)([*error.problems, *schedule_problems(how.schedule)]) from None
-    result = replace(request, invariant=bool(how.invariant)).run(how.schedule, how.backend, how.device)
+    request = replace(request, invariant=bool(how.invariant), allow_tf32=bool(how.allow_tf32))
+    result = request.run(how.schedule, how.backend, how.device)
     return library.finish(result) if given is None else given
 
 
@@ -284,11 +289,13 @@ class _Request(Request):
     Attributes:
         transposed: whether A and B are transposed.
         invariant: whether a row's bits must not depend on the number of rows.
+        allow_tf32: whether float32 may be rounded to TF32.
     """
 
     transposed: tuple[bool, bool]
     product: Product
     invariant: bool = False
+    allow_tf32: bool = False
 
     @classmethod
     def of(
@@ -400,7 +407,8 @@ class _Request(Request):
         )
         extra, is_stack = self.extra, len(first.c.shape) == 3
         beside = extra.epilogue, extra.conj, extra.prologues, stored, bool(extra.emulate)
-        spec = spec_of((types.kernel, types.sums), orders, *beside, batched=is_stack)
+        of_types = types.kernel, types.sums
+        spec = spec_of(of_types, orders, *beside, batched=is_stack, allow_tf32=self.allow_tf32)
         any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
 
 #: Options that a kernel of a listed spec supports. With other options each product is a separate call.
-_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "emulate", "schedule", "backend", "device", "out"}
+_KNOWN = {
+    *("alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "emulate", "allow_tf32"),
+    *("schedule", "backend", "device", "out"),
+}
 
 
 def is_of_lists(a: object, b: object, c: object, options: Mapping[str, object]) -> bool:
@@ -198,5 +201,6 @@ def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> 
     then = options.get("epilogue") or ()
     epilogue = (then,) if isinstance(then, str) else tuple(cast("Sequence[str]", then))
     conj = bool(options.get("conjugate_a")), bool(options.get("conjugate_b"))
-    orders, emulate = (a.order, b.order, c.order), bool(options.get("emulate"))
-    return spec_of((dtype, result), orders, epilogue, conj, emulate=emulate, batched=True, listed=True)
+    flags = {name: bool(options.get(name)) for name in ("emulate", "allow_tf32")}
+    orders = a.order, b.order, c.order
+    return spec_of((dtype, result), orders, epilogue, conj, batched=True, listed=True, **flags)

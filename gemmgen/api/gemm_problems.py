@@ -18,7 +18,7 @@ from gemmgen.runtime.views import meets_itself, overlap
 from gemmgen.spec import Order
 
 #: The names of `gemm`'s flags, in order.
-_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant")
+_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 
 
 def flag_problems(flags: tuple[object, ...]) -> list[str]:

@@ -242,6 +242,7 @@ def choice(
     from gemmgen.passes.validate import is_possible
 
     schedule = choose(kept, shape, target, products) if named is None else named
+    kept = replace(kept, allow_tf32=False)  # The schedule says what is rounded.
     free = replace(kept, ld_multiple=1)
     return schedule, free if is_possible(free, schedule, target) else kept
 

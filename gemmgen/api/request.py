@@ -321,6 +321,7 @@ def spec_of(
     batched: bool = False,
     listed: bool = False,
     grouped: Grouped | None = None,
+    allow_tf32: bool = False,
 ) -> GemmSpec:
     """The spec of a call's kernel.
 
@@ -332,7 +333,8 @@ def spec_of(
     (a, b, c), (dtype, sums), (made_a, made_b), (a_dtype, b_dtype) = orders, types, prologues, stored
     kind = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, epilogue=epilogue, batched=batched)
     made = replace(kind, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
-    return replace(made, conj_a=conj[0], conj_b=conj[1], emulate=emulate, listed=listed, grouped=grouped)
+    made = replace(made, conj_a=conj[0], conj_b=conj[1], emulate=emulate, allow_tf32=allow_tf32)
+    return replace(made, listed=listed, grouped=grouped)
 
 
 def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:

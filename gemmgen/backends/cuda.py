@@ -212,7 +212,7 @@ class Cuda(Simt):
         """The statement that makes a map. Where nothing is read there is none, and no copy."""
         lines, length, pitch = map(self.expr, (tensor_map.lines, tensor_map.length, tensor_map.pitch))
         name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
-        kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
+        kind = "TFLOAT32" if tensor_map.rounded else dtype.name.upper() if dtype.size > 1 else "UINT8"
         begin: Expr = convert(tensor_map.lines, I64) * tensor_map.pitch
         matrix = f"{tensor_map.operand} - {self.expr(begin)}" if tensor_map.ends else tensor_map.operand
         call = f"make_tensor_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {matrix}, "

@@ -23,8 +23,8 @@ Shape = tuple[int, int, int]
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
-#: Bytes of an element at least of which sizes say in what vectors threads copy it; of smaller ones promises do.
-WORD = 4
+#: Bytes that threads copy asynchronously, at least and at most.
+WORD, VECTOR = 4, 16
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -118,11 +118,13 @@ def lie_along_k(spec: GemmSpec) -> tuple[bool, bool]:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
-    """Sizes that are as well aligned: a row depends on nothing else of them, and that of elements which threads copy in
-    vectors where that is promised on nothing.
+    """Sizes that are as well aligned: a row depends on nothing else of them, and that of small elements whose lines are
+    promised to begin at vectors on nothing.
     """
     unit = SECTOR // min(SECTOR, spec.dtype.size)
-    free = (spec.a_order == "col", spec.b_order == "row", True) if spec.dtype.size >= WORD else (False, False, False)
+    a, b = (spec.dtype.size >= WORD or spec.ld_unit(x) * spec.dtype.size < VECTOR for x in "ab")
+    of_a, of_b = lie_along_k(spec)
+    free = a and not of_a, b and not of_b, (a and of_a) or (b and of_b)
     m, n, k = (gcd(size, unit) if counts else unit for size, counts in zip(shape, free, strict=True))
     return m, n, k
 
@@ -209,11 +211,12 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
     width, size = operand.width, spec.dtype.size
+    # Vectors of small elements are promised, or copied by warps as lines have them; of others the sizes say them.
+    seen = gcd(line, width) if size >= WORD or (s.by_warps and operand.async_copy) else 1
     if size < WORD and s.by_warps and operand.async_copy:
-        # Copies are narrower where no wider ones are promised.
-        width = gcd(spec.ld_unit(name), width)
-    # Vectors of small elements are promised; of others the sizes say them.
-    whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or (line % width == 0 and size >= WORD))
+        # Copies are narrower where no wider ones are there.
+        width = max(gcd(spec.ld_unit(name), width), seen)
+    whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or seen % width == 0)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     if operand.prepacked:
         return 1 / operand.width, 0.0

@@ -7,15 +7,16 @@ points of `gemmgen.tuning.space`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import gcd
 
 from gemmgen import candidates
-from gemmgen.candidates import WAYS, Shape, Way
+from gemmgen.candidates import VECTOR, WAYS, Shape, Way
 from gemmgen.choice.columns import WORD
-from gemmgen.ir.dtypes import F32, FLOAT8, FLOAT16, I8, DType
+from gemmgen.ir.dtypes import F32, F64, FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
@@ -23,12 +24,16 @@ from gemmgen.schedule.fields import Pair
 from gemmgen.schedule.shared_memory import SharedMemory
 from gemmgen.spec import GemmSpec
 
+#: What else multiplies float32 where it may be rounded to TF32.
+OF_TF32 = "mma_tf32"
 #: Named tiles beside those, by what multiplies: shallow steps and few stages for a short K, blocks that share tiles.
 NAMED: dict[str, tuple[str, ...]] = {
     "wgmma": ("wgmma_64x128_k16_s4", "wgmma_64x128_k32_s4", "wgmma_64x128_s2", "wgmma_64x128_s4_2x1"),
     "mma": ("mma_8x16_16x16", "mma_8x16_16x8", "mma_4x8_16x8"),
     "mma_f8": ("mma_f8_8x16_16x8",),
     "mma_s8": ("mma_s8_8x16_16x8",),
+    "mma_f64": ("mma_f64_4x8_16x8",),
+    OF_TF32: ("mma_tf32_8x16_16x8",),
     "fma": (
         "mbarrier_8x16_16x16",
         "mbarrier_8x16_16x16_boxes_packed",
@@ -43,12 +48,13 @@ NAMED: dict[str, tuple[str, ...]] = {
         "naive_16x16",
     ),
 }
-#: Types whose products there are designs for, by what multiplies them: float32 is rounded to TF32 by request alone.
+#: Types whose products there are designs for, by what multiplies them.
 TYPES: dict[DType, tuple[str, ...]] = {
     F32: ("fma",),
     **dict.fromkeys(FLOAT16, ("wgmma", "mma")),
     **dict.fromkeys(FLOAT8, ("mma_f8",)),
     I8: ("mma_s8",),
+    F64: ("mma_f64",),
 }
 #: Tiles, in elements a thread has, with groups of work-items: of warps (mma.sync), and of multiply-adds; stages. Two
 #: warps with 128 sums a thread are left out: they take longer than the prior says.
@@ -58,6 +64,8 @@ OF_WARPS = (
 )
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
 STAGES = (3, 4)
+#: Groups of one warp and of two, each thread with 4x4 sums, for a small C, of which batches have many; depths of steps.
+OF_SMALL, DEPTHS_OF_SMALL = (((4, 4), (4, 8)), ((4, 4), (8, 8))), (8, 16)
 #: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
 #: warp write to the same bank.
 APART = 4
@@ -68,29 +76,46 @@ _WARPS: dict[DType, str] = {
     I8: "mma_s8_8x16_16x8",
 }
 _THREADS: tuple[str, ...] = ("async_8x8_8x16", "async_8x8_16x16")
+_SMALL = "async_4x4_8x16"
 
 
 @lru_cache(maxsize=64)
 def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
-    """Tiles of warps (`mma.sync`) beside the named ones, where there is nothing faster."""
-    if spec.dtype not in _WARPS or "wgmma" in target.features or "mma" not in target.features:
+    """Tiles of warps (`mma.sync`) beside the named ones, where warpgroups don't take A and B as they are stored."""
+    if spec.dtype not in _WARPS or "mma" not in target.features:
         return ()
-    return _grown(spec, target, (_WARPS[spec.dtype],), OF_WARPS)
+    if "wgmma" in target.features and all(spec.ld_unit(x) * spec.element(x).size % VECTOR == 0 for x in "ab"):
+        return ()
+    return _grown(spec, target, (candidates.load(_WARPS[spec.dtype]).schedule,), OF_WARPS, STAGES)
 
 
 def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """Tiles of threads that nobody has named: worth measuring, not known to be worth choosing."""
     if spec.dtype in _WARPS and "mma" in target.features:
         return ()
-    return _grown(spec, target, _THREADS, OF_THREADS)
+    return _grown(spec, target, [candidates.load(name).schedule for name in _THREADS], OF_THREADS, STAGES)
+
+
+@lru_cache(maxsize=64)
+def of_small(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
+    """Tiles for a C that is smaller than the named ones."""
+    if "fma" not in TYPES.get(spec.dtype, ()) or "async_copy" not in target.features:
+        return ()
+    base = candidates.load(_SMALL).schedule
+    bases = [base.but(block_k=depth) for depth in DEPTHS_OF_SMALL]
+    return _grown(spec, target, bases, OF_SMALL, (base.stages,))
 
 
 def _grown(
-    spec: GemmSpec, target: Target, names: tuple[str, ...], tiles: tuple[tuple[Pair, ...], ...]
+    spec: GemmSpec,
+    target: Target,
+    bases: Iterable[Schedule],
+    tiles: tuple[tuple[Pair, ...], ...],
+    stages: tuple[int, ...],
 ) -> tuple[Schedule, ...]:
-    bases = [candidates.load(name).schedule.but(name=None) for name in names]
     grown = (
-        base.but(tile=tile, group=group, stages=stages) for base, (tile, group), stages in product(bases, tiles, STAGES)
+        base.but(tile=tile, group=group, stages=count, name=None)
+        for base, (tile, group), count in product(bases, tiles, stages)
     )
     found = (_apart(spec, each) for each in grown)
     return tuple(each for each in found if not problems_as_asked(spec, each, target))
@@ -102,7 +127,8 @@ def named(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     if "async_copy" not in target.features:
         return ()
     found: dict[Schedule, None] = {}
-    for name in (name for unit in TYPES.get(spec.dtype, ()) for name in NAMED[unit]):
+    units = (*((OF_TF32,) if spec.allow_tf32 else ()), *TYPES.get(spec.dtype, ()))
+    for name in (name for unit in units for name in NAMED[unit]):
         plain = candidates.varied(name)
         for way in WAYS if varies(plain) else WAYS[:1]:
             made = _apart(spec, _as(plain, way))

@@ -14,10 +14,10 @@ from heapq import merge
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.candidates import PARTS, ROUNDS, VECTOR, Shape, Way, changed, reaches, short_lines
+from gemmgen.candidates import PARTS, VECTOR, Shape, Way, changed, reaches, short_lines
 from gemmgen.choice import columns, few_rows, loads, prior, rates
 from gemmgen.choice.columns import Numbers
-from gemmgen.choice.designs import as_wide_as_lines, named, of_threads, of_warps, varies
+from gemmgen.choice.designs import as_wide_as_lines, named, of_small, of_threads, of_warps, varies
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.choice.warpgroups import Kind, blocks_of, built, divides, kinds, table
 from gemmgen.errors import ScheduleError
@@ -141,7 +141,7 @@ def _known(
     of_warpgroups = kinds(spec, target)
     needed = next((kind.packed for kind, narrow in reversed(of_warpgroups) if not narrow), (True, True))
     allowed = short[0] or needed[0], short[1] or needed[1]
-    others = dict.fromkeys((*named(spec, target), *of_warps(spec, target)))
+    others = dict.fromkeys((*named(spec, target), *of_warps(spec, target), *of_small(spec, target)))
     if wider:
         others |= dict.fromkeys(of_threads(spec, target))
     tiled = tuple(
@@ -279,7 +279,7 @@ def _shares(spec: GemmSpec, known: _Known, shape: Shape, about: _About) -> tuple
     dealt = np.ceil(m / d.block[0, known.deals]) * np.ceil(n / d.block[1, known.deals]) % cores > 0
     if about.products > 1 or spec.batched or spec.grouped or about.fixed:
         dealt[:] = False
-    deepest = np.floor(k / (ROUNDS * d.depth[at]))
+    deepest = np.floor(k / d.depth[at])
     if about.fixed:
         chosen = np.array([np.where(deepest >= x, x, 1.0) for x in about.fixed[1:]])
     else:

@@ -15,7 +15,7 @@ from typing import TypeVar, overload
 import numpy as np
 
 from gemmgen.choice.columns import Numbers
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F64, DType
 from gemmgen.ir.target import Measured, Target, measured_on
 from gemmgen.records import dataclass
 
@@ -35,16 +35,17 @@ IN_FOURS = 0.91
 REACHED, HELD = 0.95, 0.72
 #: A device that says nothing of its clock (MHz), memory (bytes in a microsecond) or L2 (bytes).
 CLOCK, MEMORY, L2 = 1700, 2_000_000, 40 << 20
-#: Multiply-adds of a multiprocessor in a cycle by the compute capability: of float32, and of 16-bit floats by
-#: `mma.sync` and by `wgmma` (CUDA C++ Programming Guide, arithmetic throughput; NVIDIA's papers on the architectures).
-RATES: Mapping[str, tuple[int, int, int]] = {
-    "sm_75": (64, 512, 0),
-    "sm_80": (64, 1024, 0),
-    "sm_86": (128, 256, 0),
-    "sm_89": (128, 512, 0),
-    "sm_90": (128, 1024, 0),
-    "sm_90a": (128, 1024, 2048),
-    "sm_100": (128, 1024, 0),
+#: Multiply-adds of a multiprocessor in a cycle by the compute capability: of float32; of 16-bit floats by `mma.sync`
+#: and by `wgmma`; of float64 by `mma.sync` (CUDA C++ Programming Guide, arithmetic throughput; NVIDIA's papers on the
+#: architectures).
+RATES: Mapping[str, tuple[int, int, int, int]] = {
+    "sm_75": (64, 512, 0, 2),
+    "sm_80": (64, 1024, 0, 64),
+    "sm_86": (128, 256, 0, 2),
+    "sm_89": (128, 512, 0, 2),
+    "sm_90": (128, 1024, 0, 128),
+    "sm_90a": (128, 1024, 2048, 128),
+    "sm_100": (128, 1024, 0, 64),
 }
 #: Of those, what kernels reach: by multiply-adds; by warps' instructions, whose operands pass registers; by
 #: warpgroups', beside what the card has the power for.
@@ -66,6 +67,7 @@ class Machine:
         launch, another, packing: microseconds of a kernel, of one after it (or of a cluster's blocks) that adds up
             parts of K, and of one before it that packs.
         wgmma, mma: multiply-adds of 16-bit elements of a multiprocessor in a cycle; of others by their size.
+        mma_f64: the same of float64.
         fma: the same of float32.
         fetch: bytes of the lines that a multiprocessor asks L2 for in a cycle, of what a cluster shares its part.
         arrive: bytes that come to a multiprocessor in a cycle.
@@ -123,6 +125,7 @@ class Machine:
     cache: float
     wgmma: float
     mma: float
+    mma_f64: float
     fma: float
     launch: float = 0.294
     another: float = 1.1
@@ -164,7 +167,7 @@ class Machine:
     copy_single: float = 0.313
     copy_conflicts: float = 0.42
     copy_across: float = 0.0965
-    through: float = 3.0
+    through: float = 2.0
     load: float = 3.0
     own_line: float = 0.51
     begin_loads: float = 2300.0
@@ -182,6 +185,8 @@ class Machine:
         """Multiply-adds of a multiprocessor in a cycle by an instruction, at most."""
         if atom == "fma":
             return self.fma * 4 / max(4, dtype.size)
+        if dtype == F64:
+            return self.mma_f64
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
 
     def memory_times(self, both: Amount) -> tuple[Amount, Amount]:
@@ -216,7 +221,7 @@ def _machine(target: Target, measured: Measured) -> Machine:
 @cache
 def derived(target: Target) -> Machine:
     """The constants of a device that nobody has measured."""
-    fma, mma, wgmma = RATES.get(target.name, RATES["sm_80"])
+    fma, mma, wgmma, mma_f64 = RATES.get(target.name, RATES["sm_80"])
     clock, memory = target.clock or CLOCK, REACHED * (target.memory_rate or MEMORY)
     return Machine(
         cores=target.cores,
@@ -228,5 +233,6 @@ def derived(target: Target) -> Machine:
         cache=HELD * (target.cache_bytes or L2),
         wgmma=OF_WGMMA * wgmma,
         mma=OF_MMA * mma,
+        mma_f64=OF_MMA * mma_f64,
         fma=OF_FMA * fma,
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gemmgen.choice.columns import FMA, LINE, WARPGROUP_ROWS, WGMMA, Designs, Numbers, designs
 from gemmgen.choice.epilogue import PROLOGUE, of_prologue, of_sums
 from gemmgen.choice.machine import BLOCKS, REGISTERS, RESERVED, SCHEDULERS, THREADS, WARP, Machine
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F64, DType
 from gemmgen.spec import GemmSpec
 
 #: Registers of a thread beside its sums; and beside those and its parts of A and B, where it multiplies by itself.
@@ -265,10 +265,14 @@ def _of_units(dtype: DType, c: Machine) -> Numbers:
     """By what multiplies: multiply-adds of a cycle, bytes read in one, threads that keep it busy, and cycles to store
     an element by vectors and by itself.
     """
+    # Lanes read whole elements of float64, so that shared memory gives all that it can; and fewer threads keep units
+    # busy that take longer for as many bytes.
+    read_mma, rate = c.read_wgmma if dtype == F64 else c.read_mma, c.rate("mma", dtype)
+    busy_mma = c.busy * rate * dtype.size / (c.mma * 2)
     return np.array(
         (
             (c.rate("fma", dtype), c.read_fma, c.busy, c.store_vector, c.store_single),
-            (c.rate("mma", dtype), c.read_mma, c.busy, c.store_vector_mma, c.store_single_mma),
+            (rate, read_mma, busy_mma, c.store_vector_mma, c.store_single_mma),
             (c.rate("wgmma", dtype), c.read_wgmma, 1.0, c.store_vector_mma, c.store_single_mma),
         )
     ).T

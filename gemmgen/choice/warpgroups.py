@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gemmgen.candidates import LINE, VECTOR, WAYS, Way
 from gemmgen.choice.columns import WARPGROUP_ROWS, WGMMA, Columns, Designs, Numbers, lie_along_k, stacked
-from gemmgen.ir.dtypes import BF16, F16, FLOAT8, I8
+from gemmgen.ir.dtypes import FLOAT8, FLOAT16, I8, DType
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import problems_as_asked
@@ -59,6 +59,12 @@ CLUSTERS, CLUSTERED = (*PAIRS, (1, 4), (4, 1)), 64 * 64
 PACKED = (64, 128)
 #: Columns of which a gated product can have half of each half of B, however B lies.
 GATED = 128
+#: What multiplies elements of a type; of float32, where it may be rounded, the instruction of TF32 does.
+_ATOMS: dict[DType, WarpgroupAtom] = {
+    **dict.fromkeys(FLOAT16, "wgmma"),
+    I8: "wgmma_s8",
+    **dict.fromkeys(FLOAT8, "wgmma_f8"),
+}
 #: Threads of a warpgroup, those that fetch for a single one, and columns of an instruction's rows where operands are
 #: swapped.
 THREADS, PRODUCERS, COLUMNS = 128, 32, 64
@@ -187,7 +193,7 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
     """Each with whether its narrow blocks alone are meant: the first way of packing that is possible, and where that
     packs nothing, the others for short lines; before them B from registers, where it is stored otherwise, or made.
     """
-    if "wgmma" not in target.features or spec.dtype not in (F16, BF16, I8, *FLOAT8):
+    if "wgmma" not in target.features or not (spec.dtype in _ATOMS or spec.allow_tf32):
         return ()
     known = [_kind_of(spec, target, way) for way in WAYS]
     least = WIDTHS[0] if spec.gate is None else GATED
@@ -205,7 +211,7 @@ def kinds(spec: GemmSpec, target: Target) -> tuple[tuple[Kind, bool], ...]:
 
 
 def _kind_of(spec: GemmSpec, target: Target, packed: Way) -> Kind:
-    atom: WarpgroupAtom = "wgmma_f8" if spec.dtype in FLOAT8 else "wgmma_s8" if spec.dtype == I8 else "wgmma"
+    atom = _ATOMS.get(spec.dtype, "wgmma_tf32")
     # Of 16-bit floats `wgmma` takes tiles by rows and by columns; of others a kernel that packs them transposes them.
     transposes = atom != "wgmma"
     of_a, of_b = lie_along_k(spec)

@@ -27,7 +27,7 @@ _PROBLEM = 4
 _SHAPE = ("tile", "group", "block_k", "sub_group")
 _PRODUCT = (
     *("m", "n", "k", "multiple_of", "ld_multiple", "c_dtype", "a_dtype", "b_dtype", "layout", "conj", "alpha", "beta"),
-    *("batched", "listed", "grouped", "epilogue", "prologue_a", "prologue_b", "emulate", "wide"),
+    *("batched", "listed", "grouped", "epilogue", "prologue_a", "prologue_b", "emulate", "wide", "allow_tf32"),
 )
 
 #: What is against a backend beside the request.

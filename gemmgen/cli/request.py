@@ -112,6 +112,9 @@ class Request:
     prologue_b: Annotated[Text, what("--prologue-b", "FORMULA", "The same of B: '(b - b_shift) * b_scale'.")] = None
     emulate: Annotated[bool, flag("--emulate", "16-bit floats in integers, where SYCL lacks them.", WHAT)] = False
     wide: Annotated[bool, flag("--wide", "Matrices of 2^31 elements and more.", WHAT)] = False
+    allow_tf32: Annotated[
+        bool, flag("--allow-tf32", "float32 may be rounded to TF32: a choice may take tensor cores.", WHAT)
+    ] = False
 
     @property
     def is_open(self) -> bool:

@@ -91,6 +91,7 @@ class Buffer:
         tma_tile: lines, and elements of a line, of the tile that one TMA instruction copies; None without a tensor map.
             The host encodes the map from the matrix' address, extents and leading dimension and passes that instead; a
             second map where the last tile of a line is narrower.
+        rounded: whether that map rounds what is loaded to TF32 (its type is TFLOAT32).
         distributed: of distributed shared memory, the groups of the cluster: the first coordinate is a group's rank,
             and each group holds its own plane; 1 for memory of the group alone.
         evict_first: whether TMA loads of it carry the L2 hint evict-first.
@@ -111,6 +112,7 @@ class Buffer:
     addresses: Buffer | None = None
     vector: int = 1
     tma_tile: tuple[int, int] | None = None
+    rounded: bool = False
     distributed: int = 1
     evict_first: bool = False
     multicast: int = 1

@@ -178,6 +178,11 @@ class Instruction:
         return 0 < self.digits < self.dtype.digits and not self.cuts
 
     @property
+    def rounded_by_tma(self) -> bool:
+        """Whether TMA rounds elements as it loads them: by tensor maps of type TFLOAT32."""
+        return self.scope == "warpgroup" and 0 < self.digits < self.dtype.digits and self.products == 1
+
+    @property
     def of_heads(self) -> Instruction:
         """The instruction alone, which takes elements by their high parts."""
         return replace(self, products=1, cuts=True)
@@ -190,7 +195,7 @@ class Instruction:
         if self.products > 1:
             # The low parts' product, each less than 2^(1 - digits) of its element; less than that by what is cut.
             return 2 * (2 * 0.5**self.digits) ** 2
-        return (1 + (2 if self.cuts else 1) * 0.5**self.digits) ** 2 - 1
+        return (1 + (2 if self.cuts and not self.rounded_by_tma else 1) * 0.5**self.digits) ** 2 - 1
 
 
 # --- instructions of a thread, and of a sub-group that shuffles -----------------------------------

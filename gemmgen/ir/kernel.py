@@ -175,7 +175,8 @@ def together(program: Program) -> Kernel:
             known = names.get(param.name, param)
             if isinstance(known, Buffer) and isinstance(param, Buffer):
                 # What one kernel reads, as TMA tiles it may be, another has written.
-                param = replace(param if param.writable else known, tma_tile=known.tma_tile or param.tma_tile)
+                tile, rounded = known.tma_tile or param.tma_tile, known.rounded or param.rounded
+                param = replace(param if param.writable else known, tma_tile=tile, rounded=rounded)
             names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
     multiples = tuple(pair for kernel in program.kernels for pair in kernel.multiples)

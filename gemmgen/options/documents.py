@@ -19,7 +19,7 @@ from gemmgen.spec import GemmSpec
 
 #: Fields of a spec: all, and those that are flags, texts of one value or several, and texts in quotes.
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
-_FLAGS = ("batched", "listed", "wide", "emulate", "conj_a", "conj_b")
+_FLAGS = ("batched", "listed", "wide", "emulate", "allow_tf32", "conj_a", "conj_b")
 _TEXTS = (*("m", "n", "k", "multiple_of", "ld_multiple", "dtype", "c_dtype", "a_dtype", "b_dtype", "alpha", "beta"),)
 _WORDS = ("prologue_a", "prologue_b", "grouped")
 #: The most that a text may hold which a user names: far more than one has.

@@ -41,6 +41,7 @@ class SpecTexts(TypedDict, total=False):
     prologue_b: str | None
     emulate: bool
     wide: bool
+    allow_tf32: bool
 
 
 #: Their names.
@@ -51,7 +52,7 @@ _STEPS = (
         *("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta"),
         *("multiple_of", "ld_multiple", "c_dtype"),
     ),
-    ("batched", "listed", "wide", "emulate", "grouped"),
+    ("batched", "listed", "wide", "emulate", "grouped", "allow_tf32"),
     ("conj_a", "conj_b", "a_dtype", "b_dtype"),
     ("epilogue",),
     ("prologue_a", "prologue_b"),
@@ -85,7 +86,7 @@ def _read(given: Mapping[str, object], base: GemmSpec, problems: list[str]) -> d
     values |= _by_readers(given, {"grouped": _grouped, "layout": _orders, "conj": _conjugated}, problems)
     values |= zip(("a_order", "b_order", "c_order"), cast("tuple[Order, ...]", values.pop("layout", ())), strict=False)
     values |= zip(("conj_a", "conj_b"), cast("tuple[bool, ...]", values.pop("conj", ())), strict=False)
-    plain = ("batched", "listed", "wide", "emulate", "epilogue", "prologue_a", "prologue_b")
+    plain = ("batched", "listed", "wide", "emulate", "allow_tf32", "epilogue", "prologue_a", "prologue_b")
     return values | {key: given[key] for key in plain if key in given}
 
 

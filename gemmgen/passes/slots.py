@@ -16,8 +16,9 @@ from gemmgen.ir.synchronization import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.walk import map_body, map_body_exprs, map_parts, of_kind, substitute
 from gemmgen.records import dataclass
 
-#: Elements that go through registers one by one: few at once, as most registers are taken.
-SINGLY_AT_ONCE = 4
+#: Elements that go through registers one by one: so many at once, as most registers are taken. With 16, fewer blocks
+#: fit on a multiprocessor.
+SINGLY_AT_ONCE = 8
 
 
 @dataclass(frozen=True)

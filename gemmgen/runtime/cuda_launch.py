@@ -31,6 +31,8 @@ MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _ALIGNED_BYTES = 16
 #: `CUtensorMapDataType`, by element type. Types of one byte are copied as bytes.
 MAP_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "int32": 3, "float8_e4m3fn": 0, "float8_e5m2": 0}
+#: That of a map which rounds float32 to TF32.
+_TFLOAT32 = 11
 #: `CUtensorMapSwizzle`, by the bytes of a line of the tile.
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 #: Nothing interleaved, zeros outside.
@@ -271,7 +273,7 @@ def _asked(tensor_map: TensorMap, address: int, extents: tuple[int, ...], steps:
     size, rank = tensor_map.dtype.size, len(extents)
     code = cuda_driver.library().cuTensorMapEncodeTiled(
         ctypes.c_void_p(ctypes.addressof(room) + first),
-        ctypes.c_int(MAP_TYPES[tensor_map.dtype.name]),
+        ctypes.c_int(_TFLOAT32 if tensor_map.rounded else MAP_TYPES[tensor_map.dtype.name]),
         ctypes.c_uint(rank),
         ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*extents),

@@ -12,8 +12,7 @@ import torch
 from gemmgen.api.gemm import How, gemm_tensors
 from gemmgen.epilogue import OPERANDS, gate_of, odd_columns
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.schedule import Schedule
-from gemmgen.torch.tf32 import fastest, is_allowed
+from gemmgen.torch.tf32 import is_allowed
 
 #: The epilogue's arrays, in the order in which the operator takes them.
 OPERAND_NAMES = tuple(name for name, operand in OPERANDS.items() if operand.of == "c")
@@ -80,18 +79,14 @@ def multiply(
     if c is not None and out is None:
         shape = shape_of(a, b, transpose_a, transpose_b, epilogue)
         out = a.new_empty(shape, dtype=dtype_of(a, b, dtype))
-    functions, invariant = tuple(epilogue) if epilogue else None, is_batch_invariant()
-    how = How(transpose_a, transpose_b, conjugate_a, conjugate_b, epilogue=functions, dtype=dtype, invariant=invariant)
-    alpha, beta = options.get("alpha", 1), options.get("beta", 0)
-
-    def compute(schedule: Schedule | None) -> torch.Tensor:
-        chosen = how if schedule is None else how._replace(schedule=schedule)
-        return gemm_tensors(a, b, c, out, alpha, beta, chosen, named)
-
-    # What is fastest is timed at each size, and would be another order of sums at another one.
-    if invariant or not is_allowed(a, b):
-        return compute(None)
-    return fastest(a, b, (transpose_a, transpose_b, c is None, out is None, *(epilogue or ())), compute)
+    how = How(
+        *(transpose_a, transpose_b, conjugate_a, conjugate_b),
+        epilogue=tuple(epilogue) if epilogue else None,
+        dtype=dtype,
+        invariant=is_batch_invariant(),
+        allow_tf32=is_allowed(a, b),
+    )
+    return gemm_tensors(a, b, c, out, options.get("alpha", 1), options.get("beta", 0), how, named)
 
 
 def shape_of(

@@ -87,7 +87,7 @@ def ordered(spec: GemmSpec, shape: Shape, target: Target, products: int = 1, see
     seen: set[Schedule] = set()
     for schedule in _ordered(spec, shape, target, products, seed):
         plain = schedule.but(name=None)
-        wanted = not seen or (is_precise(plain, spec.dtype) and static_problem(plain, shape, target) is None)
+        wanted = not seen or (is_precise(plain, spec) and static_problem(plain, shape, target) is None)
         if plain not in seen and wanted:
             seen.add(plain)
             yield plain

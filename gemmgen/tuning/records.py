@@ -43,7 +43,7 @@ _MOST_RUNS = 1 << 30
 #: Fields of a spec that change how fast a schedule is; sizes are kept apart, and factors and promises are left out.
 KIND: tuple[str, ...] = (
     *("dtype", "a_order", "b_order", "c_order", "c_dtype", "batched", "conj_a", "conj_b"),
-    *("epilogue", "a_dtype", "b_dtype", "prologue_a", "prologue_b", "emulate"),
+    *("epilogue", "a_dtype", "b_dtype", "prologue_a", "prologue_b", "emulate", "allow_tf32"),
 )
 
 

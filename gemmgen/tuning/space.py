@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gemmgen import candidates
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import F32, I8, DType
+from gemmgen.ir.dtypes import F32, I8
 from gemmgen.ir.instructions import product_error
 from gemmgen.ir.target import Target
 from gemmgen.methods import flatten, unflatten
@@ -219,9 +219,9 @@ def space_of(schedule: Schedule, spec: GemmSpec, target: Target) -> Space:
     return Space(mainloop, _AXES[mainloop](spec, target), spec, target)
 
 
-def is_precise(schedule: Schedule, dtype: DType) -> bool:
+def is_precise(schedule: Schedule, spec: GemmSpec) -> bool:
     """Whether a search may take it unasked: the same bits in every run, and products as exact as elements are."""
-    return not schedule.atomic and not product_error(schedule.atom, dtype)
+    return not schedule.atomic and (spec.allow_tf32 or not product_error(schedule.atom, spec.dtype))
 
 
 def is_redundant(schedule: Schedule, shape: Shape) -> bool:

@@ -426,7 +426,7 @@ class Search:
         if self._only and schedule not in self._only:
             return None
         product, target = self._product, self._place.target
-        if not is_precise(schedule, product.spec.dtype) or order.static_problem(schedule, product.shape, target):
+        if not is_precise(schedule, product.spec) or order.static_problem(schedule, product.shape, target):
             return None
         cost = order.cost(self._spec, schedule, product.shape, target, product.products)
         if cost is None:

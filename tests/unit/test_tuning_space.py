@@ -101,5 +101,7 @@ def test_more_than_a_shape_fills_is_redundant() -> None:
 
 
 def test_a_search_takes_no_rounded_products() -> None:
-    assert not is_precise(candidates.load("wgmma_tf32_128x256_s4").schedule, GemmSpec().dtype)
-    assert is_precise(candidates.load("cpu_6x64_prefetched").schedule, GemmSpec().dtype)
+    rounds = candidates.load("wgmma_tf32_128x256_s4").schedule
+    assert not is_precise(rounds, GemmSpec())
+    assert is_precise(rounds, GemmSpec(allow_tf32=True))
+    assert is_precise(candidates.load("cpu_6x64_prefetched").schedule, GemmSpec())

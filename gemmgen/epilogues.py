@@ -477,7 +477,7 @@ class WarpgroupEpilogue:
         meet = Barrier(role_items=s.group[0] * s.group[1])
         if s.cluster_reduction > 1:
             return _added_across(staging, acc, (comment, update), meet)
-        if s.c_width <= s.thread_vector[1]:
+        if by_columns or s.c_width == s.thread_vector[1]:
             return (comment, update)
         where = ", in place of the tiles" if staging.reuses else ""
         say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."

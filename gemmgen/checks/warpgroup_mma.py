@@ -217,8 +217,8 @@ def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Itera
             yield f"c_width = {s.c_width} stores neighbouring {across}, but C is {order}: use c_width 1"
         return
     if s.c_width not in (1, 2, 4, 8):
-        yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
-    elif s.c_width > s.thread_vector[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+        yield f"c_width = {s.c_width}: use 2, which a work-item has, or 1, 4 or 8 by way of local memory"
+    elif s.c_width != s.thread_vector[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 
@@ -287,7 +287,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Ite
     )
     slot, boxes = _slot(spec, s)
     slots = min(boxes, s.epilogue_stages) * slot
-    by_memory = s.cluster_reduction > 1 or (s.c_width > s.thread_vector[1] and not s.epilogue_stages)
+    by_lines = spec.c_order == "row" and s.c_width != s.thread_vector[1] and not s.epilogue_stages
+    by_memory = s.cluster_reduction > 1 or by_lines
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.cluster_reduction > 1
     used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages

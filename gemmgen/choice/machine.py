@@ -97,6 +97,8 @@ class Machine:
         store: bytes of C that a multiprocessor stores in a cycle by TMA.
         store_vector, store_single: cycles for an element that threads store, beside neighbours and by itself.
         store_vector_mma, store_single_mma: the same where it comes from matrix instructions.
+        store_apart: the same by itself of a warpgroup's pair, as it lies in registers.
+        store_line: cycles for each element of a block that warps store line by line, by way of shared memory.
         slice: cycles for each element of C and further slice of sliced-K.
         copy: cycles of a multiprocessor for a vector that threads copy to shared memory.
         copy_single, copy_across, copy_conflicts: the same of an element by itself; of one whose tile is transposed; of
@@ -162,6 +164,8 @@ class Machine:
     store_single: float = 1.27
     store_vector_mma: float = 0.311
     store_single_mma: float = 0.537
+    store_apart: float = 1.2
+    store_line: float = 0.25
     slice: float = 0.0642
     copy: float = 0.168
     copy_single: float = 0.313

@@ -27,8 +27,8 @@ from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
-#: Elements that a thread packs.
-PACKS = 4
+#: Elements that a thread packs, and bytes of a line that the threads of a block do at once.
+PACKS, PACKED_LINE = 4, 512
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
 
@@ -333,12 +333,22 @@ def _sum(of: Weighed, shape: Sizes, c: Machine, products: int) -> tuple[Numbers,
 def _packing(spec: GemmSpec, of: Weighed, k: Numbers | float, count: Numbers, c: Machine, products: int) -> Numbers:
     """Microseconds of the kernel that lays matrices out before, in whole tiles."""
     at, d = of.packing, of.rates
-    depth = products * (np.ceil(k / d.depth) * d.depth)[at]
-    of_a, of_b = (count * d.laid)[:, at] * depth
+    depth, wide = (np.ceil(k / d.depth) * d.depth)[at], PACKED_LINE / spec.dtype.size
+    extents = (count * d.laid)[:, at]
+    of_a, of_b = extents * (products * depth)
+    # Of short lines threads have nothing to do.
+    idle = (_up(depth if by_k else x, wide) for x, by_k in zip(extents, lie_along_k(spec), strict=True))
+    busy_a, busy_b = (x * more for x, more in zip((of_a, of_b), idle, strict=True))
     laid = spec.dtype.size * (of_a + of_b)
     # Bytes of an element as it is stored, two of which may share one.
     stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
     memory, cached = c.memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b))
     found = np.zeros_like(d.depth)
-    found[at] = c.packing + np.maximum(laid / c.packed, memory + cached)
+    found[at] = c.packing + np.maximum(spec.dtype.size * (busy_a + busy_b) / c.packed, memory + cached)
+    return found
+
+
+def _up(size: Numbers, unit: float) -> Numbers:
+    """How much larger the next multiple of a unit is."""
+    found: Numbers = np.ceil(size / unit) * unit / np.maximum(size, 1)
     return found

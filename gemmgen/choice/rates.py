@@ -53,7 +53,7 @@ class Rates(NamedTuple):
         torn: how many more where they are not.
         width: elements of C that a thread stores at once.
         alone: cycles to store an element by itself, where operands are swapped; otherwise 0.
-        slices: cycles to add up what slices of sliced-K have.
+        slices: cycles to add up what slices of sliced-K have, and to store a block line by line.
         begin: cycles of a block's beginning.
         free: how much of storing each other block hides: none where blocks stay.
         turns: how much of it warpgroups hide that store one after the other.
@@ -149,8 +149,10 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     line = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
     swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
+    by_lines = (d.unit == WGMMA) & ~swapped & (d.staged == 0) & (d.width == 1)
+    by_pairs = (d.unit == WGMMA) & (d.width == 2)
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
-    by_threads = np.where(d.width > 1, vector, single)
+    by_threads = np.where(by_lines, 0.0, np.where(d.width > 1, vector, single))
     return Rates(
         block=d.block,
         cluster=d.cluster,
@@ -174,10 +176,10 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
         fetched=d.fetched,
         store=np.where(d.staged > 0, spec.result.size / c.store, by_threads),
-        torn=np.where(d.staged > 0, 0.0, single - by_threads),
+        torn=np.where(d.staged > 0, 0.0, np.where(by_pairs, c.store_apart, single) - by_threads),
         width=d.width,
         alone=np.where(swapped, single, 0.0),
-        slices=c.slice * (d.slices - 1) * area,
+        slices=(c.slice * (d.slices - 1) + c.store_line * by_lines) * area,
         begin=c.begin + _own(d, c) + c.stay * d.stays + c.meet * (in_cluster > 1),
         free=np.where(stays, 0.0, c.aside),
         turns=c.aside * (d.turns - 1),

@@ -254,7 +254,7 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             if not (kind.multiplies(cols) and kind.has_registers(count, rows * cols // (THREADS * count))):
                 continue
             made = Block(rows, cols, count, False, 0, int(kind.staged))
-            width = _usual_width(*made.tiling) if kind.staged else _width(made)
+            at_once = (_usual_width(*made.tiling),) if kind.staged else _at_once(made)
             # Columns of C that a stage of the epilogue has; what that takes of shared memory shows when it is built.
             slot = rows * min(cols, LINE // kind.result) * kind.result
             most = kind.most_stages((rows, cols), slot)
@@ -262,19 +262,23 @@ def _plain(kind: Kind, widths: tuple[int, ...] = WIDTHS) -> Iterator[Block]:
             least = LEAST_STAGES if kind.lines == 1 else LEAST_STAGES_OF_LINES
             # Of what costs the same the first is taken: more stages, and a store that is hidden.
             for stages in sorted((x for x in tried if least <= x <= MOST_STAGES), reverse=True):
-                yield Block(*made[:4], stages, made.slots, width)
+                yield from (Block(*made[:4], stages, made.slots, width) for width in at_once)
                 if cols % COARSE or not kind.staged:
                     continue
+                (width,) = at_once
                 # Groups that take turns read what lies as TMA can read it.
                 if (rows, stages) == (128, most[0]) and not any(kind.packed):
                     yield Block(*made[:4], stages, 2, width, True, True)
                 yield Block(*made[:4], stages, 1, width, False, True)
 
 
-def _width(of: Block) -> int:
-    """Elements of C that a thread stores at once: four if they can be dealt out evenly, or the pairs that it has."""
-    at_once = 4 * THREADS * of.groups
-    return 4 if at_once % of.cols == 0 and of.rows * of.cols % at_once == 0 else 2
+def _at_once(of: Block) -> tuple[int, ...]:
+    """Elements of C that a thread stores at once: one or four of a line, by way of shared memory, where they can be
+    dealt out evenly; or else the pairs that it has.
+    """
+    threads = THREADS * of.groups
+    even = (x for x in (1, 4) if x * threads % of.cols == 0 and of.rows * of.cols % (x * threads) == 0)
+    return (*even,) or (2,)
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from gemmgen.errors import KernelFault
 from gemmgen.ir.checker import tma_tile_bytes
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.instructions import LINES
-from gemmgen.ir.numeric import tf32
+from gemmgen.ir.numeric import tf32_by_tma
 from gemmgen.ir.stmt import TmaCopy
 from gemmgen.ir.synchronization import Mbarrier
 from gemmgen.simulator.evaluate import IndexCode, Reference
@@ -89,7 +89,7 @@ def tma_step(
         copies = []
         for i, lane in enumerate(map(int, active.lanes)):
             values = matrix.box([int(place[i]) for place in places], rows, cols, lane, site).reshape(-1)
-            values = np.asarray(tf32(values)) if stmt.src.rounded else values
+            values = tf32_by_tma(values.astype(np.float32)) if stmt.src.rounded else values
             for to in group.lanes.of_cluster(lane, stmt.src.multicast):
                 addresses = tile.begin_tma_tile(int(begin[i]) * tile.item + offsets, to, site, to != lane)
                 copies.append(CopyInFlight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))

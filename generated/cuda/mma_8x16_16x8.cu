@@ -274,7 +274,7 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             } else if (lda % 2 == 0) {
                 load_a(2);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
                     shared.a[load_stage][a_row + i * (THREADS / BK)][a_k] =
                         k_load + a_k < k
@@ -305,7 +305,7 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             } else if (ldb % 2 == 0) {
                 load_b(2);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     shared.b[load_stage][b_k + i * (THREADS / BN)][b_col] =
                         k_load + b_k + i * (THREADS / BN) < k

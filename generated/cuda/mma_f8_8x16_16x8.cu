@@ -271,7 +271,7 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
             } else if (lda % 4 == 0) {
                 load_a(4);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
                     shared.a[load_stage][a_row + i * (THREADS / BK)][a_k] =
                         k_load + a_k < k
@@ -302,7 +302,7 @@ mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restri
             } else if (ldb % 4 == 0) {
                 load_b(4);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     shared.b[load_stage][b_col + i * (THREADS / BK)][b_k] =
                         k_load + b_k < k

@@ -248,7 +248,7 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
             } else if (lda % 4 == 0) {
                 load_a(4);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
                     shared.a[load_stage][a_row + i * (THREADS / BK)][a_k] =
                         k_load + a_k < k
@@ -279,7 +279,7 @@ mma_s8_8x16_16x8(int m, int n, int k, int alpha, const signed char *__restrict__
             } else if (ldb % 4 == 0) {
                 load_b(4);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     shared.b[load_stage][b_col + i * (THREADS / BK)][b_k] =
                         k_load + b_k < k

@@ -7,7 +7,8 @@
 //            registers
 // B          global memory, TMA, 4 stages in shared memory, 128-byte swizzle
 // Pipeline   a full and an empty mbarrier for each stage
-// Multiply   wgmma m64n256k8, sums in float32, A from registers, A and B cut to TF32
+// Multiply   wgmma m64n256k8, sums in float32, A from registers, A and B rounded to TF32 as TMA
+//            loads them
 // C          2 stages in shared memory, stored by TMA
 // Grid       persistent blocks, each loops over tiles of C; threadblock swizzle over 8 rows of
 //            blocks; programmatic dependent launch
@@ -654,13 +655,13 @@ extern "C" cudaError_t wgmma_tf32_128x256_s4_held_launch(int m, int n, int k, fl
         return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
-    if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
                                                           4, a, k, m, lda, BK, 32)
                                         : cudaSuccess) {
         return error;
     }
     CUtensorMap b_map = {};
-    if (const cudaError_t error = k > 0 ? make_tensor_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    if (const cudaError_t error = k > 0 ? make_tensor_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
                                                           4, b, n, k, ldb, BN, BK)
                                         : cudaSuccess) {
         return error;

@@ -621,14 +621,3 @@ def test_the_flag_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not tf32.is_enabled()
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def test_schedules_of_tf32() -> None:
-    """Large blocks for large results; each ends in one that any GPU from sm_80 on takes."""
-    names = [[schedule.name for schedule in tf32._schedules(elements)] for elements in (2**24, 2**20, 2**16)]
-    assert [str(found[0]).split("_s")[0] for found in names] == [
-        "wgmma_tf32_128x256",
-        "wgmma_tf32_64x64",
-        "wgmma_tf32_64x64",
-    ]
-    assert {found[-1] for found in names} == {"mma_tf32_8x16_16x8"}

@@ -229,6 +229,7 @@ SPECS: dict[str, tuple[object, ...]] = {
     "prologue_a": ("a * 2",),
     "prologue_b": ("b * b_scale",),
     "emulate": (True,),
+    "allow_tf32": (True,),
 }
 
 

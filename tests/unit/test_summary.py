@@ -54,7 +54,7 @@ def test_the_head_says_what_is_printed(name: str) -> None:
         (
             "wgmma_tf32_256x128_s4_held",
             "Multiply",
-            "wgmma m64n256k8, sums in float32, B from registers, A and B cut to TF32",
+            "wgmma m64n256k8, sums in float32, B from registers, A and B rounded to TF32 as TMA loads them",
         ),
         ("wgmma_3xtf32_128x128_s3", "Multiply", "3xTF32: three products for each"),
         ("mma_8x16_16x8", "B", "rows padded by 8, ldmatrix.trans, registers double-buffered across tiles"),

@@ -16,7 +16,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
 from gemmgen.ir.dtypes import BF16, C64, F32, F64, I8
 from gemmgen.ir.instructions import ACROSS, MMA_INSTRUCTIONS, WARP_LANES
-from gemmgen.ir.numeric import tf32
+from gemmgen.ir.numeric import tf32, tf32_by_tma
 from gemmgen.ir.operands import ldmatrix_atom
 from gemmgen.ir.stmt import Multiply, Registers, VectorCopy
 from gemmgen.ir.target import TARGETS
@@ -67,6 +67,13 @@ def test_tf32_is_the_nearest_and_keeps_what_is_not_finite(rng: np.random.Generat
     odd = np.array([np.inf, -np.inf, np.nan], np.float32)
     odd.view(np.uint32)[2] = 0x7FFFFFFF  # the NaN that GPUs make
     assert np.array_equal(np.asarray(tf32(odd)), odd, equal_nan=True)
+
+
+def test_tma_rounds_ties_to_even() -> None:
+    ties = np.array([1 + 2.0**-11, 1 + 3 * 2.0**-11, -1 - 2.0**-11, 1 + 1.01 * 2.0**-11, np.inf, np.nan], np.float32)
+    right = np.array([1, 1 + 2.0**-9, -1, 1 + 2.0**-10, np.inf, np.nan], np.float32)
+    assert np.array_equal(tf32_by_tma(ties), right, equal_nan=True)
+    assert np.isinf(tf32_by_tma(np.full(1, np.finfo(np.float32).max)))[0]
 
 
 def test_the_verifier_knows_whose_registers_they_are() -> None:

@@ -246,7 +246,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
             } else if (lda % 2 == 0) {
                 load_a(2);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BM * BK / THREADS; ++i) {
                     shared.a[load_stage][a_k + i * (THREADS / BM)][a_row] =
                         k_load + a_k + i * (THREADS / BM) < group_depth
@@ -278,7 +278,7 @@ weight_gradient(int m, int n, int k, const int *__restrict__ offsets,
             } else if (ldb % 2 == 0) {
                 load_b(2);
             } else {
-                #pragma unroll 4
+                #pragma unroll 8
                 for (int i = 0; i < BN * BK / THREADS; ++i) {
                     shared.b[load_stage][b_k + i * (THREADS / BN)][b_col] =
                         k_load + b_k + i * (THREADS / BN) < group_depth

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gemmgen import candidates, tuning
 from gemmgen.candidates import PARTS
 from gemmgen.choice import few_rows, loads, prior
+from gemmgen.choice.columns import WORD
 from gemmgen.choice.machine import Machine, machine_of
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
@@ -47,13 +48,17 @@ FILES = sorted((ROOT / "benchmarks" / "results" / "2026-11-22_h200").glob("rows*
 H100 = replace(H200, memory_rate=3_352_320)
 #: Schedules of a problem at least; the deepest parts of K that a cluster adds up.
 LEAST, JOINED = 3, 2
+#: Sizes of which nothing is aligned.
+ANYWHERE = (1, 1, 1)
 
 Shape = tuple[int, int, int]
 
 
 def machine_then(target: Target) -> Machine:
-    """The constants of a device with the kernels of the figures: their last block never begins earlier."""
-    return replace(machine_of(target), earlier=False)
+    """The constants of a device with the kernels of the figures: their last block never begins earlier, and of small
+    elements warps copied whole vectors or one element, of which four at once went through registers.
+    """
+    return replace(machine_of(target), earlier=False, through=3.0)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class Problem:
 
     def choice(self, machine: Machine) -> Schedule:
         """What the prior puts first."""
-        costs = prior.costs(self.spec, list(self.us), self.shape, machine, self.products)
+        like = None if machine.earlier or self.spec.dtype.size >= WORD else ANYWHERE
+        costs = prior.costs(self.spec, list(self.us), self.shape, machine, self.products, like)
         return list(self.us)[int(np.argmin(costs))]
 
     def regret(self, machine: Machine) -> float:

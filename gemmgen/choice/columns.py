@@ -25,6 +25,8 @@ FMA, MMA, WGMMA = range(3)
 LINE, SECTOR = 128, 32
 #: Bytes that threads copy asynchronously, at least and at most.
 WORD, VECTOR = 4, 16
+#: How many times the instructions of another copy one has whose width is told at run time.
+NARROWER = 1.25
 #: Threads of a warpgroup, and rows that its instructions multiply.
 WARPGROUP, WARPGROUP_ROWS = 128, 64
 
@@ -213,11 +215,13 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     width, size = operand.width, spec.dtype.size
     # Vectors of small elements are promised, or copied by warps as lines have them; of others the sizes say them.
     seen = gcd(line, width) if size >= WORD or (s.by_warps and operand.async_copy) else 1
+    each = 1.0
     if size < WORD and s.by_warps and operand.async_copy:
         # Copies are narrower where no wider ones are there.
-        width = max(gcd(spec.ld_unit(name), width), seen)
+        promised = gcd(spec.ld_unit(name), width)
+        each, width = NARROWER if seen > promised else 1.0, max(promised, seen)
     whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or seen % width == 0)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     if operand.prepacked:
         return 1 / operand.width, 0.0
-    return (1 / width, 0.0) if along and whole else (1.0, across)
+    return (each / width, 0.0) if along and whole else (1.0, across)

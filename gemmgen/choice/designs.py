@@ -64,6 +64,8 @@ OF_WARPS = (
 )
 OF_THREADS = (*product(((4, 4), (8, 4), (8, 8), (8, 16)), ((8, 16), (16, 16), (8, 8))),)
 STAGES = (3, 4)
+#: Rows of a block at least beside warpgroups: smaller blocks take longer than the prior says.
+ROWS = 64
 #: Groups of one warp and of two, each thread with 4x4 sums, for a small C, of which batches have many; depths of steps.
 OF_SMALL, DEPTHS_OF_SMALL = (((4, 4), (4, 8)), ((4, 4), (8, 8))), (8, 16)
 #: Elements by which lines of a tile are apart that threads copy across lines of the matrix. Without them all lanes of a
@@ -84,9 +86,12 @@ def of_warps(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:
     """Tiles of warps (`mma.sync`) beside the named ones, where warpgroups don't take A and B as they are stored."""
     if spec.dtype not in _WARPS or "mma" not in target.features:
         return ()
-    if "wgmma" in target.features and all(spec.ld_unit(x) * spec.element(x).size % VECTOR == 0 for x in "ab"):
-        return ()
-    return _grown(spec, target, (candidates.load(_WARPS[spec.dtype]).schedule,), OF_WARPS, STAGES)
+    tiles = OF_WARPS
+    if "wgmma" in target.features:
+        if all(spec.ld_unit(x) * spec.element(x).size % VECTOR == 0 for x in "ab"):
+            return ()
+        tiles = tuple(x for x in OF_WARPS if x[0][0] * x[1][0] >= ROWS)
+    return _grown(spec, target, (candidates.load(_WARPS[spec.dtype]).schedule,), tiles, STAGES)
 
 
 def of_threads(spec: GemmSpec, target: Target) -> tuple[Schedule, ...]:

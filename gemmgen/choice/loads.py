@@ -125,7 +125,7 @@ def account_of_loads(spec: GemmSpec, s: Loads, shape: Shape, c: Machine, product
     small = 0.0 if s.by_fours or spec.dtype.size >= 4 else 1.0
     of_a = small if spec.prologue_a is None else small + of_prologue(spec, "a")
     of_b = small if spec.prologue_b is None else small + of_prologue(spec, "b")
-    fmas = rows * cols * max(1.0, spec.dtype.size / 4) / (2 if s.by_fours else 1)
+    fmas = rows * cols * (c.fma / c.rate("fma", spec.dtype)) / (2 if s.by_fours else 1)
     multiply = (fmas + c.conversion * (rows * of_a + cols * of_b)) / SCHEDULERS
     of_a = of_b = c.load
     if s.lanes_along_k > 1:

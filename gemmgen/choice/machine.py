@@ -187,10 +187,10 @@ class Machine:
 
     def rate(self, atom: str, dtype: DType) -> float:
         """Multiply-adds of a multiprocessor in a cycle by an instruction, at most."""
+        if dtype == F64:
+            return self.mma_f64 / (2 if atom == "fma" else 1)
         if atom == "fma":
             return self.fma * 4 / max(4, dtype.size)
-        if dtype == F64:
-            return self.mma_f64
         return (self.wgmma if atom.startswith("wgmma") else self.mma) * 2 / dtype.size
 
     def memory_times(self, both: Amount) -> tuple[Amount, Amount]:

@@ -18,35 +18,49 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.choice.columns import LINE, SECTOR, Numbers, Shape, aligned, column, lie_along_k
+from gemmgen.choice.columns import LINE, SECTOR, WORD, Numbers, Shape, aligned, column, lie_along_k
 from gemmgen.choice.epilogue import bytes_read, reads_c, work
 from gemmgen.choice.loads import account_without_tiles, has_no_tiles
-from gemmgen.choice.machine import SUMMED, Machine, beside
+from gemmgen.choice.machine import SUMMED, THREADS, WARP, Machine, beside
 from gemmgen.choice.rates import Rates, Weighed, weighed
 from gemmgen.records import dataclass
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
-#: Elements that a thread packs, and bytes of a line that the threads of a block do at once.
+#: Elements that a thread packs; bytes of a line that a warp does at once, and those of two that all warps do.
 PACKS, PACKED_LINE = 4, 512
+PACKED_AT_ONCE = 2 * PACKED_LINE * THREADS // WARP
 #: m, n and k of a product, or of several.
 Sizes = Shape | tuple[Numbers, Numbers, Numbers]
 
 
 def costs(
-    spec: GemmSpec, schedules: Sequence[Schedule], shape: Shape, machine: Machine, products: int = 1
+    spec: GemmSpec,
+    schedules: Sequence[Schedule],
+    shape: Shape,
+    machine: Machine,
+    products: int = 1,
+    like: Shape | None = None,
 ) -> list[float]:
-    """The microseconds of a product by each schedule."""
-    return costs_at(spec, [(each, shape) for each in schedules], machine, products)
+    """The microseconds of a product by each schedule.
+
+    Args:
+        like: sizes as well aligned as lines are for what threads copy, if not those of the product.
+    """
+    return costs_at(spec, [(each, shape) for each in schedules], machine, products, like)
 
 
 def costs_at(
-    spec: GemmSpec, asked: Sequence[tuple[Schedule, Shape]], machine: Machine, products: int = 1
+    spec: GemmSpec,
+    asked: Sequence[tuple[Schedule, Shape]],
+    machine: Machine,
+    products: int = 1,
+    like: Shape | None = None,
 ) -> list[float]:
     """The same of products of several sizes, each by one schedule."""
     tiled, costs = [each for each in asked if not has_no_tiles(each[0])], iter(())
     if tiled:
-        own = np.concatenate([column(spec, each, aligned(spec, of)) for each, of in tiled], axis=1)
+        own = np.concatenate([column(spec, each, like or aligned(spec, of)) for each, of in tiled], axis=1)
         m, n, k = np.array([of for _, of in tiled], dtype=np.float64).T
         costs = iter(microseconds(spec, weighed(spec, own, machine), (m, n, k), machine, products).tolist())
     return [
@@ -161,7 +175,9 @@ def _times(spec: GemmSpec, of: Weighed, shape: Sizes, c: Machine, products: int)
     rounds = each / together
     whole = np.floor(rounds) * together
     full = whole / each
-    multiply, (step, last) = _step(of, depths / steps, np.array((together, np.maximum(1.0, each - whole))), fetch, c)
+    # Small elements are put down whether they lie in K or not.
+    copied = depths / steps if spec.dtype.size >= WORD else np.ones_like(steps)
+    multiply, (step, last) = _step(of, copied, np.array((together, np.maximum(1.0, each - whole))), fetch, c)
     step = full * step + (1 - full) * last + outside
     in_all = even * steps
     cycles, end = in_all * step, _end(spec, of, grid)
@@ -193,17 +209,17 @@ def _gathered(d: Rates, share: Numbers, each: Numbers, elements: Numbers, c: Mac
     return gathered
 
 
-def _step(of: Weighed, inside: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
+def _step(of: Weighed, copied: Numbers, together: Numbers, fetch: Numbers, c: Machine) -> tuple[Numbers, Numbers]:
     """Cycles of a multiprocessor to multiply a step's tiles, with the threads' own copies; and of the whole step.
 
     Args:
-        inside: how much of a step lies in K.
+        copied: how much of a step threads copy.
         together: blocks that it has, a row for each case.
     """
     d = of.rates
     multiply = d.multiply / np.minimum(1.0, d.filled * together) ** c.crowd + d.handed / together
     if of.copies:
-        multiply += d.copy * inside / np.minimum(1.0, d.copying * together)
+        multiply += d.copy * copied / np.minimum(1.0, d.copying * together)
     return multiply, np.maximum(beside(multiply, fetch, c.fetched_aside), d.wait / together)
 
 
@@ -336,15 +352,16 @@ def _packing(spec: GemmSpec, of: Weighed, k: Numbers | float, count: Numbers, c:
     depth, wide = (np.ceil(k / d.depth) * d.depth)[at], PACKED_LINE / spec.dtype.size
     extents = (count * d.laid)[:, at]
     of_a, of_b = extents * (products * depth)
-    # Of short lines threads have nothing to do.
-    idle = (_up(depth if by_k else x, wide) for x, by_k in zip(extents, lie_along_k(spec), strict=True))
-    busy_a, busy_b = (x * more for x, more in zip((of_a, of_b), idle, strict=True))
     laid = spec.dtype.size * (of_a + of_b)
+    # Of short lines threads have nothing to do, which counts where they come in turns.
+    idle = (_up(depth if by_k else x, wide) for x, by_k in zip(extents, lie_along_k(spec), strict=True))
+    whole = spec.dtype.size * sum(x * more for x, more in zip((of_a, of_b), idle, strict=True))
+    whole = np.where(whole > c.cores * PACKED_AT_ONCE, whole, laid)
     # Bytes of an element as it is stored, two of which may share one.
     stored_a, stored_b = (spec.element(x).bytes_of(2) / 2 for x in "ab")
     memory, cached = c.memory_times(np.maximum(1.0, laid + stored_a * of_a + stored_b * of_b))
     found = np.zeros_like(d.depth)
-    found[at] = c.packing + np.maximum(spec.dtype.size * (busy_a + busy_b) / c.packed, memory + cached)
+    found[at] = c.packing + np.maximum(whole / c.packed, memory + cached)
     return found
 
 

@@ -149,10 +149,8 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
     line = LINE * np.where(d.fetched > 0, 1.0, BESIDE_COPIES)
     swapped = (d.unit == WGMMA) & ((d.together[0] != WARPGROUP_ROWS) | (d.together[1] != cols))
     in_cluster, dealt, stays = d.cluster.prod(0), d.dealt > 0, d.stays > 0
-    by_lines = (d.unit == WGMMA) & ~swapped & (d.staged == 0) & (d.width == 1)
-    by_pairs = (d.unit == WGMMA) & (d.width == 2)
     cores = np.where(in_cluster > 2, c.in_fours, c.cores)
-    by_threads = np.where(by_lines, 0.0, np.where(d.width > 1, vector, single))
+    store, torn, of_block = _stores(spec, d, vector, single, swapped, c)
     return Rates(
         block=d.block,
         cluster=d.cluster,
@@ -175,11 +173,11 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         arrive=d.block.sum(0) * d.depth * size / LINE / c.arrive * line,
         wait=np.where(d.stages > 1, (c.latency + c.met * (in_cluster > 1)) / np.maximum(0.5, d.stages - 1), 0.0),
         fetched=d.fetched,
-        store=np.where(d.staged > 0, spec.result.size / c.store, by_threads),
-        torn=np.where(d.staged > 0, 0.0, np.where(by_pairs, c.store_apart, single) - by_threads),
+        store=store,
+        torn=torn,
         width=d.width,
         alone=np.where(swapped, single, 0.0),
-        slices=(c.slice * (d.slices - 1) + c.store_line * by_lines) * area,
+        slices=(c.slice * (d.slices - 1) + of_block) * area,
         begin=c.begin + _own(d, c) + c.stay * d.stays + c.meet * (in_cluster > 1),
         free=np.where(stays, 0.0, c.aside),
         turns=c.aside * (d.turns - 1),
@@ -193,6 +191,20 @@ def _rates(spec: GemmSpec, d: Designs, c: Machine) -> Rates:
         dealt=dealt,
         swapped=swapped,
     )
+
+
+def _stores(
+    spec: GemmSpec, d: Designs, vector: Numbers, single: Numbers, swapped: npt.NDArray[np.bool_], c: Machine
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Cycles to store an element of C; how many more where its lines are no multiples of what a thread stores at once;
+    and those for each element of a whole block, where it goes line by line.
+    """
+    of_warpgroups, by_tma = d.unit == WGMMA, d.staged > 0
+    by_lines = of_warpgroups & ~swapped & ~by_tma & (d.width == 1)
+    by_threads = np.where(by_lines, 0.0, np.where(d.width > 1, vector, single))
+    alone = np.where(of_warpgroups & (d.width == 2), c.store_apart, single)
+    store = np.where(by_tma, spec.result.size / c.store, by_threads)
+    return store, np.where(by_tma, 0.0, alone - by_threads), c.store_line * by_lines
 
 
 def _own(d: Designs, c: Machine) -> Numbers:

@@ -44,10 +44,15 @@ def tables(names: str) -> list[Table]:
             jobs = [Job.read(text) for text in told["jobs"]]
             best = min(us for _, us, again, _ in told["times"] if again)
             times = (us if again else max(us, best) for _, us, again, _ in told["times"])
-            us = dict(zip((job.schedule for job in jobs), times, strict=True))
+            us = {job.schedule: time for job, time in zip(jobs, times, strict=True) if not _is_gone(job.schedule)}
             shape = jobs[0].shape
             found.append(Table(promised(jobs[0].spec, shape), shape, us))
     return found
+
+
+def _is_gone(schedule: Schedule) -> bool:
+    """Whether its kernel stored C in another way then: one by one from registers, where today it goes line by line."""
+    return schedule.by_warpgroups and schedule.c_width == 1 < schedule.thread_vector[1]
 
 
 def summary(ratios: Sequence[float]) -> str:

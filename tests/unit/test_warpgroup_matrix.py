@@ -241,7 +241,7 @@ def refused(schedule: Made, spec: GemmSpec = SPEC, target: Target = SM_90A) -> s
         ({"block_k": 48}, "lines of bfloat16 are 16, 32 or 64 long: use block_k 64"),
         ({"stages": 1}, "stages = 1 < 2: give 2 to 64"),
         ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
-        ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
+        ({"c_width": 16}, "use 2, which a work-item has, or 1, 4 or 8 by way of local memory"),
         ({"tile": (2, 48), "c_width": 8}, "128x192 of C in runs of 8 can't be dealt out evenly to 256: use c_width 2"),
         (
             {"a": replace(WGMMA.a, memory="global")},

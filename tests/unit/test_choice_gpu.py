@@ -929,3 +929,43 @@ def test_the_command_line_chooses_and_explains() -> None:
     text = printed("explain", "--preset", "mbarrier_8x8_2x16_split8", *sizes)
     assert "microseconds on 132 multiprocessors for 16 x 4096 x 4096, by the prior:" in text
     assert "the sum of K's parts" in text
+
+
+# --- what was measured on an H200 on 2026-11-29 ----------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [64, 512, 2048, 8192])
+def test_float32_goes_by_tensor_cores_where_it_may_be_rounded(size: int) -> None:
+    spec, shape = GemmSpec(b_order="col", ld_multiple=4), (size, size, size)
+    assert choose(spec, shape, H200).atom == "fma"
+    assert choose(replace(spec, allow_tf32=True), shape, H200).atom == "wgmma_tf32"
+    # A row has the same bits whatever their number, and is never rounded.
+    invariant = choose(replace(spec, allow_tf32=True), shape, H200, invariant=True)
+    assert invariant == choose(spec, shape, H200, invariant=True)
+    assert replace(spec, dtype=F16, allow_tf32=True) == replace(spec, dtype=F16)
+    if size >= 512:
+        assert choose(replace(spec, allow_tf32=True), shape, A100).atom == "mma_tf32"
+
+
+@pytest.mark.parametrize(
+    "shape", [(4095, 4095, 4095), (2000, 2002, 1024), (3000, 999, 520), (1000, 1001, 1003)], ids=str
+)
+@pytest.mark.parametrize("b_order", ["row", "col"])
+def test_lines_of_c_that_begin_anywhere_are_stored_line_by_line(shape: Shape, b_order: Order) -> None:
+    """By pairs 4095 cubed takes 278 us, by fours 242 and one by one 223."""
+    found = choose(promised(GemmSpec(dtype=BF16, b_order=b_order), shape), shape, H200)
+    assert (found.epilogue_stages, found.c_width) == (0, 1)
+
+
+def test_a_small_c_gets_small_blocks() -> None:
+    """7444 products of 32x16x24 took 84 us by blocks of 32x64, and 21 by those of one warp or two."""
+    spec = GemmSpec(batched=True, ld_multiple=4, alpha=1.0, beta=0.0)
+    rows, cols = choose(spec, (32, 16, 24), H200, 7444).block_tile
+    assert rows * cols <= 32 * 32
+
+
+def test_batches_whose_lines_begin_anywhere_are_copied_as_they_are() -> None:
+    """192 products of 206x64x206 take 15 us by warps, and 33 with a kernel before that packed them."""
+    spec = promised(GemmSpec(dtype=BF16, batched=True), (206, 64, 206))
+    found = choose(spec, (206, 64, 206), H200, 192)
+    assert found.by_warps and not (found.a.prepacked or found.b.prepacked)

@@ -278,6 +278,18 @@ def test_head_comments_count_the_barriers() -> None:
     assert f"{entry.dynamic_bytes:,} bytes of shared memory" in source.text
 
 
+def test_a_warp_stores_lines_element_by_element() -> None:
+    by_lines = WGMMA.but(
+        tile=(2, 16), group=(32, 4), producer_threads=32, setmaxnreg=(0, 0), epilogue_stages=0, c_width=1
+    )
+    text = emitted(by_lines, SPEC).text
+    assert "so that warps store whole" in text
+    assert "const int sum_col = local_index % BN;" in text
+    assert "c[c_row * ldc + first_col] =" in text or "c[c_row * ldc + first_col] = " in text
+    # 72 columns are no part of 128 threads.
+    assert "can't be dealt out evenly to 128: use c_width 2" in refused(partial(by_lines.but, tile=(2, 18)))
+
+
 def test_types_strides_and_targets() -> None:
     assert "not float32: use dtype bfloat16 or float16, or atom wgmma_tf32 or wgmma_3xtf32 or " in refused(
         WGMMA, GemmSpec()

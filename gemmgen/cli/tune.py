@@ -68,6 +68,7 @@ def tune(
     prologue_a: Annotated[Text, option("--prologue-a", "FORMULA", "Of A's elements, as of emit.")] = None,
     prologue_b: Annotated[Text, option("--prologue-b", "FORMULA", "The same of B: 'b * b_scale_128'.")] = None,
     epilogue: Annotated[list[str] | None, option("--epilogue", "FUNCTION", _EPILOGUE)] = None,
+    allow_tf32: Annotated[bool, flag("--allow-tf32", "float32 may be rounded to TF32, as of emit.")] = False,
     minutes: Annotated[float, option("--minutes", "N", "For all sizes together, by their weights.")] = 10.0,
     backend: Annotated[str, option("--backend", "NAME", "opencl, cuda or sycl.")] = "opencl",
     device: Annotated[Text, option("--device", "DEVICE", "Its number or part of its name (gemmgen devices).")] = None,
@@ -91,7 +92,7 @@ def tune(
     place = attempt(problems, _place, backend, device)
     products: list[Product] | None = []
     if not (calibrate and (shapes, model, trace) == (None, None, None)):
-        texts = _texts(dtype, layout, c_dtype, (a_dtype, b_dtype), (prologue_a, prologue_b), epilogue)
+        texts = _texts(dtype, layout, c_dtype, (a_dtype, b_dtype), (prologue_a, prologue_b), epilogue, allow_tf32)
         products = attempt(problems, _products, shapes, model, trace, texts, backend)
     problems += _uncalibrated(place) if calibrate and place is not None else ()
     store = Store()
@@ -119,6 +120,7 @@ def _texts(
     stored: tuple[Text, Text],
     prologues: tuple[Text, Text],
     epilogue: list[str] | None,
+    allow_tf32: bool,
 ) -> SpecTexts:
     """The options of a product: those of its types, of A and B as they are stored, and of what these are made into."""
     (a_dtype, b_dtype), (prologue_a, prologue_b) = stored, prologues
@@ -131,6 +133,7 @@ def _texts(
         "prologue_a": prologue_a,
         "prologue_b": prologue_b,
         "epilogue": epilogue,
+        "allow_tf32": allow_tf32,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -13,6 +14,7 @@ from gemmgen.schedule import Schedule, Value
 from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.schedule.flat import MAINLOOPS
 from gemmgen.schedule.mainloop import Mainloop
+from gemmgen.tuning.order import ordered
 from gemmgen.tuning.space import Space, is_precise, is_redundant, known_schedules, space_of, spaces
 
 CPU = TARGETS["cpu"]
@@ -98,6 +100,16 @@ def test_more_than_a_shape_fills_is_redundant() -> None:
     assert not is_redundant(schedule, (4096, 4096, 4096))
     assert is_redundant(schedule, (64, 64, 4096))
     assert is_redundant(schedule.but(split_k=8), (4096, 4096, 64))
+
+
+def test_a_search_rounds_where_that_is_allowed() -> None:
+    target, spec = TARGETS["sm_90a"], GemmSpec(b_order="col", ld_multiple=4)
+    plain, rounded = (
+        {schedule.atom for schedule in islice(ordered(x, (512, 512, 512), target), 12)}
+        for x in (spec, replace(spec, allow_tf32=True))
+    )
+    assert plain == {"fma"}
+    assert "wgmma_tf32" in rounded
 
 
 def test_a_search_takes_no_rounded_products() -> None:

@@ -12,6 +12,7 @@ from gemmgen.errors import FaultKind
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var, compare
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.numeric import tf32_by_tma
 from gemmgen.ir.stmt import For, If, Multiply, PointerInit, Stmt, TmaCopy
 from gemmgen.ir.synchronization import Barrier, Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
@@ -128,14 +129,14 @@ def test_presets(name: str, rng: np.random.Generator) -> None:
     problem = Problem.of(rng, preset.spec, *((33, 60, 200) if few else (70, 264, 328)), 1.5, -0.5)
     problem = problem if preset.spec.accumulator.is_float else replace(problem, alpha=3, beta=-2)
     result = interpret(program, preset.spec, problem, 8)
-    if preset.schedule.atom == "wgmma_tf32":  # which drops the last bits of elements, and no more
-        problem = replace(problem, a=cut(problem.a), b=cut(problem.b))
+    if preset.schedule.atom == "wgmma_tf32":  # which TMA rounds elements for, and nothing else does
+        problem = replace(problem, a=rounded(problem.a), b=rounded(problem.b))
     problem.check(result)
 
 
-def cut(matrix: Matrix) -> Matrix:
-    """Its numbers without the bits that TF32 lacks."""
-    kept = (matrix.view(np.int32) & np.int32(-1 << 13)).view(np.float32)
+def rounded(matrix: Matrix) -> Matrix:
+    """Its numbers as TMA rounds them."""
+    kept = tf32_by_tma(matrix.astype(np.float32))
     assert not np.array_equal(kept, matrix)
     return kept
 

@@ -12,9 +12,8 @@ with operands of its own, which together are larger than the L2 cache; ours and 
 is cuBLAS' time by ours, the geometric mean and the worst; and the time that a copy of as many bytes takes, by ours.
 
 cuBLAS is called by torch, float8 by `torch._scaled_mm`, int8 by `torch._int_mm`, which needs more than 16 rows: of
-fewer it is given 17. `tf32` is float32 that both may round to TF32;
-`3xtf32` is our float32 by three products of TF32, beside SGEMM. Of these two the largest error is printed, in units of
-cuBLAS', both against float64.
+fewer it is given 17. `tf32` is float32 that both may round to TF32; `3xtf32` is our float32 by three products of TF32,
+beside SGEMM. Of these two the largest error is printed, in units of cuBLAS', both against float64.
 """
 
 from __future__ import annotations

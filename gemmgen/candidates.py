@@ -20,8 +20,6 @@ WAYS: tuple[Way, ...] = ((False, False), (False, True), (True, False), (True, Tr
 Shape = tuple[int, int, int]
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
-#: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
-ROUNDS = 4
 #: Bytes of a line of a TMA tile, which is how deep a step of warpgroups is, and of a vector.
 LINE, VECTOR = 128, 16
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from gemmgen import candidates
-from gemmgen.candidates import PARTS, ROUNDS, WAYS, Shape, Way, blocks_of, reaches
+from gemmgen.candidates import PARTS, WAYS, Shape, Way, blocks_of, reaches
 from gemmgen.cpu.panels import USUAL, choose_panels
 from gemmgen.errors import ScheduleError
 from gemmgen.invariant import USUAL_ROWS, choose_by_model, problem, reference
@@ -35,6 +35,8 @@ SMALL_PRESET = "naive_16x16"
 SMALL_BESIDE_VECTORS = 32**3
 #: Rows of C up to which a tile of several rows is mostly empty: those of a group of that preset.
 FEW_ROWS = 16
+#: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
+ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen import groups
-from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD
+from gemmgen.checks.warpgroup_mma import SUM_PAD, TURNED_PAD, stores_lines
 from gemmgen.epilogue import OPERANDS, UP, Applied
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.copy_instructions import AxisLayout, ThreadValueLayout
@@ -477,7 +477,7 @@ class WarpgroupEpilogue:
         meet = Barrier(role_items=s.group[0] * s.group[1])
         if s.cluster_reduction > 1:
             return _added_across(staging, acc, (comment, update), meet)
-        if by_columns or s.c_width == s.thread_vector[1]:
+        if not stores_lines(problem.spec, s, problem.swapped):
             return (comment, update)
         where = ", in place of the tiles" if staging.reuses else ""
         say = f"Staged epilogue: through shared memory{where}, so that warps store whole lines."

@@ -97,7 +97,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
         yield from _along_k(spec, s)
     yield from _shares(spec, s) if s.cluster_reduction > 1 else ()
     lines, across, other = ("columns", "rows", "A") if s.operands_swapped else ("rows", "columns", "B")
-    given, by_columns = s.tile, s.operands_swapped and s.partial_sums > 1
+    given, swapped = s.tile, s.operands_swapped
+    by_columns = swapped and s.partial_sums > 1
     spec, s = exchange_operands(spec, s) if s.operands_swapped else (spec, s)
     rows, cols = s.block_tile
     if s.tile[0] % 2 or rows > MOST_LINES:
@@ -117,7 +118,10 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: Instruction) -> Iterator[str]:
             "epilogue_stages 2 and group 64x4, say, or leave it out"
         )
     if s.cluster_reduction == 1:
-        yield from _boxes(spec, s, lines, across) if s.epilogue_stages else _stores(spec, s, across, by_columns)
+        if s.epilogue_stages:
+            yield from _boxes(spec, s, lines, across)
+        else:
+            yield from _stores(spec, s, across, by_columns, swapped)
 
 
 def _beside(spec: GemmSpec, s: Schedule, atom: Instruction, names: tuple[str, str], unit: int) -> Iterator[str]:
@@ -204,7 +208,19 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             )
 
 
-def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Iterator[str]:
+def stores_lines(spec: GemmSpec, s: Schedule, swapped: bool) -> bool:
+    """Whether sums pass through local memory, so that a warp stores lines of C: in longer runs than the pairs that a
+    work-item has, or one by one. Of swapped operands, whose pairs are columns of C, single ones go from registers.
+
+    Args:
+        spec, s: as the kernel has them.
+        swapped: whether operands are.
+    """
+    longer = s.c_width > s.thread_vector[1] or (s.c_width < s.thread_vector[1] and not swapped)
+    return spec.c_order == "row" and longer and not s.epilogue_stages
+
+
+def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool, swapped: bool) -> Iterator[str]:
     """C from pairs as they lie in registers, or by way of local memory in longer runs; `by_columns` says that these are
     of columns of sums that a second kernel adds up by rows.
     """
@@ -218,7 +234,7 @@ def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Itera
         return
     if s.c_width not in (1, 2, 4, 8):
         yield f"c_width = {s.c_width}: use 2, which a work-item has, or 1, 4 or 8 by way of local memory"
-    elif s.c_width != s.thread_vector[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+    elif stores_lines(spec, s, swapped) and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 
@@ -277,6 +293,7 @@ def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
 
 def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Iterator[str]:
     """Local memory and registers. A row-major B takes whole TMA tiles."""
+    swapped = s.operands_swapped
     spec, s = exchange_operands(spec, s) if s.operands_swapped else (spec, s)
     rows, cols = s.block_tile
     of_a = spec.element("a") if is_held(s, "a") else atom.dtype
@@ -287,8 +304,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Ite
     )
     slot, boxes = _slot(spec, s)
     slots = min(boxes, s.epilogue_stages) * slot
-    by_lines = spec.c_order == "row" and s.c_width != s.thread_vector[1] and not s.epilogue_stages
-    by_memory = s.cluster_reduction > 1 or by_lines
+    by_memory = s.cluster_reduction > 1 or stores_lines(spec, s, swapped)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.cluster_reduction > 1
     used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages

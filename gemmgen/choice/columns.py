@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.candidates import VECTOR
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -23,8 +24,8 @@ Shape = tuple[int, int, int]
 FMA, MMA, WGMMA = range(3)
 #: Bytes of a line of L2, and of a sector.
 LINE, SECTOR = 128, 32
-#: Bytes that threads copy asynchronously, at least and at most.
-WORD, VECTOR = 4, 16
+#: Bytes that a thread copies asynchronously, at least.
+WORD = 4
 #: How many times the instructions of another copy one has whose width is told at run time.
 NARROWER = 1.25
 #: Threads of a warpgroup, and rows that its instructions multiply.
@@ -121,7 +122,7 @@ def lie_along_k(spec: GemmSpec) -> tuple[bool, bool]:
 
 def aligned(spec: GemmSpec, shape: Shape) -> Shape:
     """Sizes that are as well aligned: a row depends on nothing else of them, and that of small elements whose lines are
-    promised to begin at vectors on nothing.
+    assumed to begin at vectors on nothing.
     """
     unit = SECTOR // min(SECTOR, spec.dtype.size)
     a, b = (spec.dtype.size >= WORD or spec.ld_unit(x) * spec.dtype.size < VECTOR for x in "ab")
@@ -213,13 +214,13 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
     width, size = operand.width, spec.dtype.size
-    # Vectors of small elements are promised, or copied by warps as lines have them; of others the sizes say them.
+    # Of small elements the alignment is assumed, or warps copy vectors as lines have them; of others the sizes say it.
     seen = gcd(line, width) if size >= WORD or (s.by_warps and operand.async_copy) else 1
     each = 1.0
     if size < WORD and s.by_warps and operand.async_copy:
         # Copies are narrower where no wider ones are there.
-        promised = gcd(spec.ld_unit(name), width)
-        each, width = NARROWER if seen > promised else 1.0, max(promised, seen)
+        assumed = gcd(spec.ld_unit(name), width)
+        each, width = NARROWER if seen > assumed else 1.0, max(assumed, seen)
     whole = width * size >= WORD and (spec.ld_unit(name) % width == 0 or seen % width == 0)
     across = 0.0 if along else 1.0 if operand.pad else 2.0
     if operand.prepacked:

@@ -191,7 +191,9 @@ class WarpgroupMma(Mainloop):
         line = min(line, fast)
         by_boxes = fast % (line * shared) == 0
         box = slow if by_boxes else slow // shared, line
-        rounded = matrix.dtype == self.instruction.dtype and self.instruction.rounded_by_tma
+        # What a prologue makes elements into is rounded after that.
+        made = name == "a" and self._prologue is not None and self._prologue.step is not None
+        rounded = matrix.dtype == self.instruction.dtype and self.instruction.rounded_by_tma and not made
         first = self._operand(name).evict_first
         boxed = replace(matrix, tma_tile=box, rounded=rounded, multicast=shared, evict_first=first)
         return groups.ending_with(boxed) if self._is_shared_out(boxed) else self.problem.three_dimensional(boxed)

@@ -351,7 +351,9 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple
         return own if node == ELEMENT_OWN else node
 
     step = replace(copy.prologue, value=map_expr(copy.prologue.value, in_step))
-    return made_anywhere(step, matrix, (slow0 + slow, fast0 + fast), raw)
+    names, value = made_anywhere(step, matrix, (slow0 + slow, fast0 + fast), raw)
+    # The instruction multiplies float32 as TF32: what TMA has not rounded is here.
+    return names, Call("tf32", (value,), dtype) if dtype == F32 else value
 
 
 def _stored(copy: FragmentLoad, to: tuple[Expr, ...], width: int, made: tuple[Body, Expr]) -> Body:

@@ -27,8 +27,8 @@ class WarpgroupMma(Mainloop):
     """Warpgroups multiply by `wgmma` the tiles that a producer loads into shared memory by TMA.
 
     Attributes:
-        atom: `wgmma` of 16-bit floats; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` of int8, 8-bit floats and float32 cut to
-            TF32, `wgmma_3xtf32` by three of those for each, of elements that a kernel before takes apart.
+        atom: `wgmma` of 16-bit floats; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` of int8, 8-bit floats and float32
+            rounded to TF32, `wgmma_3xtf32` by three of those for each, of elements that a kernel before takes apart.
         stages: slots of the ring in local memory.
         producer_threads: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins
             all copies to local memory. They are no part of `group`.

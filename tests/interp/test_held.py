@@ -14,6 +14,7 @@ from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accum
 from gemmgen.ir.expr import Bin, Expr
 from gemmgen.ir.instructions import cut_sums, product_error
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.numeric import tf32
 from gemmgen.ir.stmt import Body, For, If, Stmt, VectorCopy
 from gemmgen.ir.synchronization import Mbarrier, MultiplyGroup
 from gemmgen.ir.target import TARGETS
@@ -117,6 +118,28 @@ def test_stored_otherwise_and_made(
     a, b = ((a + more) * along[:, None], b) if mine == "a" else (a, (b + more) * along)
     expected = a @ b
     assert np.allclose(found, expected, rtol=1e-2, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("shape", [PAIR, SWAPPED])
+def test_what_a_prologue_makes_is_rounded_to_tf32(
+    shape: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator
+) -> None:
+    """Once, after it is made: TMA rounds the other operand, and the instruction would cut elements."""
+    schedule = held("wgmma_tf32", shape)
+    mine = "b" if schedule.operands_swapped else "a"
+    spec = GemmSpec(b_order="col", ld_multiple=4, alpha=1.0, beta=0.0)
+    spec = replace(spec, **{f"prologue_{mine}": f"{mine} * {mine}_scale_k"})  # type: ignore[arg-type]
+    (rows, cols), depth = schedule.block_tile, 32
+    problem = Problem.of(rng, spec, rows, cols, depth, 1.0, 0.0)
+    # Of each sum one product is not zero, and its other element is 1.
+    one = np.zeros((depth, cols) if mine == "a" else (rows, depth), np.float32)
+    one[0 if mine == "a" else slice(None), slice(None) if mine == "a" else 0] = 1
+    problem = replace(problem, b=one) if mine == "a" else replace(problem, a=one)
+    scale = rng.uniform(1, 2, depth).astype(np.float32)
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 4, {f"{mine}_scale_k": scale})
+    loaded = problem.a[:, :1] if mine == "a" else problem.b[:1]
+    made = np.asarray(tf32(loaded.astype(np.float32) * scale[0]), np.float32)
+    assert np.array_equal(found, np.broadcast_to(made, (rows, cols)))
 
 
 @pytest.mark.parametrize(("shape", "orders"), [(PAIR, ("col", "col")), (SWAPPED, ("row", "row"))])

@@ -290,6 +290,14 @@ def test_a_warp_stores_lines_element_by_element() -> None:
     assert "can't be dealt out evenly to 128: use c_width 2" in refused(partial(by_lines.but, tile=(2, 18)))
 
 
+def test_single_elements_of_a_column_major_c_go_from_registers() -> None:
+    """Of parts of K too, which a second kernel adds up; 32x4 groups could not deal out lines of 2x64 evenly."""
+    schedule = WGMMA.but(
+        tile=(2, 64), group=(32, 4), producer_threads=32, setmaxnreg=(0, 0), epilogue_stages=0, c_width=1, split_k=2
+    )
+    assert "so that warps store whole" not in emitted(schedule, replace(SPEC, c_order="col")).text
+
+
 def test_types_strides_and_targets() -> None:
     assert "not float32: use dtype bfloat16 or float16, or atom wgmma_tf32 or wgmma_3xtf32 or " in refused(
         WGMMA, GemmSpec()

@@ -193,7 +193,7 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
     found: dict[str, torch.Tensor] = {}
     if functions := functions_of(ctx.options["epilogue"], saved["a"], saved["b"]):
         chain = _chain(ctx, functions, saved, groups)
-        gradient, found = chain.gradients(gradient, sorted(wanted - {"a", "b"}))
+        gradient, found = chain.gradients(groups.inside(gradient), sorted(wanted - {"a", "b"}))
     if "c" in wanted and (beta := ctx.options["beta"]) != 0:
         through = gradient * conjugate_of(beta)
         found["c"] = found["c"] + through if "c" in found else through
@@ -206,14 +206,15 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
 
 def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch.Tensor], groups: _Groups) -> Chain:
     a, b, options = groups.a, groups.b, ctx.options
-    known = {name: groups.spread(name, x) for name, x in saved.items() if name not in ("a", "b", OFFSETS, RESULT)}
+    others = {name: x for name, x in saved.items() if name not in ("a", "b", OFFSETS, RESULT)}
+    known = {name: groups.inside(groups.spread(name, x)) for name, x in others.items()}
     if groups.kind == "rows" and any("row" in function.names for function in functions):
         known["row"] = groups.row
 
     def sums() -> torch.Tensor:
         c = known.get("c") if options["beta"] != 0 else None
         factors = {"alpha": options["alpha"], "beta": options["beta"] if c is not None else 0}
-        return cast("torch.Tensor", _operator(a, b, groups.offsets, c, **factors, dtype=sums_of(a, b)))
+        return cast("torch.Tensor", _operator(a, b, groups.offsets, c, **factors, dtype=sums_of(a, b), zero_rest=True))
 
     return Chain(functions, sums, known, saved.get(RESULT))
 
@@ -247,6 +248,12 @@ class _Groups:
         begins = torch.cat([self.offsets.new_zeros(1), self.offsets[:-1]])
         return (self._places - begins[self._group]).unsqueeze(-1).to(torch.int64)
 
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        """A matrix of the result's rows with zeros behind the last group, and so is its gradient: NaN that a formula
+        makes of what is undefined there goes no further.
+        """
+        return torch.where((self._places < self.offsets[-1]).unsqueeze(-1), x, 0) if self.kind == "rows" else x
+
     def spread(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """An operand of the epilogue, or c, in a shape that broadcasts to the result's."""
         axes = "mn" if name == "c" else OPERANDS[name].axes
@@ -264,9 +271,7 @@ class _Groups:
             return cast("torch.Tensor", _operator(ones, gradient, self.offsets)).squeeze(-2)
         if axes == "n":
             return gradient.sum(-2)
-        summed = gradient.sum(-1, keepdim=True) if axes == "m" else gradient
-        if self.kind == "rows":
-            summed = torch.where((self._places < self.offsets[-1]).unsqueeze(-1), summed, 0)
+        summed = self.inside(gradient.sum(-1, keepdim=True) if axes == "m" else gradient)
         return summed.squeeze(-1) if axes == "m" else summed
 
     def of_factors(self, gradient: torch.Tensor, alpha: complex, wanted: set[str]) -> dict[str, torch.Tensor]:

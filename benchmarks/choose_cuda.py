@@ -115,13 +115,13 @@ def shapes(count: int, seed: int, most: int) -> list[Shape]:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
-    """What matrices of this size, by rows without gaps, keep of promises."""
+    """What matrices of this size, by rows without gaps, can be assumed to have: as `ld_multiple`."""
     unit = 16 // spec.dtype.size
     return spec if shape[1] % unit or shape[2] % unit else replace(spec, ld_multiple=unit)
 
 
-def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
-    """What copies boxes has to be promised what these matrices keep; others find out for themselves."""
+def with_assumptions(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
+    """TMA needs assumptions, which these matrices meet; other kernels find out for themselves."""
     return aligned(spec, shape) if schedule.by_warpgroups or schedule.tma else spec
 
 
@@ -129,7 +129,7 @@ def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     """The presets that could have been chosen."""
     names = [name for name in candidates.names() if name.startswith(KINDS) and "atomic" not in name]
     found = [candidates.load(name).schedule for name in names]
-    return [x for x in found if is_possible(promised(spec, x, shape), x, target)]
+    return [x for x in found if is_possible(with_assumptions(spec, x, shape), x, target)]
 
 
 def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
@@ -161,7 +161,7 @@ def build(request: tuple[GemmSpec, Schedule, Shape]) -> None:
 
     spec, schedule, (m, n, k) = request
     with suppress(Exception):  # said when it would be timed
-        kernel = cuda_kernel(promised(spec, schedule, (m, n, k)), schedule, pick())
+        kernel = cuda_kernel(with_assumptions(spec, schedule, (m, n, k)), schedule, pick())
         kind = getattr(torch, spec.dtype.name)
         kernel(*(torch.empty(x, dtype=kind, device="cuda") for x in ((m, k), (k, n))))
         torch.cuda.synchronize()
@@ -192,7 +192,7 @@ def runners(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator
     most, stream = float(right.abs().max()), cupy.cuda.Stream(non_blocking=True)
     for schedule in schedules:
         try:
-            kernel = cuda_kernel(promised(spec, schedule, shape), schedule, pick())
+            kernel = cuda_kernel(with_assumptions(spec, schedule, shape), schedule, pick())
             c.fill_(float("nan"))
             torch.cuda.synchronize()
             kernel(a, b, c, stream=stream)

@@ -39,7 +39,7 @@ from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import shipped
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import Job, assuming_no_gaps
 from gemmgen.tuning.on_cuda import CudaContestant, compile_only
 from gemmgen.tuning.recorded import ask
 from gemmgen.tuning.records import Store, parse
@@ -307,7 +307,7 @@ def tune(dtype: str, layout: str, shapes: Sequence[Shape], seconds: float, data:
 
 def schedules(spec: GemmSpec, shape: Shape, info: CudaDeviceInfo, records: bool) -> dict[str, Schedule]:
     """What is compared, by what decided."""
-    kept, target = promised(spec, shape), info.target
+    kept, target = assuming_no_gaps(spec, shape), info.target
     found = {"prior": choose(kept, shape, target)}
     if records:
         said = ask("cuda", info, target, kept, shape)

@@ -49,7 +49,7 @@ from gemmgen.runtime.cuda_devices import pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning.device import key_of
-from gemmgen.tuning.job import Job, Outcome, promised
+from gemmgen.tuning.job import Job, Outcome, assuming_no_gaps
 from gemmgen.tuning.order import RULED_OUT, ordered, static_problem
 from gemmgen.tuning.runners import LocalRunner
 from gemmgen.tuning.space import is_precise, space_of
@@ -208,7 +208,7 @@ def main() -> None:
     for shape, layout in list(drawn(said.commit, said.dtype, said.count, layouts))[part - 1 :: parts][said.after :]:
         if time.perf_counter() - begin > said.seconds:
             break
-        spec = promised(build_spec(dtype=said.dtype, layout=layout), shape)
+        spec = assuming_no_gaps(build_spec(dtype=said.dtype, layout=layout), shape)
         rows.append(measured(spec, shape, target, runner, said.most))
         lines.append(json.dumps(rows[-1]))
         print(told(rows[-1])[0], *cast("list[str]", rows[-1]["wrong"]), sep="\n", flush=True)

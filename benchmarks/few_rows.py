@@ -235,7 +235,7 @@ def operands(spec: GemmSpec, shape: Shape) -> list[tuple[Any, Any, Any]]:
 
 
 def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
-    """What matrices of this size without gaps keep of promises, as `gemm` makes them: of whole vectors or none."""
+    """The assumptions that matrices of this size without gaps meet, as `gemm` makes them: of whole vectors or none."""
     m, n, k, *_ = shape
     unit, lines = 16 // spec.dtype.size, (k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n)
     a, b, c = (1 if line % unit else unit for line in lines)
@@ -263,7 +263,7 @@ def ours(spec: GemmSpec, schedule: Schedule, given: list[tuple[Any, Any, Any]], 
     """A kernel of gemmgen. Raises: UserError where it does not take these matrices."""
     import torch
 
-    kernel = cuda_kernel(promised(spec, schedule, shape), schedule, pick())
+    kernel = cuda_kernel(with_assumptions(spec, schedule, shape), schedule, pick())
     return captured(
         kernel_name(schedule, spec),
         lambda a, b, c: kernel(a, b, c, stream=torch.cuda.current_stream().cuda_stream),
@@ -271,8 +271,8 @@ def ours(spec: GemmSpec, schedule: Schedule, given: list[tuple[Any, Any, Any]], 
     )
 
 
-def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
-    """What TMA has to be promised of these matrices; other kernels find out for themselves."""
+def with_assumptions(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
+    """TMA needs assumptions, which these matrices meet; other kernels find out for themselves."""
     return aligned(spec, shape) if schedule.by_warpgroups or schedule.tma else spec
 
 
@@ -322,7 +322,7 @@ def build(request: tuple[GemmSpec, Schedule, Shape]) -> None:
     spec, schedule, shape = request
     with suppress(Exception):  # said when it would be timed
         given = operands(spec, shape)[:1]
-        kernel = cuda_kernel(promised(spec, schedule, shape), schedule, pick())
+        kernel = cuda_kernel(with_assumptions(spec, schedule, shape), schedule, pick())
         kernel(*given[0])
 
 

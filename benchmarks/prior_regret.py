@@ -38,7 +38,7 @@ from gemmgen.kernel_names import kernel_name
 from gemmgen.options import build_spec, schedule_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import promised
+from gemmgen.tuning.job import assuming_no_gaps
 from gemmgen.tuning.records import parse
 from tests.support.tables import H200, tables
 
@@ -102,7 +102,7 @@ def of_file(path: Path) -> Iterator[tuple[GemmSpec, Shape, Schedule, float]]:
     """A file's measurements."""
     for row in json.loads(path.read_text(encoding="utf-8")):
         dtype, shape = MATRIX_DTYPES[row["dtype"]], tuple(row["shape"])
-        # What is packed was run without the promise that lines of other sizes keep.
+        # What is packed was run without the assumption that lines of other sizes meet.
         unit = 16 // dtype.size
         kept = all(size % unit == 0 for size in shape[1:])
         spec = GemmSpec(dtype=dtype, ld_multiple=unit if kept else 1)
@@ -128,7 +128,7 @@ def of_h100() -> tuple[list[Problem], Machine]:
     found: dict[tuple[GemmSpec, Shape, int], dict[Schedule, float]] = defaultdict(dict)
     for line in records.lines:
         made = line.measurement()
-        found[promised(made.spec, line.shape), line.shape, line.products][made.schedule] = line.seconds * 1e6
+        found[assuming_no_gaps(made.spec, line.shape), line.shape, line.products][made.schedule] = line.seconds * 1e6
     problems = [Problem(*about, us) for about, us in found.items() if len(us) >= LEAST]
     return problems, replace(machine_then(H100), **records.machine)  # type: ignore[arg-type]
 
@@ -141,7 +141,7 @@ def of_drawn(name: str = "schedules.json") -> list[Problem]:
     problems = []
     for told in kept["problems"]:
         shape = tuple(told["shape"])
-        spec = promised(build_spec(dtype=told["dtype"], layout=told["layout"]), shape)
+        spec = assuming_no_gaps(build_spec(dtype=told["dtype"], layout=told["layout"]), shape)
         problems.append(Problem(spec, shape, 1, {known[int(at)]: us for at, us in told["us"].items()}))
     return problems
 
@@ -174,7 +174,7 @@ def of_few_rows() -> list[Problem]:
     problems = []
     for (dtype, order, size), us_of in known.items():
         m, n, k = map(int, size.split("x"))
-        kept = promised(build_spec(dtype=dtype, layout=f"row,{order}"), (m, n, k))
+        kept = assuming_no_gaps(build_spec(dtype=dtype, layout=f"row,{order}"), (m, n, k))
         # At that time an assumption was of all matrices.
         spec = replace(kept, ld_multiple=min(map(kept.ld_unit, "abc")))
         own = {x.name or "": x for x in few_rows.ranked(spec, (m, n, k), H100, machine_of(H100))}

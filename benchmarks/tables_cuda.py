@@ -110,13 +110,13 @@ def requests(table: Table, folder: Path) -> list[Request]:
 
 
 def kernels(table: Table, folder: Path) -> Iterator[tuple[GemmSpec, Schedule]]:
-    """The same, and their twins for matrices that keep promises."""
+    """The same, and their variants for matrices that meet assumptions."""
     for request in requests(table, folder):
         spec, schedule, *_ = request.resolve()
         yield spec, schedule
         if spec.ld_multiple == 1:
-            for promised in variants.promises(spec, schedule):
-                yield promised, schedule
+            for assumed in variants.more_assumptions(spec, schedule):
+                yield assumed, schedule
 
 
 def build(kernel: tuple[GemmSpec, Schedule]) -> None:

@@ -2,7 +2,7 @@
 
 Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.cpu`, for GPUs of CUDA
 the prior (`gemmgen.choice`). For other types and devices, and where sizes are not known, it is the first row of `MENU`
-that the product's types, layouts and promises allow on the target.
+that the product's types, layouts and assumptions allow on the target.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def given_shape(matrix: Buffer) -> tuple[Expr, ...]:
     return (GROUP_COUNT * shape[0],) if len(shape) == 1 and matrix.batch_stride is not None else shape
 
 
-def broken_promises(kernel: Kernel, spec: GemmSpec, signs: bool = False) -> Iterator[str]:
+def broken_assumptions(kernel: Kernel, spec: GemmSpec, signs: bool = False) -> Iterator[str]:
     """Where a launcher's sizes, leading dimensions and strides are not what the spec says, in C.
 
     Args:

@@ -154,7 +154,7 @@ def render_module(source: Source) -> str:
         parameters=_parameters(source),
         formula=_formula(source),
         reads_c=_reads(source),
-        promises=_promises(source.spec) if source.operation == "gemm" else [],
+        assumptions=_assumptions(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
         free_lanes=None if REQUIRED_SIZE in source.extensions else entry.sub_group,
@@ -163,7 +163,7 @@ def render_module(source: Source) -> str:
         grid_limits=GRID_LIMITS[1:],
         shared=entry.dynamic_bytes,
         alignment=source.alignment,
-        promised=source.spec.ld_multiple != 1,
+        assumed=source.spec.ld_multiple != 1,
         arguments=[_argument(argument, slow, operands[-1].name, source.spec) for argument in entry.arguments],
         skips={"alpha", "k"} <= {argument.name for argument in entry.arguments},
         has_images=any(argument.kind == "image" for argument in entry.arguments),
@@ -205,7 +205,7 @@ def _formula(source: Source) -> str:
     return f"{source.spec.formula('@')}."
 
 
-def _promises(spec: GemmSpec) -> list[tuple[str, str]]:
+def _assumptions(spec: GemmSpec) -> list[tuple[str, str]]:
     """What sizes the kernel was made for: a condition that must not hold, and what to say if it does."""
     found = []
     for axis, size, unit in zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True):

@@ -187,8 +187,8 @@ class Problem:
     def whole(self, axis: str) -> Expr:
         """A size in whole blocks, or rounds of K."""
         size, unit = {"m": self.m, "n": self.n, "k": self.k}[axis], self.units[axis]
-        promised = dict(zip("mnk", self.spec.multiple_of, strict=True))[axis]
-        return size if promised % unit == 0 else ceil_div(size, unit) * unit
+        assumed = dict(zip("mnk", self.spec.multiple_of, strict=True))[axis]
+        return size if assumed % unit == 0 else ceil_div(size, unit) * unit
 
     def named_whole(self, axis: str) -> Expr:
         """The same by its name, if it needs one."""
@@ -258,14 +258,14 @@ class Problem:
 
     def assumptions(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, of the steps of a batch, and of rows and columns."""
-        promised: list[tuple[Expr, int]] = [(self.pitch(name), self.spec.ld_unit(name)) for name in "abc"]
-        promised += [(Var(f"stride_{name}", I64), self.spec.ld_unit(name)) for name in self.strided]
+        assumed: list[tuple[Expr, int]] = [(self.pitch(name), self.spec.ld_unit(name)) for name in "abc"]
+        assumed += [(Var(f"stride_{name}", I64), self.spec.ld_unit(name)) for name in self.strided]
         sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
         lines = [(self._pitch(f"{name}_packed"), self.units[self.packed_axes(name)[1]]) for name in self.packed]
         lines.append((self._pitch("workspace"), 4 if self.schedule.c_width > 1 else 1))
-        promised += [(x, unit) for x, unit in (*sizes, *lines) if isinstance(x, Var)]
-        promised += zip((self.m, self.n), self.spec.multiple_of, strict=False)
-        return tuple(compare("==", x % width, 0) for x, unit in promised for width in WIDTHS if unit % width == 0)
+        assumed += [(x, unit) for x, unit in (*sizes, *lines) if isinstance(x, Var)]
+        assumed += zip((self.m, self.n), self.spec.multiple_of, strict=False)
+        return tuple(compare("==", x % width, 0) for x, unit in assumed for width in WIDTHS if unit % width == 0)
 
     # --- prepacked operands -----------------------------------------------------------------------
 

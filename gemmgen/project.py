@@ -32,7 +32,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import LARGEST_SIZE, GemmSpec, Order
 
-#: Sizes that the program takes where none are given, or the nearest that keep the spec's promises.
+#: Sizes that the program takes where none are given, or the nearest that meet the spec's assumptions.
 SHAPE = (509, 258, 131)
 #: Matrices of a batch then.
 BATCH = 3
@@ -143,9 +143,9 @@ def _sycl_options(source: Source) -> Mapping[str, str]:
 
 
 def _shape(spec: GemmSpec) -> list[int]:
-    """m, n and k: those that the spec fixes, else the nearest that keep its promises."""
-    promised = zip((spec.m, spec.n, spec.k), SHAPE, spec.multiple_of, strict=True)
-    return [-(-wish // unit) * unit if size is None else size for size, wish, unit in promised]
+    """m, n and k: those that the spec fixes, else the nearest that meet its assumptions."""
+    assumed = zip((spec.m, spec.n, spec.k), SHAPE, spec.multiple_of, strict=True)
+    return [-(-wish // unit) * unit if size is None else size for size, wish, unit in assumed]
 
 
 def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, object]:
@@ -177,7 +177,7 @@ def _fields(source: Source, schedule: Schedule, printer: CLike) -> Mapping[str, 
         "ld": "long long" if spec.is_wide else "int",
         "largest": LARGEST_SIZE,
         "defaults": f"{m}, {n}, {k}, {BATCH if spec.batched else 1}, {alpha}, {beta}, 0, 0, 0, 0, 0, 0",
-        "promises": _promises(spec),
+        "assumptions": _assumptions(spec),
         "exact_factors": None if spec.epilogue else _exact_factors(spec),
         **_epilogue(spec, unit, printer),
         "a": _matrix(source, "a", spec.a_order, types["a"], ("p.m", "p.k"), ("i", "x")),
@@ -293,7 +293,7 @@ def _exact_factors(spec: GemmSpec) -> list[str] | None:
     return [f"p.{name}[{part}] = {EXACT[name] if part == 0 else 0}.0;" for name in chosen for part in (0, 1)]
 
 
-def _promises(spec: GemmSpec) -> list[tuple[str, str]]:
+def _assumptions(spec: GemmSpec) -> list[tuple[str, str]]:
     """What must not hold of sizes and factors, and what the kernel was made for instead."""
     found = []
     for axis, size, unit in zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True):

@@ -356,8 +356,8 @@ class Scheduler:
         return names, (Alloc(_NEXT), Store(_NEXT, (), call("group_id", 0)), loop)
 
     def assumptions(self) -> tuple[Expr, ...]:
-        """What divisibility promises: the last group's tile ends inside the matrix. Blocks of groups of rows are more
-        than there may be rows for, if a block has one row, too.
+        """What follows from `multiple_of`: the last group's tile ends inside the matrix. Blocks of groups of rows are
+        more than there may be rows for, if a block has one row, too.
         """
         problem, s = self.problem, self._schedule
         known: list[Expr] = [Const(s.partial_sums - 1) - PART] if s.partial_sums > 1 else []

@@ -80,8 +80,8 @@ class GemmSpec:
             those of int8 in int32, others in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments; complex where the elements are.
-        multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
-        ld_multiple: what the leading dimensions, and the strides of a batch, are promised to be divisible by, for
+        multiple_of: what m, n and k are assumed to be divisible by; guards fold away accordingly.
+        ld_multiple: what the leading dimensions, and the strides of a batch, are assumed to be divisible by, for
             vectors and TMA, which need alignment: of all matrices, or of A, B and C (`ld_unit`).
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
@@ -182,7 +182,7 @@ class GemmSpec:
             if unit < 1:
                 problems.append(f"{axis} is said to be a multiple of {unit} < 1: say 1 if nothing is known")
             elif size is not None and size % unit:
-                problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
+                problems.append(f"{axis} = {size} is not the multiple of {unit} that multiple_of assumes")
         if self.listed and not self.batched:
             problems.append("listed matrices are those of a batch: set batched (--batched), too")
         problems += self._group_problems()
@@ -365,7 +365,7 @@ class GemmSpec:
         return problems
 
     def ld_unit(self, name: str) -> int:
-        """What the leading dimension of A (`a`), B (`b`) or C (`c`) is promised to be divisible by."""
+        """What the leading dimension of A (`a`), B (`b`) or C (`c`) is assumed to be divisible by."""
         return self.ld_multiple if isinstance(self.ld_multiple, int) else self.ld_multiple["abc".index(name)]
 
     @property

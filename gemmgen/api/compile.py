@@ -135,7 +135,7 @@ def _compiled(
         from gemmgen.choose import choose
 
         how = choose(known, None, place.target)
-    kernel = cuda_kernel(promised(known, ld_multiple), how, device, exact=ld_multiple is not None)
+    kernel = cuda_kernel(with_ld_multiple(known, ld_multiple), how, device, exact=ld_multiple is not None)
     return cast("Compiled", kernel)
 
 
@@ -165,7 +165,9 @@ def _in_one_order(
     if named is not None:
         with_fixed_order(named)
         return schedule or named
-    return choose(promised(known, ld_multiple), None, chosen(backend, device, wishes(None)).target, 1, invariant=True)
+    return choose(
+        with_ld_multiple(known, ld_multiple), None, chosen(backend, device, wishes(None)).target, 1, invariant=True
+    )
 
 
 def _is_schedule(value: object) -> bool:
@@ -175,7 +177,7 @@ def _is_schedule(value: object) -> bool:
     return isinstance(value, Schedule | str)
 
 
-def promised(spec: GemmSpec | None, ld_multiple: LdMultiple | None) -> GemmSpec:
+def with_ld_multiple(spec: GemmSpec | None, ld_multiple: LdMultiple | None) -> GemmSpec:
     """The spec with the argument `ld_multiple`. Raises: SpecError."""
     spec = spec or GemmSpec()
     return spec if ld_multiple is None else replace(spec, ld_multiple=ld_multiple)
@@ -205,7 +207,9 @@ def emitted(
         from gemmgen import driver
         from gemmgen.choose import choose
 
-        return driver.emit(promised(spec, ld_multiple), schedule or choose(spec, None, target), backend, target, form)
+        return driver.emit(
+            with_ld_multiple(spec, ld_multiple), schedule or choose(spec, None, target), backend, target, form
+        )
 
     about = spec, schedule, ld_multiple, backend, target, form, measured_on(target)
     return on_disk.remembered("source", about, emit)
@@ -238,13 +242,13 @@ def cuda_kernel(
             refuse_spills(source, arch)
         return source
 
-    variants = Variants(made(spec), promised_specs(spec, schedule, target, exact), made)
-    for promised_more in variants.promised if strict else ():
-        variants.twin(promised_more)  # now, not by a later call
+    variants = Variants(made(spec), variant_specs(spec, schedule, target, exact), made)
+    for variant in variants.assuming if strict else ():
+        variants.twin(variant)  # now, not by a later call
     return CudaKernel.from_source(variants.general, device, variants)
 
 
-def promised_specs(spec: GemmSpec, schedule: Schedule, target: Target, exact: bool = False) -> tuple[GemmSpec, ...]:
+def variant_specs(spec: GemmSpec, schedule: Schedule, target: Target, exact: bool = False) -> tuple[GemmSpec, ...]:
     """The specs of a CUDA kernel's variants (`runtime/variants.py`)."""
 
     def work_out() -> tuple[GemmSpec, ...]:

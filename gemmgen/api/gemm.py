@@ -31,7 +31,7 @@ from gemmgen.api.gemm_problems import (
 from gemmgen.api.kernels import Wanted, in_one_order, is_faster_in_two, kernel_now, target_for
 from gemmgen.api.libraries import Dtype, Gpu, Library, NumPy, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, Product, Shape, calls_of, product_of, scalar_problems
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
+from gemmgen.api.request import Kept, Request, Work, assumed_ld_multiple, operands_of, prepared_calls, spec_of
 from gemmgen.api.weights import Packed
 from gemmgen.errors import DtypeError, SpecError, attempt
 from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
@@ -412,13 +412,13 @@ class _Request(Request):
         any_address = not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c))
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
-        promise = promise_of(library, spec, calls)
-        wanted = Wanted(backend, where, spec, schedule, shape, products, promise, any_address)
+        assumed = assumed_ld_multiple(library, spec, calls)
+        wanted = Wanted(backend, where, spec, schedule, shape, products, assumed, any_address)
         if self._takes_two(wanted, calls):
             self._launch_two(into, first.c.shape, backend, device)
             return
         if self.invariant:
-            wanted = wanted._replace(schedule=in_one_order(backend, where, spec, schedule, shape, promise))
+            wanted = wanted._replace(schedule=in_one_order(backend, where, spec, schedule, shape, assumed))
         kernel, pending = kernel_now(wanted, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()

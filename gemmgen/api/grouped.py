@@ -16,7 +16,7 @@ from gemmgen.api.gemm_problems import factor_problems, result_types, schedule_pr
 from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
-from gemmgen.api.request import Kept, Request, Work, operands_of, prepared_calls, promise_of, spec_of
+from gemmgen.api.request import Kept, Request, Work, assumed_ld_multiple, operands_of, prepared_calls, spec_of
 from gemmgen.epilogue import gate_of, odd_columns
 from gemmgen.errors import DtypeError, SpecError, attempt
 from gemmgen.ir.dtypes import I32
@@ -277,9 +277,9 @@ class _Request(Request):
             (types.kernel, types.sums), orders, self.extra.epilogue, prologues=self.extra.prologues, grouped=self.kind
         )
         any_address = not all(library.fits_vectors(x) for x in (a, b, into))
-        promise = promise_of(library, spec, [Call(a, b, into)])
+        assumed = assumed_ld_multiple(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
-        wanted = Wanted(backend, where, spec, schedule, self.mean, groups, promise, any_address)
+        wanted = Wanted(backend, where, spec, schedule, self.mean, groups, assumed, any_address)
         if groups and schedule is None and self.extra.in_two is not None and is_faster_in_two(wanted):
             return self._in_two(backend, device)
         kernel = kernel_for(wanted)

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from gemmgen.api import aside, on_disk
-from gemmgen.api.compile import emitted, promised_specs, wider
+from gemmgen.api.compile import emitted, variant_specs, wider
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import BLOCK_FEATURES, Measured, Target, calibrate, measured_on
@@ -71,7 +71,7 @@ class Question:
 
     def _answer(self) -> tuple[Source, tuple[GemmSpec, ...]]:
         schedule, spec = self.choice()
-        variants = promised_specs(spec, schedule, self.target) if self.backend == "cuda" else ()
+        variants = variant_specs(spec, schedule, self.target) if self.backend == "cuda" else ()
         return self._emitted(schedule, spec), variants
 
     def _emitted(self, schedule: Schedule, spec: GemmSpec) -> Source:
@@ -146,7 +146,7 @@ def kernel_for(wanted: Wanted) -> Kernel:
     key = backend, device, found.source, found.variants
     kernel = _kernels.get(key, lambda: _made(_place(backend, device, spec), found))
     if is_chosen and not found.source.workspaces:
-        # A promise that the schedule does not need is not in the source's spec.
+        # An assumption that the schedule does not need is not in the source's spec.
         for each in {kept, replace(kept, ld_multiple=found.source.spec.ld_multiple)}:
             _note((backend, device, each), kernel, products * prod(shape), any_address)
     return kernel
@@ -204,7 +204,7 @@ def _other(
     """A kernel that is there and takes such a product in not much longer than its own; None if there is none.
 
     Args:
-        specs: that of the call, and without its promise of leading dimensions.
+        specs: that of the call, and without its assumption of leading dimensions.
     """
     for spec in specs:
         own, kernel = _any.get((*place, spec, any_address), (0, None))

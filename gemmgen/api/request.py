@@ -337,7 +337,7 @@ def spec_of(
     return replace(made, listed=listed, grouped=grouped)
 
 
-def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
+def assumed_ld_multiple(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> tuple[int, int, int]:
     """The `ld_multiple` that leading dimensions of A, B and C keep. It is one vector, as kernels with TMA need it: of
     the stored elements of A or B, or at least of the multiplied elements, or of C's. Otherwise it is one element.
     """

@@ -20,7 +20,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.sizes import Workspace
 from gemmgen.ir.walk import walk_expr
-from gemmgen.launch import broken_promises, given_shape, products
+from gemmgen.launch import broken_assumptions, given_shape, products
 
 #: Extensions that a host asks the device for before it builds.
 REQUIRED_SIZE = "cl_intel_required_subgroup_size"
@@ -81,7 +81,7 @@ def launcher_fields(file: CLike, printers: Sequence[CLike], workspaces: Sequence
     found = list(reaches(file, kernels))
     matrices = [p for p in file.kernel.launcher_params if isinstance(p, Buffer)]
     too_far = [*(text for x in found for text in _too_far(x)), *_reached(workspaces, between)]
-    refused = [*broken_promises(file.kernel, file.spec, signs=True), *too_far]
+    refused = [*broken_assumptions(file.kernel, file.spec, signs=True), *too_far]
     empty = " || ".join(f"{var.name} < 1" for var in file.kernel.extents)
     launch = _launch_params(file.kernel)
     return {

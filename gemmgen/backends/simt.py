@@ -24,7 +24,7 @@ from gemmgen.ir.kernel import allocs
 from gemmgen.ir.sizes import GROUPS, Workspace
 from gemmgen.ir.stmt import VectorCopy
 from gemmgen.ir.walk import of_kind
-from gemmgen.launch import broken_promises, map_name, passed
+from gemmgen.launch import broken_assumptions, map_name, passed
 from gemmgen.records import dataclass
 from gemmgen.spec import OFFSETS
 
@@ -347,7 +347,7 @@ class Simt(CLike):
         params = [*(self.parameter(p, "") for p in self.kernel.launcher_params), f"{self.api}Stream_t stream"]
         odd = [f"!is_aligned({name}, {size})" for name, size in self._addresses()]
         far, functions = unreached(self, [p.kernel for p in kernels], workspaces)
-        wrong = [*broken_promises(self.kernel, self.spec), *far]
+        wrong = [*broken_assumptions(self.kernel, self.spec), *far]
         refusals = [(self.misaligned, odd), (f"{self.api}ErrorInvalidValue", wrong)]
         called = {*functions, *(["is_aligned"] if odd else [])}
         called |= {printer.counter() for printer in kernels if printer.kernel.persistent}

@@ -46,13 +46,13 @@ from gemmgen.ir.stmt import Alloc, For, FragmentApply, Multiply, PlaceStmt, Stmt
 from gemmgen.ir.synchronization import Barrier, SyncStmt
 from gemmgen.ir.target import LARGE_REGISTERS
 from gemmgen.ir.walk import in_numbers, of_kind
-from gemmgen.launch import broken_promises
+from gemmgen.launch import broken_assumptions
 from gemmgen.records import dataclass
 
 #: Built-in ids that have a dimension.
 IDS = ("group_id", "local_id")
 BLOCK_LOAD = "block_load"
-#: Moves of neighbours: what they promise of addresses makes no difference here.
+#: Moves of neighbours: what they assume of addresses makes no difference here.
 MOVES = ("vector", "aligned_vector")
 #: Vectors of a work-item's own: `sycl::float16` and its like.
 VECTORS = VectorWords(
@@ -284,7 +284,7 @@ class Sycl(CLike):
         template = environment().get_template("sycl/launcher.j2")
         steps = [{**printer.step(), "needed": self.needed(printer.kernel)} for printer in kernels]
         far, called = unreached(self, [printer.kernel for printer in kernels], workspaces)
-        refused = [*broken_promises(self.kernel, self.spec), *far]
+        refused = [*broken_assumptions(self.kernel, self.spec), *far]
         texts = (*refused, *(str(y) for x in steps for y in (x["groups"], x["arrays"])))
         named = {word for text in texts for word in re.findall(r"\w+", text)}
         return template.render(

@@ -50,14 +50,14 @@ def program_words(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, s
 
 
 def _sizes(shape: tuple[int, int, int], spec: GemmSpec) -> str:
-    """m, n and k: those that the spec fixes, else the nearest that keep its promises."""
+    """m, n and k: those that the spec fixes, else the nearest that meet its assumptions."""
     fixed = (spec.m, spec.n, spec.k)
-    promised = zip(fixed, shape, spec.multiple_of, strict=True)
-    return ", ".join(str(-(-wish // unit) * unit if size is None else size) for size, wish, unit in promised)
+    assumed = zip(fixed, shape, spec.multiple_of, strict=True)
+    return ", ".join(str(-(-wish // unit) * unit if size is None else size) for size, wish, unit in assumed)
 
 
 def _matrix(spec: GemmSpec, name: str, rows: str, cols: str) -> Mapping[str, str]:
-    """A matrix' leading dimension, as the spec promises it, and how many elements it takes."""
+    """A matrix' leading dimension, as the spec assumes it, and how many elements it takes."""
     order, unit = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}[name], spec.ld_unit(name)
     lines, length = (rows, cols) if order == "row" else (cols, rows)
     if unit == 1:

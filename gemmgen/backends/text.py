@@ -190,7 +190,7 @@ def _unread(spec: GemmSpec, program: Program) -> list[str]:
 
 
 def _sizes(spec: GemmSpec, program: Program) -> str:
-    promised = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
+    assumed = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
     lines = f"leading dimensions multiples of {spec.ld_units}; " if spec.ld_multiple != 1 else ""
     body = list(walk(program.main.body))
@@ -208,4 +208,4 @@ def _sizes(spec: GemmSpec, program: Program) -> str:
         between = between if by_sub_group else []
     reach = "2^29" if bytewise and packed else "2^31"
     spans += f"; {' and '.join(between)} less than {reach} elements" if between else ""
-    return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"
+    return f"{', '.join([*given, *assumed]) or 'any m, n, k'}; {lines}{spans}"

@@ -261,8 +261,8 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
         kernel(a, b, c, stream=problem.stream)
 
     error = product_error(schedule.atom, spec.dtype) + _cut(schedule.atom, problem)
-    promised = kernel.source_for(a, b, c).spec
-    return Graphed(name, problem, launch, c, _cupy_capture(problem), variant(promised), error)
+    assumed = kernel.source_for(a, b, c).spec
+    return Graphed(name, problem, launch, c, _cupy_capture(problem), variant(assumed), error)
 
 
 def _cut(atom: str, problem: GpuProblem) -> float:

@@ -109,7 +109,7 @@ class Accuracy:
 
 
 def variant(spec: GemmSpec) -> str:
-    """A kernel by what it is promised of sizes and leading dimensions."""
+    """A kernel by what it assumes of sizes and leading dimensions."""
     if max(spec.multiple_of) > 1:
         return f"whole {'x'.join(map(str, spec.multiple_of))}"
     return "any ld" if spec.ld_multiple == 1 else f"ld % {spec.ld_units} = 0"

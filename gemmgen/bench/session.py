@@ -61,7 +61,7 @@ class Plan:
         jobs: the kernels; none where one is to be chosen for the device and each size, as `gemmgen.gemm` does.
         best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
         dtype: of the elements; None for that of `jobs`, or float32 where one is chosen.
-        exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
+        exact: whether leading dimensions are assumed to be what the specs say; else matrices choose the variant.
         strict: whether kernels of CUDA whose registers spill are refused.
         warn: told about what is left out.
         tick: told about what is being done.
@@ -220,7 +220,7 @@ def candidates(dtype: DType, target: Target, ld_multiple: LdMultiple | None = No
     it multiplies them (TF32), is measured where it is asked for by name.
 
     Args:
-        ld_multiple: what leading dimensions are promised to be multiples of; None for what each preset asks for.
+        ld_multiple: what leading dimensions are assumed to be multiples of; None for what each preset asks for.
     """
     found = {name: named.load(name).schedule.atom for name in named.names() if _fits(name, dtype, target, ld_multiple)}
     by_matrices = tuple(name for name, atom in found.items() if atom != "fma")

@@ -37,7 +37,7 @@ def tma_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             unit = ALIGNMENT // spec.dtype.size
             yield (
                 f"TMA tiles of {name.upper()} have lines that begin on multiples of {ALIGNMENT} bytes, but leading "
-                f"dimensions are multiples of {spec.ld_units}: promise --ld-multiple {unit}, or set {name}.prepacked"
+                f"dimensions are multiples of {spec.ld_units}: pass --ld-multiple {unit}, or set {name}.prepacked"
             )
     yield from _extents(spec, s)
 

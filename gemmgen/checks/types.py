@@ -107,7 +107,7 @@ def _async(name: str, operand: Operand, order: Order, spec: GemmSpec, by_warps: 
         yield f"{whole}, not {operand.width} of {dtype}: use {name}.width {max(ASYNC_COPY.bytes) // size}"
     elif spec.ld_unit(name) % operand.width:
         yield (
-            f"{whole}, and lines that begin anywhere take {dtype} one by one: promise --ld-multiple "
+            f"{whole}, and lines that begin anywhere take {dtype} one by one: pass --ld-multiple "
             f"{operand.width}, or use a schedule without async_copy"
         )
 

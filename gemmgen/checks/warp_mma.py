@@ -148,7 +148,7 @@ def _vectors(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if units:
         yield (
             f"{' and '.join(units)} {'loads' if len(units) == 1 else 'load'} vectors, but leading dimensions are "
-            f"multiples of {spec.ld_units}: promise --ld-multiple {max(units.values())}, or use method gemv"
+            f"multiples of {spec.ld_units}: pass --ld-multiple {max(units.values())}, or use method gemv"
         )
 
 

@@ -85,7 +85,7 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         packed = " ".join(f"--set {name}.prepacked=true" for name in torn)
         yield (
             f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
-            f"multiples of {spec.ld_units}: promise --ld-multiple {unit}, or let a kernel before lay them out "
+            f"multiples of {spec.ld_units}: pass --ld-multiple {unit}, or let a kernel before lay them out "
             f"({packed})"
         )
 
@@ -180,7 +180,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
         yield (
             f"epilogue_stages = {s.epilogue_stages} stores lines of {spec.result} that begin on multiples of "
             f"{ALIGNMENT} bytes, but "
-            f"leading dimensions are multiples of {spec.ld_units}: promise --ld-multiple {ALIGNMENT // size}, or "
+            f"leading dimensions are multiples of {spec.ld_units}: pass --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
 

@@ -31,7 +31,7 @@ SUMMED = 256
 MEASURED: tuple[str, ...] = ("memory", "launch", "wgmma", "mma", "fma")
 #: The part of multiprocessors on which clusters of four find room: 120 of an H100's 132 are, 128 are not.
 IN_FOURS = 0.91
-#: Of what devices promise, what is reached of a memory's rate; of L2, how much a product may take to be half in it.
+#: Of the memory rate that a device states, what is reached; of L2, how much a product may take to be half in it.
 REACHED, HELD = 0.95, 0.72
 #: A device that says nothing of its clock (MHz), memory (bytes in a microsecond) or L2 (bytes).
 CLOCK, MEMORY, L2 = 1700, 2_000_000, 40 << 20

@@ -46,7 +46,7 @@ _PEERS = "Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cu
 Peers = Annotated[Text, option("--vs", "NAME[,NAME]", _PEERS)]
 _DTYPE = "float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."
 Dtype = Annotated[Text, option("--dtype", "TYPE", _DTYPE)]
-LdMultiple = Annotated[Text, option("--ld-multiple", "N", "Promise it of leading dimensions; else matrices choose.")]
+LdMultiple = Annotated[Text, option("--ld-multiple", "N", "Assume this of leading dimensions; else matrices choose.")]
 Strict = Annotated[bool, flag("--strict", "Refuse CUDA kernels whose registers spill, by ptxas' word.")]
 Rounds = Annotated[
     int | None, option("--rounds", "N", "Of each contender, by itself 9; 6 or more give a ratio's interval.")
@@ -176,9 +176,9 @@ def _jobs(
     if ld_multiple is not None and not (presets or files or best):
         problems.append("--ld-multiple is for --preset, --schedule and --best: give one, or leave it out")
     if best and not presets and not files and asked is not None:
-        promised = None if ld_multiple is None else asked.ld_multiple
+        assumed = None if ld_multiple is None else asked.ld_multiple
         dtype, target = asked.dtype.name, pick(backend, device=device).target
-        presets = list(candidates(asked.dtype, target, promised))
+        presets = list(candidates(asked.dtype, target, assumed))
         if not presets:
             raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]

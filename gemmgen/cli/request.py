@@ -57,7 +57,7 @@ _TARGET = (
     "What the device offers: intel (if nothing is said), xe_hpc (wide registers), khr (standard sub-groups), portable "
     "(none), cpu (vectors), or the architecture of a GPU, such as sm_90a."
 )
-_LD_MULTIPLE = "What leading dimensions are promised to be multiples of: all, or A's, B's and C's."
+_LD_MULTIPLE = "What leading dimensions are assumed to be multiples of: all, or A's, B's and C's."
 _EPILOGUE = "Applied before C is stored: bias, gelu, 'clamp(0, 6)', 'expr: acc * 2' ... Can be repeated."
 
 
@@ -88,7 +88,7 @@ class Request:
     m: Annotated[Text, what("-M --size1", "N", "Rows of A and C.")] = None
     n: Annotated[Text, what("-N --size3", "N", "Columns of B and C.")] = None
     k: Annotated[Text, what("-K --size2", "N", "Columns of A, rows of B.")] = None
-    multiple_of: Annotated[Text, what("--multiple-of", "M,N,K", "What sizes are promised to be multiples of.")] = None
+    multiple_of: Annotated[Text, what("--multiple-of", "M,N,K", "What sizes are assumed to be multiples of.")] = None
     ld_multiple: Annotated[Text, what("--ld-multiple", "N[,N,N]", _LD_MULTIPLE)] = None
     dtype: Annotated[Text, what("--dtype", "TYPE", DTYPES)] = None
     c_dtype: Annotated[Text, what("--c-dtype", "TYPE", "C's: float32 from 16 bits; else A's and B's, or int32.")] = None
@@ -206,7 +206,7 @@ class Request:
         stand_in = attempt([], build_spec, start, dtype=self.dtype, c_dtype=self.c_dtype, layout=self.layout)
         if stand_in is None or backend not in BACKENDS or target.name not in find_backend(backend).targets:
             return ()
-        # Each promise that can be kept, so that nobody is asked for it again.
+        # Each assumption that can be met, so that nobody is asked for it again.
         stand_in = attempt([], build_spec, stand_in, multiple_of=self.multiple_of) or stand_in
         stand_in = attempt([], build_spec, stand_in, ld_multiple=self.ld_multiple) or stand_in
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)

@@ -271,7 +271,7 @@ def _validated(records: Records, device: Device, backend: str, where: str) -> tu
 
     from gemmgen import driver
     from gemmgen.errors import ScheduleError
-    from gemmgen.tuning.job import promised
+    from gemmgen.tuning.job import assuming_no_gaps
     from gemmgen.tuning.records import Line
 
     lines: list[Line] = []
@@ -283,7 +283,7 @@ def _validated(records: Records, device: Device, backend: str, where: str) -> tu
             refused += error.problems
             continue
         # As matrices without gaps have them, which some schedules need.
-        spec = promised(made.spec, made.shape)
+        spec = assuming_no_gaps(made.spec, made.shape)
         if wrong := driver.refusals_of(spec, made.schedule, backend, device.target):
             refused.append(f"{where}, line {number} is left out: {wrong[0]}")
         else:

@@ -92,7 +92,7 @@ class Case:
         return {"a": self.spec.a_order, "b": self.spec.b_order}.get(name, self.spec.c_order)
 
     def pitch(self, name: str) -> tuple[int, int]:
-        """Leading dimension and stride of a matrix, which keep what the spec promises."""
+        """Leading dimension and stride of a matrix, as the spec assumes them."""
         _, rows, cols = self.shape(name)
         slow, fast = (rows, cols) if self.order(name) == "row" else (cols, rows)
         pad = self.pads["abc".index(name) if name in "abc" else 2]

@@ -379,12 +379,12 @@ def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
 
 @st.composite
 def sized(draw: st.DrawFn, spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, tuple[int, int, int]]:
-    """Sizes, and what the spec promises or folds of them."""
+    """Sizes, and what the spec assumes or folds of them."""
     units = [draw(st.sampled_from([1, 1, whole])) for whole in (*schedule.block_tile, schedule.round_depth)]
     sizes = [round_up(draw(st.integers(LEAST, most)), unit) for most, unit in zip(MOST, units, strict=True)]
     (m, n, k), (of_m, of_n, of_k) = sizes, units
-    promised = draw(st.sampled_from([1, 1, 4])) if spec.ld_multiple == 1 else spec.ld_multiple
-    spec = replace(spec, multiple_of=(of_m, of_n, of_k), ld_multiple=promised)
+    assumed = draw(st.sampled_from([1, 1, 4])) if spec.ld_multiple == 1 else spec.ld_multiple
+    spec = replace(spec, multiple_of=(of_m, of_n, of_k), ld_multiple=assumed)
     if draw(st.integers(0, 2)) == 0 and 0 not in sizes:
         spec = replace(spec, m=m, n=n, k=k)
     return spec, (m, n, k)

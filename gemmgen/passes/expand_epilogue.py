@@ -43,7 +43,7 @@ from gemmgen.positions import COL0, SUM_ROW
 Namer = Callable[[Expr, AxisLayout], Expr]
 
 
-def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Expr]) -> Body:
+def expand_epilogue(update: EpilogueStore, named: Namer, assumptions: Collection[Expr]) -> Body:
     """C, element by element."""
     fragment, dst = update.acc.fragment, update.dst
     slow, fast = dst.origin[:-3:-1] if dst.transposed else dst.origin[-2:]
@@ -61,7 +61,7 @@ def expand_epilogue(update: EpilogueStore, named: Namer, promises: Collection[Ex
     place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
     if update.via is not None:
         own = named(slow, fragment.rows), named(fast, fragment.cols)
-        return store_by_tma(update, *own, promises)
+        return store_by_tma(update, *own, assumptions)
     if update.atom.adds:
         return _add(update, named, names, row)
     if update.atom.edge == "part":

@@ -69,10 +69,10 @@ FOUR = 4
 HELD = 32
 
 
-def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
-    """All of it; `row` and `col` are where a thread's part of C begins, `promises` what is known of C's columns."""
-    finished = (*_scaled(update), *_with_old(update, row, col, promises), *_stepped(update, row, col, promises))
-    return (*finished, *_stored(update, row, col, promises))
+def store_by_tma(update: EpilogueStore, row: Expr, col: Expr, assumptions: Collection[Expr]) -> Body:
+    """All of it; `row` and `col` are where a thread's part of C begins, `assumptions` what is known of C's columns."""
+    finished = (*_scaled(update), *_with_old(update, row, col, assumptions), *_stepped(update, row, col, assumptions))
+    return (*finished, *_stored(update, row, col, assumptions))
 
 
 # --- in the accumulators --------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def _scaled(update: EpilogueStore) -> Body:
     return each_register(update.acc, scale)
 
 
-def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+def _with_old(update: EpilogueStore, row: Expr, col: Expr, assumptions: Collection[Expr]) -> Body:
     """acc += beta * c where beta is not zero, where it is inside."""
     acc, c = update.acc, update.dst.buffer
     dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
@@ -100,7 +100,7 @@ def _with_old(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[
         return (Store(acc.buffer, place, with_old(update, Load(acc.buffer, place), value)),)
 
     if _has_pairs(update):
-        ahead, vectors = _read_ahead(update, row, col, before, promises, added), _vectors(update, col, c)
+        ahead, vectors = _read_ahead(update, row, col, before, assumptions, added), _vectors(update, col, c)
         # What one lane has read for another is read before the other stores there.
         meet = (Barrier("none", of_sub_group=True),) if any(x.is_exchanged for x in vectors) else ()
         return unless_beta_is_zero(update, (*ahead, *meet))
@@ -207,7 +207,7 @@ def _read_ahead(
     row: Expr,
     col: Expr,
     matrix: Load,
-    promises: Collection[Expr],
+    assumptions: Collection[Expr],
     use: Callable[[Expr, Expr], Body],
 ) -> Body:
     """A row of a matrix as C is stored, all of it before the first element is used.
@@ -223,7 +223,7 @@ def _read_ahead(
     cols, may = _extents(update)[1], aligned(update.atom, width, source)
     whole = [compare("==", cols % x, 0) for x in (PAIR, FOUR, FOUR * 2) if x >= width]
     asked = [
-        *(() if any(x in promises or is_const(x, 1) for x in whole) else whole[:1]),
+        *(() if any(x in assumptions or is_const(x, 1) for x in whole) else whole[:1]),
         *(() if may is None else (may,)),
     ]
     if source != update.dst.buffer:  # which the launcher asks for
@@ -256,7 +256,7 @@ def _exchange(held: Buffer) -> Body:
     )
 
 
-def _stepped(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+def _stepped(update: EpilogueStore, row: Expr, col: Expr, assumptions: Collection[Expr]) -> Body:
     """The functions on each element; what they read is read where the element is inside."""
     if not update.steps:
         return ()
@@ -272,7 +272,7 @@ def _stepped(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[E
             given, finished = _by_column(replace(update, steps=steps), column)
             return (*given, *_finished(finished, update.acc.at(ROW, column), Load(c, ())))
 
-        return _read_ahead(update, row, col, Load(matrix.buffer, at), promises, use)
+        return _read_ahead(update, row, col, Load(matrix.buffer, at), assumptions, use)
     given, update = _by_column(update, COL)
     fragment = update.acc.fragment
     body = _finished(update, update.acc.at(ROW, COL), Load(c, _at(update, C_ROW, C_COL)))
@@ -329,7 +329,7 @@ def _nodes(body: Body) -> set[Expr]:
 # --- by way of local memory -----------------------------------------------------------------------
 
 
-def _stored(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+def _stored(update: EpilogueStore, row: Expr, col: Expr, assumptions: Collection[Expr]) -> Body:
     """One TMA tile after the other, each in the next slot, which must have been read before it is written again."""
     via, c = update.via, update.dst.buffer
     if via is None or c.tma_tile is None:
@@ -343,7 +343,7 @@ def _stored(update: EpilogueStore, row: Expr, col: Expr, promises: Collection[Ex
 
     def box(length: int) -> Body:
         stored: Body = (*free, *_one_tma_tile(update, via, (TURN * of_turn + BOX) % slots, length))
-        if (ragged := _ragged(update, promises, length)) is not None:
+        if (ragged := _ragged(update, assumptions, length)) is not None:
             say = Comment(f"TMA stores at least {PART_BYTES} bytes: the ragged end of C goes element by element.")
             stored = (If(ragged, (say, *_singly(update, row, col, length)), stored),)
         # Each box counts as a group, stored so or not: the waits go by that.
@@ -428,12 +428,12 @@ def _one_tma_tile(update: EpilogueStore, via: Buffer, slot: Expr, length: int) -
     )
 
 
-def _ragged(update: EpilogueStore, promises: Collection[Expr], length: int) -> Expr | None:
+def _ragged(update: EpilogueStore, assumptions: Collection[Expr], length: int) -> Expr | None:
     """Whether C ends inside a TMA tile of so many columns within the least that a store writes; None for never."""
     c = update.dst.buffer
     unit, end = PART_BYTES // c.dtype.size, c.shape[-1]
     whole = compare("==", end % unit, 0)
-    if whole in promises or is_const(whole, 1):
+    if whole in assumptions or is_const(whole, 1):
         return None
     if update.dst.transposed:
         return both(compare("!=", end % unit, 0), end < _first_row(update) + TMA_TILE_ROWS)

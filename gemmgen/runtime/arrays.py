@@ -73,9 +73,9 @@ class Request:
         return replace(self, inputs=inputs, output=(name, None, view))
 
     @property
-    def keeps_promise(self) -> bool:
+    def meets_assumptions(self) -> bool:
         """Whether kernels can take all arrays where they lie, as far as leading dimensions go."""
-        return all(view.keeps_promise for view in self.views.values())
+        return all(view.meets_assumptions for view in self.views.values())
 
     @property
     def is_empty(self) -> bool:
@@ -123,7 +123,7 @@ def check_gemm(
     views = views_of(spec, a, b, c, problems)
     others = check_operands(spec, operands_of(arrays), problems, partial(operand_view, spec, a, b, problems))
     check_output("c", c, arrays, problems)
-    views = promised(spec, views, problems, is_device_array(a))
+    views = with_ld_units(spec, views, problems, is_device_array(a))
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
@@ -165,7 +165,7 @@ def request_of(
 
 def new_c(spec: GemmSpec, a: ArrayLike, rows: int, cols: int, many: int | None) -> View:
     """The view of a C that the caller does not give, of so many rows and columns, or of a batch. Beside an A in a GPU's
-    memory or in USM it keeps what the spec promises, and so may be an argument of the next call. NumPy's and pyopencl's
+    memory or in USM it keeps what the spec assumes, and so may be an argument of the next call. NumPy's and pyopencl's
     have no gaps: pyopencl reads no array that has some.
     """
     view = replace(new_view(rows, cols, spec.c_order, spec.result, many), unit=spec.ld_unit("c"))
@@ -193,10 +193,10 @@ def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str
     }
 
 
-def promised(
+def with_ld_units(
     spec: GemmSpec, views: Mapping[str, View | None], problems: list[str], on_device: bool
 ) -> dict[str, View | None]:
-    """The views with what `GemmSpec.ld_multiple` promises of them. A device's arrays that break it are problems; of
+    """The views with what `GemmSpec.ld_multiple` assumes of them. A device's arrays that don't meet it are problems; of
     NumPy's, kernels get copies that keep it (`View.laid_out`).
     """
     found = {name: view and replace(view, unit=spec.ld_unit(name)) for name, view in views.items()}
@@ -206,10 +206,10 @@ def promised(
             if view.has_lines and view.ld % view.unit
             else f"{name}'s matrices are {view.stride} elements apart"
         )
-        + f", not a multiple of {view.unit} as the GemmSpec promises: copy it to the first {view.fast} elements of "
+        + f", not a multiple of {view.unit} as the GemmSpec assumes: copy it to the first {view.fast} elements of "
         f"lines of {view.laid_out().ld}, or use ld_multiple=1"
         for name, view in found.items()
-        if on_device and view is not None and not view.keeps_promise
+        if on_device and view is not None and not view.meets_assumptions
     ]
     return found
 
@@ -339,8 +339,8 @@ def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: lis
                     f"{name} is {shape(value)}, so {axis} = {extent}, but {first} says {axis} = {extents[axis]}: "
                     "a must be m x k, b k x n and c m x n"
                 )
-    promises = zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True)
-    for axis, fixed, unit in promises:
+    assumptions = zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True)
+    for axis, fixed, unit in assumptions:
         if axis not in extents:
             continue
         extent = extents[axis]
@@ -350,7 +350,7 @@ def check_extents(spec: GemmSpec, a: object, b: object, c: object, problems: lis
             )
         if extent % unit:
             problems.append(
-                f"{axis} = {extent} is not the multiple of {unit} that the GemmSpec promises: "
+                f"{axis} = {extent} is not the multiple of {unit} that the GemmSpec assumes: "
                 f"pad the matrices to {-(-extent // unit) * unit}, or use multiple_of=(1, 1, 1)"
             )
 

@@ -84,7 +84,7 @@ class CudaKernel(CallableKernel[Event, Never, Never, object]):
         """
         self._kernels(self.device.number, self.source)
         if self._variants is not None:
-            for spec in self._variants.promised:
+            for spec in self._variants.assuming:
                 self._kernels(self.device.number, self._variants.twin(spec))
 
     def source_for(self, a: object, b: object, c: object = None, **operands: object) -> Source:

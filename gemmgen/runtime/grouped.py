@@ -56,7 +56,7 @@ def check_grouped(
     ends = _ends(spec, offsets, views, problems)
     others = arrays.check_operands(spec, beside, problems, partial(_operand, spec, views, count, problems))
     arrays.check_output("c", c, given, problems)
-    views = arrays.promised(spec, views, problems, is_device_array(a))
+    views = arrays.with_ld_units(spec, views, problems, is_device_array(a))
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)

@@ -90,7 +90,7 @@ def check_listed(
     stacks = [np.broadcast_to(np.zeros(()), (count, *x.shape)) for x in first[:2]]
     others = check_operands(spec, operands, problems, partial(operand_view, spec, stacks[0], stacks[1], problems))
     problems += _list_problems(lists, [array for array, _ in others.values()])
-    views = arrays.promised(spec, views, problems, is_device_array(lists["a"][0]))
+    views = arrays.with_ld_units(spec, views, problems, is_device_array(lists["a"][0]))
     if problems:
         raise SpecError(problems)
     request = arrays.request_of(one, first, views, others, scalars, span)

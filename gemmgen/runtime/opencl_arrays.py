@@ -165,12 +165,12 @@ class HostStage(Stage[Numbers]):
         self._lying: list[Numbers] = []  # arrays that kernels read in place; this keeps them alive
 
     def input(self, array: Numbers, view: View) -> tuple[Reachable, View]:
-        if self._way == "address" and view.keeps_promise and is_reachable(array, view):
+        if self._way == "address" and view.meets_assumptions and is_reachable(array, view):
             self._lying.append(array)
             return array.ctypes.data, view
         begin, end = extent(array, view)
         for taken_begin, taken_end, taken in self._taken:
-            if taken is not None and view.keeps_promise and (taken_begin, taken_end) == (begin, end):
+            if taken is not None and view.meets_assumptions and (taken_begin, taken_end) == (begin, end):
                 return taken, view  # the same matrix twice: A @ A
         if self._may_hold(begin, end, view):
             buffer = self._share(array, view, cl.mem_flags.READ_ONLY)
@@ -201,7 +201,7 @@ class HostStage(Stage[Numbers]):
 
     def output(self, array: Numbers | None, view: View, load: bool) -> tuple[Numbers, Reachable, View]:
         result = self.empty(view) if array is None else array
-        if self._way == "address" and view.keeps_promise and is_reachable(result, view):
+        if self._way == "address" and view.meets_assumptions and is_reachable(result, view):
             self._result = result, view, None
             return result, result.ctypes.data, view
         begin, end = extent(result, view)
@@ -249,7 +249,7 @@ class HostStage(Stage[Numbers]):
         """Whether a kernel may take a matrix by a buffer over its memory. NumPy accepts complex numbers aligned to half
         of their size.
         """
-        return view.keeps_promise and begin % view.item == 0 and self._may_share(begin, end)
+        return view.meets_assumptions and begin % view.item == 0 and self._may_share(begin, end)
 
     def _share(self, array: Numbers, view: View, access: cl.mem_flags) -> cl.Buffer:
         buffer = self.own(cl.Buffer(self.queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=line(array, view)))
@@ -338,7 +338,7 @@ class ResidentStage(Stage[DeviceArray]):
         result = self.empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
-        buffer = self._region(base, result.offset, view.span * view.item) if view.keeps_promise else None
+        buffer = self._region(base, result.offset, view.span * view.item) if view.meets_assumptions else None
         if buffer is not None:
             self._result = result, view, None
             return result, buffer, view

@@ -380,7 +380,7 @@ def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> boo
         return False
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         return False
-    if not request.keeps_promise:
+    if not request.meets_assumptions:
         return False
     if request.on_device:
         arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]

@@ -74,7 +74,7 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def empty(self, shape: tuple[int, int], order: str = "C", dtype: object = None) -> UsmArray:
         """A matrix in shared USM, which calls use without a copy. `numpy.asarray(x)` is a view of it. Its default type
-        is A's. Its lines are padded as the spec promises it of some argument.
+        is A's. Its lines are padded as the spec assumes it of some argument.
         """
         spec = self.source.spec
         element = element_type(spec.dtype if dtype is None else dtype)
@@ -223,13 +223,13 @@ def _is_of(queue: SyclQueue, array: object) -> bool:
 
 
 def _stands(request: Request) -> bool:
-    """Whether kernels can take NumPy arrays where they are: with lines as far apart as promised, and aligned to their
+    """Whether kernels can take NumPy arrays where they are: with lines as far apart as assumed, and aligned to their
     elements' size. NumPy accepts half of a complex number's.
     """
     arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
     arrays += [matrix for matrices in request.lists.values() for matrix in matrices]
     aligned = all(cast(Numbers, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
-    return aligned and request.keeps_promise
+    return aligned and request.meets_assumptions
 
 
 @contextmanager

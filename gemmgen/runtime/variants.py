@@ -29,12 +29,12 @@ class Variants:
 
     Args:
         general: the source for any matrices of the spec.
-        promised: the specs of the variants, the one with the strongest assumptions first.
+        assuming: the specs of the variants, the one with the strongest assumptions first.
         emit: makes the source of a spec with that schedule. `choose` raises what it raises.
     """
 
-    def __init__(self, general: Source, promised: tuple[GemmSpec, ...], emit: Callable[[GemmSpec], Source]) -> None:
-        self.general, self.promised, self._emit = general, promised, emit
+    def __init__(self, general: Source, assuming: tuple[GemmSpec, ...], emit: Callable[[GemmSpec], Source]) -> None:
+        self.general, self.assuming, self._emit = general, assuming, emit
         self._twins: dict[GemmSpec, Source] = {general.spec: general}
         self._lock = threading.Lock()
 
@@ -44,7 +44,7 @@ class Variants:
 
     def spec_for(self, request: Request) -> GemmSpec:
         """The spec of that source, which need not be emitted yet."""
-        return next((spec for spec in self.promised if keeps_promise(request, spec)), self.general.spec)
+        return next((spec for spec in self.assuming if meets_assumptions(request, spec)), self.general.spec)
 
     def twin(self, spec: GemmSpec) -> Source:
         """The source of a variant, emitted at its first use."""
@@ -67,10 +67,10 @@ def variants_of(
     """
     spec = general.spec
     asks = not exact and spec.ld_multiple == 1 and general.alignment > spec.dtype.size
-    return promises(spec, schedule, transposed) if asks else ()
+    return more_assumptions(spec, schedule, transposed) if asks else ()
 
 
-def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tuple[GemmSpec, ...]:
+def more_assumptions(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tuple[GemmSpec, ...]:
     """Specs with more assumptions: aligned lines and whole tiles, or aligned lines only."""
     unit, of_c = ALIGNMENT // spec.dtype.size, max(1, ALIGNMENT // spec.result.size)
     # C may be of wider elements than A and B, of which fewer are a vector.
@@ -84,14 +84,14 @@ def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tu
     return replace(aligned, multiple_of=(whole[0], whole[1], whole[2])), aligned
 
 
-def keeps_promise(request: Request, spec: GemmSpec) -> bool:
+def meets_assumptions(request: Request, spec: GemmSpec) -> bool:
     """Whether sizes, leading dimensions and addresses meet a variant's assumptions. A c to be allocated is aligned."""
     if any(request.sizes[axis] % unit for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1):
         return False
     name, output, view = request.output
     inputs = {x: request.inputs[x] for x in ("a", "b")}  # arrays of an epilogue are read element by element
     views = {**{x: v for x, (_, v) in inputs.items()}, name: view}
-    if not all(replace(v, unit=spec.ld_unit(x)).keeps_promise for x, v in views.items()):
+    if not all(replace(v, unit=spec.ld_unit(x)).meets_assumptions for x, v in views.items()):
         return False
     given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
     given += [matrix for matrices in request.lists.values() for matrix in matrices]

@@ -94,7 +94,7 @@ class View:
         dtype: NumPy's type of the elements.
         count: matrices of a batch, `stride` elements apart; None without a batch. A matrix that serves all products of
             a batch has count 1 and stride 0.
-        unit: what leading dimensions and strides are promised to be multiples of (`GemmSpec.ld_unit`).
+        unit: what leading dimensions and strides are assumed to be multiples of (`GemmSpec.ld_unit`).
     """
 
     rows: int
@@ -143,8 +143,8 @@ class View:
         return (self.ld == self.fast or self.slow == 1) and self.stride == step
 
     @property
-    def keeps_promise(self) -> bool:
-        """Whether lines and matrices are as far apart as promised. A single line's leading dimension is never used."""
+    def meets_assumptions(self) -> bool:
+        """Whether lines and matrices are as far apart as assumed. A single line's leading dimension is never used."""
         return not (self.has_lines and self.ld % self.unit) and not self.stride % self.unit
 
     @property
@@ -153,7 +153,7 @@ class View:
         return self.slow > 1 and self.span > 0
 
     def laid_out(self) -> View:
-        """The same matrices as a runtime lays them out on a device: lines are padded as far as the promise asks, and
+        """The same matrices as a runtime lays them out on a device: lines are padded as far as the spec assumes, and
         there are no other gaps.
         """
         line = -(-max(1, self.fast) // self.unit) * self.unit
@@ -294,7 +294,7 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
     """Check that the kernel's 32-bit indices, or a lower limit, span each matrix. Raises: SpanError."""
-    seen = {name: view if view.keeps_promise else view.laid_out() for name, view in views.items()}
+    seen = {name: view if view.meets_assumptions else view.laid_out() for name, view in views.items()}
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in seen.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "

@@ -19,7 +19,7 @@ from gemmgen.choice.machine import Machine, derived
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import calibrate_cpu
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import Job, assuming_no_gaps
 from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Shape
 from gemmgen.tuning.study import Place
@@ -56,7 +56,7 @@ def measured(runner: Runner, place: Place, tell: Callable[[str], None] = lambda 
             found[name] = ((m + n) * k + m * n) * spec.dtype.size / us
         else:
             known = replace(machine, **found)  # type: ignore[arg-type]
-            found[name] = rate(name, us, promised(spec, shape), shape, schedule, known)
+            found[name] = rate(name, us, assuming_no_gaps(spec, shape), shape, schedule, known)
         tell(f"{name}: {found[name]:.4g}, {getattr(machine, name):.4g} before")
     return found
 
@@ -77,7 +77,7 @@ def _products(place: Place) -> Iterator[tuple[str, GemmSpec, Shape, Schedule]]:
     target = place.target
     for name in ("launch", "memory"):
         spec, shape = GemmSpec(dtype="bfloat16"), SMALL if name == "launch" else FEW_ROWS
-        first = next(gpu.ranked(promised(spec, shape), shape, target), None)
+        first = next(gpu.ranked(assuming_no_gaps(spec, shape), shape, target), None)
         if first is not None:
             yield name, spec, shape, first[1]
     for name, (dtype, named) in NAMED.items():

@@ -22,7 +22,7 @@ from gemmgen.cpu.machine import Machine, machine_of
 from gemmgen.cpu.panels import choose_panels
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import Job, assuming_no_gaps
 from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Shape
 from gemmgen.tuning.study import Place
@@ -96,7 +96,7 @@ def _products(place: Place) -> Iterator[Product]:
             schedule = schedule.but(macro_kernel=(1, 1), grid_multiple=(target.cores, 1))
         if name == "several_line":
             schedule = schedule.but(tile=(SEVERAL, 1), macro_kernel=(1 + memory // SEVERAL // target.cores, 1))
-        yield name, promised(GemmSpec(), shape), shape, schedule
+        yield name, assuming_no_gaps(GemmSpec(), shape), shape, schedule
 
 
 def _solved(usual: float, wanted: float, cycles: Callable[[float], float]) -> float:

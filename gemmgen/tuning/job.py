@@ -105,8 +105,8 @@ class Outcome:
         return replace(cls(), **cast("dict[str, object]", json.loads(text)))  # type: ignore[arg-type]
 
 
-def promised(spec: GemmSpec, shape: Shape) -> GemmSpec:
-    """The spec with the assumption on leading dimensions that matrices without gaps keep."""
+def assuming_no_gaps(spec: GemmSpec, shape: Shape) -> GemmSpec:
+    """The spec with the assumption on leading dimensions that matrices without gaps meet."""
     m, n, k = shape
     pitches = (k if spec.a_order == "row" else m, n if spec.b_order == "row" else k, n if spec.c_order == "row" else m)
     of_a, of_b, of_c = (gcd(16, pitch) for pitch in pitches)

@@ -34,7 +34,7 @@ from gemmgen.records import dataclass
 from gemmgen.runtime.device import Device
 from gemmgen.runtime.selection import pick
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import LAST, Job, Outcome, largest_drawn, promised
+from gemmgen.tuning.job import LAST, Job, Outcome, assuming_no_gaps, largest_drawn
 from gemmgen.tuning.space import Shape
 
 Matrix = NDArray[np.generic]
@@ -198,7 +198,7 @@ class _OpenCL:
 
         info = device_of(job.backend, job.device)
         assert isinstance(info, DeviceInfo)
-        source = driver.emit(promised(job.spec, job.shape), job.schedule, job.backend, info.target)
+        source = driver.emit(assuming_no_gaps(job.spec, job.shape), job.schedule, job.backend, info.target)
         self._kernel = CompiledKernel.from_source(source, info.handle)
         self._is_cpu = info.type == "cpu"
         arrays = [problem.a, problem.b, problem.fresh()]
@@ -238,7 +238,7 @@ class _Sycl:
         from gemmgen.runtime.sycl import SyclKernel
 
         info = device_of(job.backend, job.device)
-        source = driver.emit(promised(job.spec, job.shape), job.schedule, job.backend, info.target, "kernel")
+        source = driver.emit(assuming_no_gaps(job.spec, job.shape), job.schedule, job.backend, info.target, "kernel")
         self._kernel = SyclKernel.from_source(source, info)
         self._arrays = [problem.a, problem.b, problem.fresh()]
         self._operands: dict[str, object] = dict(problem.operands)

@@ -26,7 +26,7 @@ from gemmgen.runtime.cuda_build import binary
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, info_of
 from gemmgen.runtime.variants import variants_of
 from gemmgen.source import Source
-from gemmgen.tuning.job import Job, largest_drawn, promised
+from gemmgen.tuning.job import Job, assuming_no_gaps, largest_drawn
 
 if TYPE_CHECKING:
     import cupy
@@ -42,7 +42,7 @@ _OF_TORCH = (BF16, *FLOAT8)
 
 def source_of(job: Job, info: CudaDeviceInfo) -> Source:
     """What `gemm` runs for matrices of the job's sizes without gaps. Raises: UserError, LoweringError."""
-    known, schedule, target = promised(job.spec, job.shape), job.schedule, info.target
+    known, schedule, target = assuming_no_gaps(job.spec, job.shape), job.schedule, info.target
     free = replace(known, ld_multiple=1)
     spec = free if is_possible(free, schedule, target) else known
     general = driver.emit(spec, schedule, job.backend, target)

@@ -177,7 +177,7 @@ def recorded(
     if book is None or not m or not n or not k:
         return None
     known = book.lines()
-    # Promises and sizes are no part of a kind: of all specs with other ones it is named once.
+    # Assumptions and sizes are no part of a kind: of all specs with other ones it is named once.
     about = tuple(getattr(spec, key) for key in KIND)
     for number, kind in enumerate(_texts_alike(about, "wgmma" in target.features)):
         lines = known.get((kind, products), {})

@@ -40,7 +40,7 @@ FORMAT, VERSION = "gemmgen tuned", 1
 #: A file that is larger, or has longer lines, is none of gemmgen's.
 MOST_BYTES, LONGEST_LINE = 256 << 20, 8192
 _MOST_RUNS = 1 << 30
-#: Fields of a spec that change how fast a schedule is; sizes are kept apart, and factors and promises are left out.
+#: Fields of a spec that change how fast a schedule is; sizes are kept apart, and factors and assumptions are left out.
 KIND: tuple[str, ...] = (
     *("dtype", "a_order", "b_order", "c_order", "c_dtype", "batched", "conj_a", "conj_b"),
     *("epilogue", "a_dtype", "b_dtype", "prologue_a", "prologue_b", "emulate", "allow_tf32"),
@@ -48,7 +48,7 @@ KIND: tuple[str, ...] = (
 
 
 def kind_of(spec: GemmSpec) -> GemmSpec:
-    """What records have of a spec: without sizes, factors and promises."""
+    """What records have of a spec: without sizes, factors and assumptions."""
     plain = GemmSpec(dtype=spec.dtype)
     known = {key: getattr(spec, key) for key in KIND}
     # Types that go without saying.

@@ -28,7 +28,7 @@ from gemmgen.schedule.cpu_panel import CpuPanel
 from gemmgen.spec import GemmSpec
 from gemmgen.tuning import order
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.job import Job, Outcome, promised
+from gemmgen.tuning.job import Job, Outcome, assuming_no_gaps
 from gemmgen.tuning.records import Line, Measurement, Store, kind_of, schedule_text, spec_text
 from gemmgen.tuning.runners import Runner
 from gemmgen.tuning.space import Point, Shape, Space, is_precise, spaces
@@ -214,8 +214,8 @@ class Search:
     ) -> None:
         self._runner, self._place, self._product, self._store = runner, place, product, store
         self._strategy, self._tell, self.progress = strategy, tell, Progress(product)
-        #: What matrices of these sizes without gaps keep of promises: TMA needs them.
-        self._spec = promised(product.spec, product.shape)
+        #: With the assumptions that matrices of these sizes without gaps meet: TMA needs them.
+        self._spec = assuming_no_gaps(product.spec, product.shape)
         self._spaces = {space.mainloop.__name__: space for space in spaces(self._spec, place.target)}
         self._seed, self._only = seed, frozenset(only)
         if only:

@@ -59,7 +59,7 @@ def test_another_kernel_runs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kernel_for_any_alignment_runs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For matrices at any address, and for promised leading dimensions; the special one comes."""
+    """For matrices at any address, and for assumed leading dimensions; the special one comes."""
     made: list[Callable[[], object]] = []
     monkeypatch.setattr(aside, "make", lambda _, job: made.append(job))
     about = kernels.Wanted("opencl", None, GemmSpec(beta=0.0, epilogue=("relu",)), None, (64, 48, 32))

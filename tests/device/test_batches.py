@@ -61,7 +61,7 @@ def test_sycl(name: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("backend", ["opencl", pytest.param("sycl", marks=sycl.needs_device)])
-def test_lines_that_break_a_promise(backend: Literal["opencl", "sycl"], rng: np.random.Generator) -> None:
+def test_lines_that_break_an_assumption(backend: Literal["opencl", "sycl"], rng: np.random.Generator) -> None:
     """The matrices of NumPy's batches are copied, and a matrix that serves all of them once."""
     gemm = gemmgen.compile(replace(BATCHED, ld_multiple=4), "naive", backend=backend)
     a, b = operands(rng)

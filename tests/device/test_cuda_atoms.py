@@ -58,7 +58,7 @@ def compiled(spec: GemmSpec, schedule: Schedule) -> CudaKernel:
 
 
 def on_gpu(spec: GemmSpec, schedule: Schedule, problem: Problem, pad: int = 0) -> Matrix:
-    """The product; lines `pad` elements longer than they need be, or more where their length is promised."""
+    """The product; lines `pad` elements longer than they need be, or more where their length is assumed."""
     import torch
 
     kernel = compiled(spec, schedule)

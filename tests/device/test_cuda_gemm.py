@@ -109,7 +109,7 @@ def test_protocols(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_what_copies_boxes(dtype: str) -> None:
-    """Aligned lines are promised unasked, so that a preset of tensor maps can be named; what breaks that is told so."""
+    """Aligned lines are assumed unasked, so that a preset of tensor maps can be named; what breaks that is told so."""
     import torch
 
     torch.manual_seed(0)

@@ -48,17 +48,17 @@ def test_layouts(spec: GemmSpec, gpu: CudaDeviceInfo, rng: np.random.Generator) 
 def test_arrays_choose(rng: np.random.Generator) -> None:
     import cupy
 
-    def promise(*arrays: object) -> object:
+    def assumed(*arrays: object) -> object:
         return kernel.source_for(*arrays).spec.ld_multiple
 
     kernel = gemmgen.compile(schedule="smem_8x8_double", backend="cuda")
     a, b = cupy.zeros((64, 68), "float32"), cupy.zeros((68, 132), "float32")
-    assert promise(a, b) == 4
-    assert promise(a, b, cupy.zeros((64, 132), "float32")) == 4
-    assert promise(a[:, :64], b[:64]) == 4
-    assert promise(a[:, :67], b[:67, :131]) == 1  # a new c has 131 columns
-    assert promise(cupy.zeros((64, 67), "float32"), b[:67]) == 1
-    assert promise(a, b, cupy.zeros((64, 133), "float32")[:, :132]) == 1
+    assert assumed(a, b) == 4
+    assert assumed(a, b, cupy.zeros((64, 132), "float32")) == 4
+    assert assumed(a[:, :64], b[:64]) == 4
+    assert assumed(a[:, :67], b[:67, :131]) == 1  # a new c has 131 columns
+    assert assumed(cupy.zeros((64, 67), "float32"), b[:67]) == 1
+    assert assumed(a, b, cupy.zeros((64, 133), "float32")[:, :132]) == 1
     for said in (1, 4):
         fixed = gemmgen.compile(schedule="smem_8x8_double", backend="cuda", ld_multiple=said)
         assert fixed.source_for(a, b).spec.ld_multiple == said

@@ -32,7 +32,7 @@ def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
 
 
 def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 3, 8)) -> None:
-    """Every size, its lines `pad` elements longer than they need be, or more where their length is promised to be a
+    """Every size, its lines `pad` elements longer than they need be, or more where their length is assumed to be a
     multiple; C begins full of what no product is where beta is zero.
     """
     import torch

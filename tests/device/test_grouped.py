@@ -58,8 +58,8 @@ def test_where_nothing_is_shared(kind: Grouped, monkeypatch: pytest.MonkeyPatch,
     """Rows behind the last group come back as they were, even from a copy on the device."""
     monkeypatch.setattr(opencl_arrays, "way_of", lambda _: "copy")
     spec = GemmSpec(grouped=kind)
-    for promised in (spec, replace(spec, ld_multiple=8)):
-        launch(gemmgen.compile(promised, "naive"), Groups.of(rng, spec, factors=(2.0, 0.0)))
+    for assumed in (spec, replace(spec, ld_multiple=8)):
+        launch(gemmgen.compile(assumed, "naive"), Groups.of(rng, spec, factors=(2.0, 0.0)))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -78,7 +78,7 @@ def test_lists_of_numpys(listed: SyclKernel, rng: np.random.Generator) -> None:
 
 
 @sycl.needs_device
-def test_lists_of_lines_that_break_a_promise(rng: np.random.Generator) -> None:
+def test_lists_of_lines_that_break_an_assumption(rng: np.random.Generator) -> None:
     gemm = gemmgen.compile(replace(LISTED, ld_multiple=16), "naive", backend="sycl")
     a, b, c = products(rng)
     for left, right, result in zip(a, b, gemm(a, b), strict=True):

@@ -25,7 +25,7 @@ from tests.device.naive import ALL, DEVICES, id_of, naive, turn, with_entry
 
 F = npt.NDArray[np.float32]
 M, N, K = 13, 21, 17
-#: What a spec promises of the lines of A, B and C.
+#: What a spec assumes of the lines of A, B and C.
 LINES = (8, 4, 16)
 IMAGES = ["", "a", "ab"]
 
@@ -98,8 +98,8 @@ def test_numpy_arrays_that_share_memory(device: DeviceInfo, rng: np.random.Gener
     assert np.array_equal(c, expected)
 
 
-def promising(a: Order, b: Order, c: Order, images: str = "") -> Source:
-    """A kernel whose spec promises lines, and whose result is NaN where these break the promise."""
+def assuming(a: Order, b: Order, c: Order, images: str = "") -> Source:
+    """A kernel whose spec assumes lines, and whose result is NaN where these break the assumption."""
     source = naive(a, b, c, images)
     kept = " || ".join(f"ld{x} % {unit}" for x, unit in zip("abc", LINES, strict=True) if x not in images)
     text = source.text.replace("float sum = 0.0f;", f"float sum = {kept} ? NAN : 0.0f;")
@@ -114,8 +114,8 @@ def promising(a: Order, b: Order, c: Order, images: str = "") -> Source:
 def test_numpy_arrays_of_any_lines(
     device: DeviceInfo, rng: np.random.Generator, images: str, pad: int, orders: tuple[Order, Order, Order]
 ) -> None:
-    """Whatever the spec promises. A copy on the device keeps it, also one of an array that does; so does one of C."""
-    gemm = CompiledKernel.from_source(promising(*orders, images), device)
+    """Whatever the spec assumes. A copy on the device keeps it, also one of an array that does; so does one of C."""
+    gemm = CompiledKernel.from_source(assuming(*orders, images), device)
     a, b, c = (random(rng, *s, o, pad) for s, o in zip(((M, K), (K, N), (M, N)), orders, strict=True))
     whole, before = c.base, c.copy()
     assert isinstance(whole, np.ndarray)
@@ -138,9 +138,9 @@ def test_numpy_arrays_of_any_lines(
     assert gemm(a[:0], b).shape == (0, N)
 
 
-def test_resident_arrays_keep_a_promise(device: DeviceInfo, rng: np.random.Generator) -> None:
+def test_resident_arrays_keep_an_assumption(device: DeviceInfo, rng: np.random.Generator) -> None:
     """Others are refused. A new C has no gaps, since pyopencl reads no other arrays."""
-    gemm = CompiledKernel.from_source(promising("row", "row", "row"), device)
+    gemm = CompiledKernel.from_source(assuming("row", "row", "row"), device)
     a, b = random(rng, M, K, pad=24 - K), random(rng, K, N, pad=24 - N)
     (da, whole), (db, _) = resident(gemm.queue, a), resident(gemm.queue, b)
     for _ in range(2):

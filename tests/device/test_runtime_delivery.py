@@ -184,7 +184,7 @@ def test_a_generated_kernel_multiplies(device: DeviceInfo, rng: np.random.Genera
             opencl.L3_SIMD_32x2_1x9  # noqa: B018
 
 
-def test_a_promise_beside_the_spec() -> None:
+def test_an_assumption_beside_the_spec() -> None:
     a, b = np.ones((3, 5), np.float32), np.ones((5, 8), np.float32)
     kernel = gemmgen.compile(GemmSpec(), "naive", ld_multiple=4)
     assert kernel.source.spec.ld_multiple == 4

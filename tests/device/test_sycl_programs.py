@@ -46,8 +46,8 @@ def test_transpose(tmp_path: Path) -> None:
     assert printed.count(" 0 elements wrong") == 2
 
 
-def test_a_launcher_refuses_what_breaks_a_promise(tmp_path: Path) -> None:
-    """A program keeps what its kernel is promised; with lines that do not, nothing is computed."""
+def test_a_launcher_refuses_what_breaks_an_assumption(tmp_path: Path) -> None:
+    """A program keeps what its kernel assumes; with lines that do not, nothing is computed."""
     source = driver.emit(GemmSpec(ld_multiple=8), candidates.load("naive").schedule, "sycl", form="main")
     assert run_program(source, tmp_path).endswith("passed\n")
     broken = source.text.replace("const int lda = (k + 7) / 8 * 8;", "const int lda = k;")

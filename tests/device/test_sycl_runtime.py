@@ -381,7 +381,7 @@ def test_calls_that_are_made_again(naive: SyclKernel, monkeypatch: pytest.Monkey
         naive(a, b, c, alpha=1e40, beta=-1)
 
 
-def test_lines_that_break_a_promise() -> None:
+def test_lines_that_break_an_assumption() -> None:
     """NumPy's arrays are copied to USM; what the kernel makes in USM is padded, and may be an argument again."""
     plain = source()
     spec = replace(plain.spec, ld_multiple=(8, 4, 16))

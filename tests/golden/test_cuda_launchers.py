@@ -66,12 +66,12 @@ def test_instructions_of_a_target_that_no_feature_of_the_request_asks_for() -> N
     assert "needs sm_90 or later" in source.text and "needs sm_80" not in source.text
 
 
-#: Name -> its launcher's source: vectors, packed matrices, promises, a batch, alpha folded and K.
+#: Name -> its launcher's source: vectors, packed matrices, assumptions, a batch, alpha folded and K.
 LAUNCHED = {
     "plain": (GemmSpec(), "naive"),
     "vectors": (GemmSpec(), "async_8x8_16x16"),
     "packed": (GemmSpec(), "smem_8x8_double_packed"),
-    "promised": (GemmSpec(ld_multiple=4, multiple_of=(1, 32, 1)), "naive"),
+    "assumed": (GemmSpec(ld_multiple=4, multiple_of=(1, 32, 1)), "naive"),
     "batches": (GemmSpec(batched=True, ld_multiple=4), "naive"),
     "folded": (GemmSpec(k=16), "naive"),
     "wide": (GemmSpec(wide=True), "naive"),
@@ -95,8 +95,8 @@ CALLS = {
     f"vectors_launch(8, 8, 8, 1.0f, {P}, 8, {P}, 8, 0.0f, address((1 << 20) + 8), 8, nullptr)": MISALIGNED,
     f"packed_launch(8, 8, 8, 1.0f, {P}, 8, {P}, 8, address(4), {P}, 0.0f, {P}, 8, nullptr)": MISALIGNED,
     f"packed_launch(1 << 24, 8, 129, 1.0f, {P}, 129, {P}, 8, {P}, {P}, 0.0f, {P}, 8, nullptr)": INVALID,
-    f"promised_launch(8, 64, 8, 1.0f, {P}, 9, {P}, 64, 0.0f, {P}, 64, nullptr)": INVALID,
-    f"promised_launch(8, 63, 8, 1.0f, {P}, 8, {P}, 64, 0.0f, {P}, 64, nullptr)": INVALID,
+    f"assumed_launch(8, 64, 8, 1.0f, {P}, 9, {P}, 64, 0.0f, {P}, 64, nullptr)": INVALID,
+    f"assumed_launch(8, 63, 8, 1.0f, {P}, 8, {P}, 64, 0.0f, {P}, 64, nullptr)": INVALID,
     f"batches_launch(8, 8, 8, 1.0f, {P}, 8, 63, {P}, 8, 64, 0.0f, {P}, 8, 64, 2, nullptr)": INVALID,
     f"folded_launch(8, 8, 1.0f, {P}, 15, {P}, 8, 0.0f, {P}, 8, nullptr)": INVALID,
     f"wide_launch(8, 8, 8, 1.0f, {P}, 7, {P}, 8, 0.0f, {P}, 8, nullptr)": INVALID,

@@ -34,7 +34,7 @@ def of_opencl(text: str, folder: Path) -> None:
     """A kernel, without a warning."""
     file = folder / "drawn.cl"
     file.write_text(text)
-    # Sizes that are folded or promised leave parameters without a use.
+    # Sizes that are folded or assumed leave parameters without a use.
     ran([tool("clang"), *CLANG, "-cl-std=CL3.0", "-DGEMMGEN_DPAS_SOFTWARE", *STRICT, "-Wno-unused-parameter", file])
 
 

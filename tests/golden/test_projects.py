@@ -41,7 +41,7 @@ SPECS = {
     "half": GemmSpec(dtype=BF16, c_dtype=F32, a_order="col"),
     "epilogue": GemmSpec(epilogue=("bias", "row_scale", "residual", "gelu"), prologue_b="b * b_factor"),
     "folded": GemmSpec(m=128, n=128, k=64, alpha=2.0, beta=0),
-    "promised": GemmSpec(multiple_of=(4, 4, 8), ld_multiple=4, batched=True),
+    "assumed": GemmSpec(multiple_of=(4, 4, 8), ld_multiple=4, batched=True),
     "alpha_0": GemmSpec(alpha=0),
 }
 
@@ -136,7 +136,7 @@ PRODUCTS: Mapping[str, tuple[str, GemmSpec, tuple[str, ...]]] = {
     "int8": ("smem_8x8", GemmSpec(dtype=I8), ("3", "-2")),
     "int64": ("naive", GemmSpec(dtype=I64), ("3", "-2")),
     "mixed": ("naive", GemmSpec(a_dtype=I8), ("0.5", "0")),
-    "promises": ("smem_8x8", GemmSpec(multiple_of=(4, 4, 8), ld_multiple=4, batched=True), ()),
+    "assumptions": ("smem_8x8", GemmSpec(multiple_of=(4, 4, 8), ld_multiple=4, batched=True), ()),
     "folded": ("smem_8x8", GemmSpec(n=96, k=64, alpha=0.3, beta=0), ()),
     "wide": ("naive", GemmSpec(wide=True), ()),
     "an epilogue": (

@@ -112,8 +112,8 @@ def test_vectors_ask_for_the_stride_too() -> None:
     schedule = candidates.load("smem_8x8").schedule
     text = driver.emit(BATCHED, schedule, "cuda").text
     assert "lda % 4 == 0 && stride_a % 4 == 0" in text
-    promised = driver.emit(replace(BATCHED, ld_multiple=4), schedule, "cuda").text
-    kernel, launcher = promised.split("cudaError_t", 1)
+    assumed = driver.emit(replace(BATCHED, ld_multiple=4), schedule, "cuda").text
+    kernel, launcher = assumed.split("cudaError_t", 1)
     assert "stride_a % 4" not in kernel and "stride_a % 4" in launcher
 
 

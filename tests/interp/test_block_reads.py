@@ -84,7 +84,7 @@ def test_sizes_without_a_whole_step_have_no_main_loop(known: dict[str, int], spl
 
 
 @pytest.mark.parametrize(("multiple_of", "order"), [((1, 1, 16), "row"), ((4, 1, 16), "col"), ((1, 16, 1), "col")])
-def test_products_where_something_is_promised(multiple_of: tuple[int, int, int], order: Order) -> None:
+def test_products_where_something_is_assumed(multiple_of: tuple[int, int, int], order: Order) -> None:
     schedule = build_schedule("simd", tile="8x2", group="1x8", block_k=16, sets=["a.width=1", "b_sub_step=8"])
     spec = GemmSpec(multiple_of=multiple_of, a_order=order)
     m, n, k = (-(-size // unit) * unit for size, unit in zip((13, 21, 47), multiple_of, strict=True))
@@ -120,7 +120,7 @@ def test_parts_that_no_step_has_are_refused() -> None:
         build_schedule("slm", sets=["b_sub_step=4"])
 
 
-def test_there_is_no_rest_where_sizes_are_promised() -> None:
+def test_there_is_no_rest_where_sizes_are_assumed() -> None:
     spec = GemmSpec(multiple_of=(4, 16, 16))
     (loop,) = main_loops(driver.lower(spec, SCHEDULE))
     assert not [s for s in walk(loop.body) if isinstance(s, If)]
@@ -218,5 +218,5 @@ def test_narrow_elements_have_functions_of_their_own() -> None:
         assert f"intel_sub_group_block_read{kind}2(" in text and f"cl_intel_subgroups_{extension} : enable" in text
         assert "matrices that begin on multiples of 4 bytes" in text
     assert "_us" not in driver.emit(GemmSpec(), SCHEDULE).text
-    # Whole lines of promised lengths need no question.
+    # Whole lines of assumed lengths need no question.
     assert "ldb %" not in driver.emit(GemmSpec(dtype=BF16, ld_multiple=8), SCHEDULE).text

@@ -90,5 +90,5 @@ def test_refusals() -> None:
         partial(BOXES.but, a=RING.a)
     )
     assert "A is row-major: store it by columns, or set a.prepacked" in refused(BOXES, LINES)
-    assert "promise --ld-multiple 4, or set b.prepacked" in refused(BOXES, GemmSpec(a_order="col"))
+    assert "pass --ld-multiple 4, or set b.prepacked" in refused(BOXES, GemmSpec(a_order="col"))
     assert "not of a batch" in refused(BOXES, replace(COLUMNS, batched=True))

@@ -20,7 +20,7 @@ from gemmgen.ir.target import TARGETS, Target
 from gemmgen.module import render_module
 from gemmgen.names import transposed
 from gemmgen.passes.validate import is_transposed
-from gemmgen.runtime.variants import promises
+from gemmgen.runtime.variants import more_assumptions
 from gemmgen.schedule import Schedule
 from gemmgen.simulator.execute import run
 from gemmgen.spec import GemmSpec
@@ -196,21 +196,21 @@ def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("name", ["L3_SIMD_32x2_1x8", "block_read_16x2_1x8", "mma_4x8_16x8"])
-def test_promises_and_folded_sizes_are_those_of_c(name: str, rng: np.random.Generator) -> None:
+def test_assumptions_and_folded_sizes_are_those_of_c(name: str, rng: np.random.Generator) -> None:
     schedule, target = short(name), TARGETS[TRANSPOSED[name]]
     rows, cols = schedule.block_tile
     spec = by_columns(candidates.load(name).spec)
-    promised = replace(spec, multiple_of=(cols, rows, schedule.block_k), ld_multiple=8)
+    assumed = replace(spec, multiple_of=(cols, rows, schedule.block_k), ld_multiple=8)
     folded = replace(spec, m=cols + 3, n=rows, k=40, alpha=2.0, beta=0.0)
-    for own, size in ((promised, (2 * cols, rows, schedule.block_k)), (folded, (cols + 3, rows, 40))):
+    for own, size in ((assumed, (2 * cols, rows, schedule.block_k)), (folded, (cols + 3, rows, 40))):
         assert is_transposed(own, schedule, target)
         problem = Problem.random(rng, *size, 2.0, 0.0, own)
         problem.check(interpret(driver.lower_program(own, schedule, target), own, problem, 0))
 
 
-def test_aligned_twins_are_promised_whole_tiles_of_c() -> None:
+def test_aligned_variants_assume_whole_tiles_of_c() -> None:
     schedule = candidates.load("async_8x8_8x16").schedule
-    assert promises(COLUMNS, schedule, transposed=True)[0].multiple_of == (128, 64, schedule.block_k)
+    assert more_assumptions(COLUMNS, schedule, transposed=True)[0].multiple_of == (128, 64, schedule.block_k)
 
 
 @pytest.mark.parametrize("backend", ["opencl", "cuda", "sycl"])

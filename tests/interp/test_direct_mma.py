@@ -160,7 +160,7 @@ def test_the_text() -> None:
         (
             {},
             {"ld_multiple": 4},
-            "b.width = 16 loads vectors, but leading dimensions are multiples of 4: promise --ld-multiple 16",
+            "b.width = 16 loads vectors, but leading dimensions are multiples of 4: pass --ld-multiple 16",
         ),
         (
             {"a": Operand(width=4)},

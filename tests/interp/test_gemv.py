@@ -102,8 +102,8 @@ def test_lines_that_begin_anywhere_have_no_text_of_their_own(backend: str) -> No
     text = driver.emit(BY_COLUMNS, ROW, backend).text
     assert text.count("for (int k0 = ") == 1
     assert text.count("multiply_along_k(true);") == text.count("multiply_along_k(false);") == 1
-    promised = driver.emit(replace(BY_COLUMNS, ld_multiple=4), ROW, backend).text
-    assert "multiply_along_k" not in promised
+    assumed = driver.emit(replace(BY_COLUMNS, ld_multiple=4), ROW, backend).text
+    assert "multiply_along_k" not in assumed
 
 
 def test_lanes_shuffle_about_as_often_as_they_have_sums() -> None:

@@ -109,7 +109,7 @@ def test_folded_sizes_and_factors(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
+def test_assumed_multiples(name: str, rng: np.random.Generator) -> None:
     preset = candidates.load(name)
     rows, cols = preset.schedule.block_tile
     depth = preset.schedule.round_depth
@@ -140,8 +140,8 @@ def in_numbers(line: str, values: Mapping[str, int]) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_promised_multiples_leave_no_guard(name: str) -> None:
-    """Where the sizes are promised to fit the tiles, nothing in the text compares or clamps a coordinate."""
+def test_assumed_multiples_leave_no_guard(name: str) -> None:
+    """Where the sizes are assumed to fit the tiles, nothing in the text compares or clamps a coordinate."""
     preset = candidates.load(name)
     rows, cols = preset.schedule.block_tile
     whole = (rows, cols, preset.schedule.round_depth)
@@ -169,7 +169,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     if isinstance(preset.schedule.mainloop, Gemv):
         alike = (2, 4, 8, 16, 32)
         allowed |= {f"if (lane_k % {many} == 0) {{" for many in alike}
-    # What 2D block writes ask of C that no multiple promises.
+    # What 2D block writes ask of C that follows from no multiple.
     allowed |= {"if (ldc <= 4194304 && m <= 16777216) {"} if preset.schedule.block_writes else set()
     # Of blocks that are dealt out, whether one is whole.
     allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream_k else set()
@@ -267,8 +267,8 @@ def test_each_ring_goes_around_twice(name: str, rng: np.random.Generator) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if candidates.load(name).schedule.mbarrier])
-@pytest.mark.parametrize("promised", [False, True])
-def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("assumed", [False, True])
+def test_several_rounds_of_the_ring(name: str, assumed: bool, rng: np.random.Generator) -> None:
     """Every barrier's parity turns more than once; the last batch is whole, ragged, or of a single step's element."""
     preset = candidates.load(name)
     ran = 0
@@ -277,9 +277,9 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
         if too_long(preset, schedule):
             continue
         depth, places = schedule.round_depth, schedule.stages // schedule.mbarrier
-        spec = replace(preset.spec, multiple_of=(1, 1, depth) if promised else (1, 1, 1))
+        spec = replace(preset.spec, multiple_of=(1, 1, depth) if assumed else (1, 1, 1))
         program = driver.lower_program(spec, schedule, target_of(preset))
-        for beyond in (0,) if promised else (1, depth - 3):
+        for beyond in (0,) if assumed else (1, depth - 3):
             k = schedule.split_k * (2 * places + 1) * depth + beyond
             problem = Problem.random(rng, 33, 37, k)
             problem.check(interpret(program, spec, problem))

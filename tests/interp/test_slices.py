@@ -82,7 +82,7 @@ def test_lines_are_asked_of_once(spec: GemmSpec, schedule: Schedule, asked: str)
     assert "if (" not in loop
 
 
-def test_nothing_is_asked_where_sizes_are_promised() -> None:
+def test_nothing_is_asked_where_sizes_are_assumed() -> None:
     spec = replace(A_BY_COLUMNS, ld_multiple=4, multiple_of=(1, 2, 4))
     text = driver.emit(spec, FEW, "cuda", SM_90).text
     assert "% 2 == 0" not in text

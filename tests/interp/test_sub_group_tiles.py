@@ -1,4 +1,4 @@
-"""Products by dpas and by joint_matrix on A and B as they are: what both promise, as the interpreter runs them."""
+"""Products by dpas and by joint_matrix on A and B as they are: what both assume, as the interpreter runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What aligned arrays run on CUDA: each preset whose vectors need alignment, promised leading dimensions of 4."""
+"""What aligned arrays run on CUDA: each preset whose vectors need alignment, assumed leading dimensions of 4."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) -> None:
-    """Its leading dimension is never used, so that nothing is promised of it."""
+    """Its leading dimension is never used, so that nothing is assumed of it."""
     preset = candidates.load(name)
     spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     problem = Problem.random(rng, 1, 64, 9)

@@ -53,7 +53,7 @@ def test_vectors_of_c_and_parts_of_k(target: str, types: tuple[DType, DType], rn
 
 
 def test_asynchronous_copies(types: tuple[DType, DType], rng: np.random.Generator) -> None:
-    """They move 4, 8 or 16 bytes: lines of small elements must be promised to begin where those may."""
+    """They move 4, 8 or 16 bytes: lines of small elements must be assumed to begin where those may."""
     spec = replace(spec_of(types), a_order="col", ld_multiple=4)
     schedule = presets.load("async_8x8_16x16").schedule.but(stages=2)
     check_products(driver.lower_program(spec, schedule, TARGETS["sm_90"]), spec, rng, (41, 37, 35), factors=(1.0, 0.0))

@@ -19,7 +19,7 @@ from tests.support.broken import broken, faults
 from tests.support.problems import Problem, check_products, interpret
 
 SM_90A = TARGETS["sm_90a"]
-#: Lines of an odd number of elements, nothing promised.
+#: Lines of an odd number of elements, nothing assumed.
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32)
 
 
@@ -46,7 +46,7 @@ def test_any_order_and_odd_lines(a: Order, b: Order, transposed: str, rng: np.ra
 
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_one_of_them(which: str, rng: np.random.Generator) -> None:
-    """The other's lines are promised to be as maps have them."""
+    """The other's lines are assumed to be as maps have them."""
     check(replace(SPEC, ld_multiple=8), packed("wgmma", which), rng)
 
 

@@ -108,7 +108,7 @@ def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator)
     check(spec, schedule, rng, 5)
 
 
-def test_promises_leave_no_guards(rng: np.random.Generator) -> None:
+def test_assumptions_leave_no_guards(rng: np.random.Generator) -> None:
     spec = replace(SPEC, multiple_of=(32, 32, 32), ld_multiple=8)
     check_products(driver.lower_program(spec, small(), SM_80), spec, rng, (64, 32, 96), factors=(1.0, 0.0), pad=8)
 

@@ -137,7 +137,7 @@ def interpret(
     early: Collection[str] | None = None,
 ) -> Matrix:
     """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments. Lines
-    are `pad` elements longer than they need be, or more where the spec promises their length to be a multiple. A
+    are `pad` elements longer than they need be, or more where the spec assumes their length to be a multiple. A
     persistent kernel has at most `resident` groups; blocks are dealt out evenly to `groups`. `early` names the kernels
     launched before those in front of them are complete, where it is not those that wait.
     """

@@ -12,7 +12,7 @@ from statistics import geometric_mean, mean
 from gemmgen.ir.target import TARGETS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.tuning.job import Job, promised
+from gemmgen.tuning.job import Job, assuming_no_gaps
 from gemmgen.tuning.space import Shape
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -46,7 +46,7 @@ def tables(names: str) -> list[Table]:
             times = (us if again else max(us, best) for _, us, again, _ in told["times"])
             us = {job.schedule: time for job, time in zip(jobs, times, strict=True) if not _is_gone(job.schedule)}
             shape = jobs[0].shape
-            found.append(Table(promised(jobs[0].spec, shape), shape, us))
+            found.append(Table(assuming_no_gaps(jobs[0].spec, shape), shape, us))
     return found
 
 

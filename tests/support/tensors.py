@@ -22,7 +22,7 @@ def need_torch() -> ModuleType:
 
 def placed(spec: GemmSpec, name: str, values: torch.Tensor, pad: int = 0) -> torch.Tensor:
     """A (`a`), B (`b`) or C (`c`) of these values as a spec has it in memory. Lines are `pad` elements longer than they
-    need be, or more where their length is promised to be a multiple; what lies between them is 1.
+    need be, or more where their length is assumed to be a multiple; what lies between them is 1.
     """
     order = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}[name]
     lines = values if order == "row" else values.T

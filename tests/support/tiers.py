@@ -41,7 +41,7 @@ OF_EVERY_PRESET: dict[str, tuple[str, ...]] = {
         "test_folded_sizes_and_factors",
         "test_integers_bit_for_bit",
         "test_layouts",
-        "test_promised_multiples",
+        "test_assumed_multiples",
         "test_several_rounds_of_the_ring",
     ),
     "interp/test_twins.py": ("test_aligned_sizes",),

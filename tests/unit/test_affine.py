@@ -89,11 +89,11 @@ def test_what_is_not_linear_is_known_where_it_was_asked() -> None:
     assert not EMPTY.holds(WHOLE), "what holds inside says nothing outside"
 
 
-def test_promises_are_known_everywhere() -> None:
-    promised = Knowledge({}, {}, (), (8, 8), None, (WHOLE,))
-    assert promised.holds(WHOLE)
-    assert promised.with_condition(X < K).holds(WHOLE)
-    assert promised.unproved(both(WHOLE, X < K)) == (X < K)
+def test_assumptions_are_known_everywhere() -> None:
+    assumed = Knowledge({}, {}, (), (8, 8), None, (WHOLE,))
+    assert assumed.holds(WHOLE)
+    assert assumed.with_condition(X < K).holds(WHOLE)
+    assert assumed.unproved(both(WHOLE, X < K)) == (X < K)
 
 
 def test_what_a_multiple_divides_its_parts_divide() -> None:

@@ -112,7 +112,7 @@ def test_output_must_be_writable_and_apart() -> None:
     check_gemm(GemmSpec(), both[:, :2], zeros(2, 2), both[:, 2:])
 
 
-def test_folded_values_and_promises_hold() -> None:
+def test_folded_values_and_assumptions_hold() -> None:
     spec = GemmSpec(m=4, alpha=2.0, beta=0.0, multiple_of=(1, 8, 1))
     assert check_gemm(spec, zeros(4, 3), zeros(3, 8)).scalars == {"alpha": 2.0, "beta": 0.0}
     check_gemm(spec, zeros(4, 3), zeros(3, 8), alpha=2)
@@ -160,7 +160,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in candidates.names() if candidates.load(name).schedule.by_warps])
-def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
+def test_tensors_of_tests_keep_what_their_spec_assumes(name: str) -> None:
     """Those that tests of GPUs hand over, which seldom run: their kernel refuses others."""
     torch = need_torch()
     spec = candidates.load(name).spec
@@ -173,7 +173,7 @@ def test_tensors_of_tests_keep_what_their_spec_promises(name: str) -> None:
             lines = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
             pitches = {x: made[x].stride(0 if lines[x] == "row" else 1) for x in "abc"}
             views = [View(*shapes[x], lines[x], pitches[x], unit=spec.ld_unit(x)) for x in "abc"]
-            assert all(view.keeps_promise for view in views)
+            assert all(view.meets_assumptions for view in views)
             assert all(torch.equal(made[x].double(), values[x].double()) for x in "abc")
 
 
@@ -187,25 +187,29 @@ def there(x: F) -> DeviceMatrix:
     return DeviceMatrix(x.shape, x.strides, x.dtype, x.ctypes.data, 0)
 
 
-def test_numpys_arrays_may_break_a_promise() -> None:
+def test_numpys_arrays_may_break_an_assumption() -> None:
     """Kernels get copies of them; the result of a call without c has no gaps."""
     spec = GemmSpec(ld_multiple=(8, 4, 1))
     request = check_gemm(spec, zeros(3, 13), zeros(13, 5))
-    assert [(view.ld, view.keeps_promise) for view in request.views.values()] == [(13, False), (5, False), (5, True)]
-    assert not request.keeps_promise
+    assert [(view.ld, view.meets_assumptions) for view in request.views.values()] == [
+        (13, False),
+        (5, False),
+        (5, True),
+    ]
+    assert not request.meets_assumptions
     assert [view.laid_out().ld for view in request.views.values()] == [16, 8, 5]
-    assert check_gemm(spec, zeros(3, 16)[:, :13], zeros(13, 8)[:, :5]).keeps_promise
-    assert check_gemm(spec, zeros(1, 13), zeros(13, 4)).keeps_promise  # a single line's pitch is never used
+    assert check_gemm(spec, zeros(3, 16)[:, :13], zeros(13, 8)[:, :5]).meets_assumptions
+    assert check_gemm(spec, zeros(1, 13), zeros(13, 4)).meets_assumptions  # a single line's pitch is never used
     batch = check_gemm(GemmSpec(ld_multiple=4, batched=True), zeros(7, 3, 13), zeros(13, 8)).inputs["a"][1]
     assert (batch.laid_out().ld, batch.laid_out().stride) == (16, 48)
 
 
-def test_arrays_of_a_device_keep_a_promise_or_are_refused() -> None:
+def test_arrays_of_a_device_keep_an_assumption_or_are_refused() -> None:
     spec, a, b = GemmSpec(ld_multiple=4), there(zeros(3, 8)[:, :5]), there(zeros(5, 8)[:, :6])
     made = check_gemm(spec, a, b).output[2]
     assert (made.shape, made.ld) == ((3, 6), 8)  # so that it may be an argument of the next call
     assert check_gemm(replace(spec, c_order="col"), a, b).output[2].ld == 4
-    said = "a has leading dimension 5, not a multiple of 4 as the GemmSpec promises: copy it to the first 5 elements of"
+    said = "a has leading dimension 5, not a multiple of 4 as the GemmSpec assumes: copy it to the first 5 elements of"
     with pytest.raises(SpecError, match=f"{said} lines of 8, or use ld_multiple=1"):
         check_gemm(spec, there(zeros(3, 5)), b)
     stack = there(np.lib.stride_tricks.as_strided(zeros(100), (2, 3, 5), (120, 32, 4)))

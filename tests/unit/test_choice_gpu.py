@@ -31,7 +31,7 @@ from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.schedule.warpgroup_mma import WarpgroupMma
 from gemmgen.spec import GemmSpec, Order
 from gemmgen.tuning import calibrate as calibrate_gpu
-from gemmgen.tuning.job import promised
+from gemmgen.tuning.job import assuming_no_gaps
 from tests.support.cli import printed
 from tests.support.designs import of_target
 from tests.support.problems import Problem, interpret
@@ -409,7 +409,7 @@ def test_copies_are_as_wide_as_lines_allow() -> None:
         for whole in ((324, 1760, 1280), (323, 1760, 1280)):
             assert designs.as_wide_as_lines(spec, plain, columns.aligned(spec, whole)) == plain
     assert tiled
-    chosen = choose_for_gpu(promised(spec, (322, 1758, 1280)), (322, 1758, 1280), HOPPER)
+    chosen = choose_for_gpu(assuming_no_gaps(spec, (322, 1758, 1280)), (322, 1758, 1280), HOPPER)
     assert chosen is not None
     assert (chosen.a.width, chosen.b.width) == (2, 2)
 
@@ -517,12 +517,12 @@ def test_three_warpgroups_begin_and_end_no_sooner_than_two() -> None:
 
 def test_elements_of_two_bytes_are_copied_through_registers() -> None:
     """Lines of an odd number of elements: eight instructions for what one copies elsewhere, and through registers."""
-    promised, even, pairs, odd = (
+    assumed, even, pairs, odd = (
         microseconds(GemmSpec(dtype=BF16, ld_multiple=unit), "mma_8x16_16x8", (2048, size, size))
         for unit, size in ((8, 2048), (1, 2048), (1, 2046), (1, 2047))
     )
     assert odd > 1.5 * even
-    assert promised < even < pairs < odd
+    assert assumed < even < pairs < odd
 
 
 def test_columns_depend_on_alignment_alone() -> None:
@@ -626,7 +626,7 @@ def test_narrow_designs_are_some_of_all(dtype: DType) -> None:
 
 
 def test_sizes_of_small_elements_are_of_one_class() -> None:
-    """Threads copy vectors of them where that is promised, whatever the sizes: designs are looked at once."""
+    """Threads copy vectors of them where that is assumed, whatever the sizes: designs are looked at once."""
     shapes = (300, 1000, 5000), (301, 1024, 5001)
     assert len({columns.aligned(replace(ALIGNED, b_order="row"), shape) for shape in shapes}) == 1
     assert len({columns.aligned(GemmSpec(), shape) for shape in shapes}) == 2
@@ -680,7 +680,7 @@ def test_a_measured_rate_is_that_of_the_instruction(name: str, own: float) -> No
     """Not of the kernel that it was measured by, which does other things as well."""
     known = replace(machine.derived(HOPPER), **{name: own})  # type: ignore[arg-type]
     dtype, schedule = calibrate_gpu.NAMED[name][0], candidates.load(calibrate_gpu.NAMED[name][1]).schedule
-    spec, shape = promised(GemmSpec(dtype=dtype), calibrate_gpu.LARGE[name]), calibrate_gpu.LARGE[name]
+    spec, shape = assuming_no_gaps(GemmSpec(dtype=dtype), calibrate_gpu.LARGE[name]), calibrate_gpu.LARGE[name]
     (us,) = prior.costs(spec, [schedule], shape, known)
     found = calibrate_gpu.rate(name, us, spec, shape, schedule, machine.derived(HOPPER))
     assert found == pytest.approx(own, rel=0.01)
@@ -860,7 +860,7 @@ def test_stored_weights_are_multiplied_as_they_are_read(
     99 and 191.
     """
     spec = GemmSpec(dtype=BF16, b_dtype=bits, b_order="col", prologue_b="b * b_scale_128")
-    chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)
+    chosen = choose_for_gpu(assuming_no_gaps(spec, shape), shape, HOPPER)
     assert chosen is not None
     assert (type(chosen.mainloop), chosen.b.memory, chosen.b.prepacked) == (mainloop, memory, False)
 
@@ -880,12 +880,14 @@ def test_one_row_by_stored_weights(stored: str, formula: str, mainloop: type[Mai
     """
     spec = GemmSpec(dtype=BF16, b_dtype=stored, b_order="col", prologue_b=formula)
     for shape in ((1, 14336, 4096), (1, 4096, 14336), (1, 4096, 4096)):
-        chosen = choose_for_gpu(promised(spec, shape), shape, HOPPER)
+        chosen = choose_for_gpu(assuming_no_gaps(spec, shape), shape, HOPPER)
         assert chosen is not None and type(chosen.mainloop) is mainloop
 
 
 def test_a_row_of_a_design_is_that_of_its_schedule_where_b_comes_from_registers() -> None:
-    spec = promised(GemmSpec(dtype=BF16, b_dtype="int4", b_order="col", prologue_b="b * b_scale_128"), (16, 4096, 4096))
+    spec = assuming_no_gaps(
+        GemmSpec(dtype=BF16, b_dtype="int4", b_order="col", prologue_b="b * b_scale_128"), (16, 4096, 4096)
+    )
     (held, _), *_ = warpgroups.kinds(spec, HOPPER)
     assert held.held == 0.5
     blocks = warpgroups.blocks_of(held)
@@ -953,7 +955,7 @@ def test_float32_goes_by_tensor_cores_where_it_may_be_rounded(size: int) -> None
 @pytest.mark.parametrize("b_order", ["row", "col"])
 def test_lines_of_c_that_begin_anywhere_are_stored_line_by_line(shape: Shape, b_order: Order) -> None:
     """By pairs 4095 cubed takes 278 us, by fours 242 and one by one 223."""
-    found = choose(promised(GemmSpec(dtype=BF16, b_order=b_order), shape), shape, H200)
+    found = choose(assuming_no_gaps(GemmSpec(dtype=BF16, b_order=b_order), shape), shape, H200)
     assert (found.epilogue_stages, found.c_width) == (0, 1)
 
 
@@ -966,6 +968,6 @@ def test_a_small_c_gets_small_blocks() -> None:
 
 def test_batches_whose_lines_begin_anywhere_are_copied_as_they_are() -> None:
     """192 products of 206x64x206 take 15 us by warps, and 33 with a kernel before that packed them."""
-    spec = promised(GemmSpec(dtype=BF16, batched=True), (206, 64, 206))
+    spec = assuming_no_gaps(GemmSpec(dtype=BF16, batched=True), (206, 64, 206))
     found = choose(spec, (206, 64, 206), H200, 192)
     assert found.by_warps and not (found.a.prepacked or found.b.prepacked)

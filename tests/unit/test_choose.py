@@ -52,14 +52,14 @@ def test_a_product_without_terms(dtype: DType, place: str) -> None:
 @pytest.mark.parametrize("dtype", ALL_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("ld_multiple", [1, 16])
 def test_what_gemm_chooses_can_be_compiled(dtype: DType, ld_multiple: int) -> None:
-    """int8 of aligned lines was given a schedule that needs to be promised them, but not the promise."""
+    """int8 of aligned lines was given a schedule that assumes them, but a spec that does not."""
     target = TARGETS["sm_90a"]
     for orders in (("row", "row"), ("col", "row"), ("row", "col")):
         spec = GemmSpec(dtype=dtype, a_order=orders[0], b_order=orders[1], ld_multiple=ld_multiple)
         for shape in SHAPES:
-            schedule, promised = choice(spec, None, shape, 1, target)
-            assert not driver.refusals(promised, schedule, "cuda", target)
-            assert promised.ld_multiple in (1, ld_multiple)
+            schedule, assumed = choice(spec, None, shape, 1, target)
+            assert not driver.refusals(assumed, schedule, "cuda", target)
+            assert assumed.ld_multiple in (1, ld_multiple)
 
 
 # --- what GPUs are given --------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def extent(rng: random.Random, most: int = LONGEST) -> int:
 @pytest.mark.parametrize("dtype", BY_MATRICES, ids=str)
 def test_a_long_side_gets_tensor_cores(dtype: DType) -> None:
     """1x1x1000000 and 16x16x8192 were computed by work-items of their own, 20 to 3,000 times slower. Shapes come with
-    any orders, promises and batches.
+    any orders, assumptions and batches.
     """
     rng = random.Random(str(dtype))
     having = [name for name in ("sm_80", "sm_89", "sm_90", "sm_90a") if name >= BY_MATRICES[dtype]]
@@ -197,7 +197,7 @@ def test_stored_types_are_converted_on_their_way_to_tensor_cores(name: str) -> N
     assert "wgmma_m64n" in driver.emit(spec, found, "cuda", TARGETS["sm_90a"]).text
     # Lines of bytes begin on multiples of 16 bytes, too.
     loose = replace(spec, ld_multiple=8)
-    assert "promise --ld-multiple 16" in driver.refusals(loose, found, "cuda", TARGETS["sm_90a"])[0]
+    assert "pass --ld-multiple 16" in driver.refusals(loose, found, "cuda", TARGETS["sm_90a"])[0]
     assert not choose(loose, None, TARGETS["sm_90a"]).by_warpgroups
 
 

@@ -363,12 +363,12 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
     assert result.stdout.splitlines()[-1].split() == ["imported:"]
 
 
-def test_promises_are_kept_where_something_else_is_wrong() -> None:
+def test_assumptions_are_kept_where_something_else_is_wrong() -> None:
     command = "emit --backend cuda --method mma_direct --dtype bfloat16 --layout row,col --set a.width=4".split()
-    assert "promise --ld-multiple 4" in refused(*command, "-N", "0")
+    assert "pass --ld-multiple 4" in refused(*command, "-N", "0")
     text = refused(*command, "-N", "0", "--ld-multiple", "4")
     assert "N = '0'" in text
-    assert "promise" not in text
+    assert "pass --ld-multiple" not in text
 
 
 def test_errors_are_ours_in_process() -> None:

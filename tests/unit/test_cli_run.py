@@ -242,9 +242,9 @@ def test_bench_on_a_cpu(tmp_path: Path) -> None:
     assert "numpy" in usual.stdout, "what a CPU is compared with where nothing is named"
     assert "6 rounds or more give an interval: --rounds 9" in usual.stderr
     assert usual.stderr.startswith("[1/5] 32: reference, after 0 s"), "progress, where there is no terminal"
-    promised = gemmgen("bench", *options, "--ld-multiple", "4", "--best")
-    assert promised.returncode == 0, promised.stderr
-    assert "any ld" not in promised.stdout and promised.stdout.count("ld % 4 = 0") == 2
+    assumed = gemmgen("bench", *options, "--ld-multiple", "4", "--best")
+    assert assumed.returncode == 0, assumed.stderr
+    assert "any ld" not in assumed.stdout and assumed.stdout.count("ld % 4 = 0") == 2
 
 
 def test_bench_takes_the_device_that_is_there() -> None:
@@ -299,7 +299,7 @@ def test_a_size_that_fails_keeps_those_before_it(tmp_path: Path) -> None:
     assert "column-major" in text and not file.exists()
 
 
-def test_what_bench_takes_for_no_type_and_no_promise() -> None:
+def test_what_bench_takes_for_no_type_and_no_assumption() -> None:
     text = refused("bench", "--backend", "opencl", "--ld-multiple", "0")
     assert "multiple = '0' is no size" in text and "--ld-multiple is for --preset, --schedule and --best" in text
     assert "float16 can't be measured on opencl" in refused("bench", "--backend", "opencl", "--dtype", "half")

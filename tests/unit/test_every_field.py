@@ -34,7 +34,6 @@ REMEDIES = (
     "drop",
     "set",
     "give",
-    "promise",
     "let",
     "pass",
     "store",

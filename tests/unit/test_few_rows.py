@@ -20,7 +20,7 @@ from gemmgen.schedule import Operand
 from gemmgen.schedule.direct import Direct, Gemv
 from gemmgen.schedule.warp_mma import DirectMma
 from gemmgen.spec import GemmSpec, Order
-from gemmgen.tuning.job import promised
+from gemmgen.tuning.job import assuming_no_gaps
 
 SM_90A = TARGETS["sm_90a"]
 #: As they say of themselves.
@@ -83,7 +83,7 @@ def test_a_group_of_weights_is_a_load_of_four_lanes(stored: DType, scale: str, w
         assert (found.b.width, found.tile[0]) == (width, 2 if rows <= 8 else 4)
         assert found.block_k <= max(k, 4 * width)
         assert not driver.refusals(spec, found, "cuda", SM_90A)
-        # So that a call's kernel keeps the promise, and asks at no load whether its line is aligned.
+        # So that a call's kernel meets the assumptions, and asks at no load whether its line is aligned.
         assert driver.refusals(replace(spec, ld_multiple=1), found, "cuda", SM_90A)
     assert not any(isinstance(x.mainloop, DirectMma) for x in candidates(spec, (17, 4096, 4096), SM_90A))
     assert not any(isinstance(x.mainloop, DirectMma) for x in candidates(spec, (2, 4096, 4096), TARGETS["sm_75"]))
@@ -96,7 +96,7 @@ def test_lanes_load_a_b_that_no_tensor_map_takes(shape: tuple[int, int, int], a:
     """On an H200 float16 28x8190x3586 takes 33 us by lanes that load two elements at once; where a kernel packed B, it
     took 68.
     """
-    spec = promised(GemmSpec(dtype=dtype, a_order=a, b_order=b), shape)
+    spec = assuming_no_gaps(GemmSpec(dtype=dtype, a_order=a, b_order=b), shape)
     *_, found = candidates(spec, shape, H200)
     assert isinstance(found.mainloop, DirectMma)
     assert not driver.refusals(spec, found, "cuda", H200)
@@ -121,7 +121,7 @@ def test_lanes_load_a_b_that_no_tensor_map_takes(shape: tuple[int, int, int], a:
     ids=str,
 )
 def test_others_are_packed_or_read_by_tensor_maps(changes: dict[str, object], shape: tuple[int, int, int]) -> None:
-    spec = promised(replace(GemmSpec(dtype=BF16, b_order="col"), **changes), shape)  # type: ignore[arg-type]
+    spec = assuming_no_gaps(replace(GemmSpec(dtype=BF16, b_order="col"), **changes), shape)  # type: ignore[arg-type]
     assert not any(isinstance(x.mainloop, DirectMma) for x in candidates(spec, shape, H200))
 
 
@@ -191,7 +191,7 @@ def test_small_products_wait_for_memory_once_or_twice(
     dtype: DType, orders: tuple[Order, Order], shape: tuple[int, int, int], most: int
 ) -> None:
     """Each wait takes about 0.3 us on an H100, where libraries take 4 to 9 us for these."""
-    spec = promised(GemmSpec(dtype=dtype, a_order=orders[0], b_order=orders[1]), shape)
+    spec = assuming_no_gaps(GemmSpec(dtype=dtype, a_order=orders[0], b_order=orders[1]), shape)
     (found,) = candidates(spec, shape, SM_90A)
     assert loads.Loads.of(found).rounds(spec, shape[2]) <= most
     lanes = found.group[1] * found.b.width * dtype.size
@@ -203,10 +203,10 @@ def test_what_is_left_of_k_is_short() -> None:
     32 elements of a slice, and 7.8 by cuBLAS.
     """
     shape = (4, 1539, 384)
-    (found,) = candidates(promised(GemmSpec(a_order="col"), shape), shape, H200)
+    (found,) = candidates(assuming_no_gaps(GemmSpec(a_order="col"), shape), shape, H200)
     assert shape[2] % found.block_k == 0 or found.block_k // found.sliced_k <= loads.CHECKED
     before = loads.Loads((4, 1), (1, 16), 1, 16, 1, 512, 4, 1, by_fours=False)
-    us = loads.account_of_loads(promised(GemmSpec(a_order="col"), shape), before, shape, machine_of(H200))
+    us = loads.account_of_loads(assuming_no_gaps(GemmSpec(a_order="col"), shape), before, shape, machine_of(H200))
     assert sum(us.values()) == pytest.approx(15.8, rel=0.15)
 
 

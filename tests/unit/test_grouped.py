@@ -21,7 +21,7 @@ from gemmgen.options import build_spec, read_document
 from gemmgen.passes.validate import is_possible
 from gemmgen.project import project_files
 from gemmgen.runtime.cuda_launch import bytes_before
-from gemmgen.runtime.variants import promises
+from gemmgen.runtime.variants import more_assumptions
 from gemmgen.schedule.schedulers import OneTile, Persistent
 from gemmgen.spec import GemmSpec, Grouped, Order
 from tests.support.cli import refused
@@ -54,7 +54,7 @@ def test_specs(fields: dict[str, object], said: str) -> None:
 def test_sizes_that_groups_share_out_are_the_only_ones_that_stay_open() -> None:
     assert GemmSpec(grouped="rows", n=64, k=32, multiple_of=(1, 64, 32)).ragged == "m"
     assert GemmSpec(grouped="k", m=64, n=64).ragged == "k"
-    spec = promises(ROWS, candidates.load("smem_8x8").schedule)[0]
+    spec = more_assumptions(ROWS, candidates.load("smem_8x8").schedule)[0]
     assert spec.multiple_of == (1, 128, 8)
 
 

@@ -62,10 +62,10 @@ def test_the_launcher() -> None:
         ),
         (GemmSpec(wide=True), f"k < 0 || {REACH.replace('is_in_reach', 'lie_apart')}"),
     ],
-    ids=["any", "promised", "batches", "wide"],
+    ids=["any", "assumed", "batches", "wide"],
 )
 def test_what_the_launcher_refuses(spec: GemmSpec, refused: str) -> None:
-    """In the words of CUDA's launchers: broken promises, and matrices that indices do not reach."""
+    """In the words of CUDA's launchers: broken assumptions, and matrices that indices do not reach."""
     schedule = candidates.load("naive").schedule
     text, cuda = (flat(driver.emit(spec, schedule, language).text) for language in ("sycl", "cuda"))
     assert f"if ({refused}) {{ throw sycl::exception(sycl::make_error_code(sycl::errc::invalid)," in text
@@ -143,7 +143,7 @@ def test_the_program_tells_rows_from_columns() -> None:
     assert "const int lda = k;" in text
 
 
-def test_the_program_keeps_what_the_spec_promises() -> None:
+def test_the_program_keeps_what_the_spec_assumes() -> None:
     spec = GemmSpec(n=48, a_order="col", c_order="col", alpha=2.0, multiple_of=(16, 1, 8))
     text = emitted("main", spec=spec)
     assert "check(queue, 512, 48, 136)" in text

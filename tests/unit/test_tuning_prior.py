@@ -24,7 +24,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.tuning import order
 from gemmgen.tuning import recorded as recorded_module
 from gemmgen.tuning.device import DeviceKey
-from gemmgen.tuning.job import Job, Outcome, promised
+from gemmgen.tuning.job import Job, Outcome, assuming_no_gaps
 from gemmgen.tuning.recorded import Book, recorded
 from gemmgen.tuning.records import Measurement, Records, Store, kind_of, parse
 from gemmgen.tuning.space import known_schedules, space_of, spaces
@@ -93,11 +93,11 @@ def test_shipped_records_are_legal(path: Path) -> None:
     for line in records.lines:
         made = line.measurement()
         assert line.checked
-        assert is_possible(promised(made.spec, made.shape), made.schedule, HOPPER)
+        assert is_possible(assuming_no_gaps(made.spec, made.shape), made.schedule, HOPPER)
 
 
 def test_shipped_records_serve_any_driver(tmp_path: Path) -> None:
-    spec = promised(GemmSpec(dtype="bfloat16", b_order="col"), (2048, 768, 768))
+    spec = assuming_no_gaps(GemmSpec(dtype="bfloat16", b_order="col"), (2048, 768, 768))
     found = recorded(Book(KEY, Store(tmp_path), HOPPER), spec, (2048, 768, 768), HOPPER)
     assert found is not None
     assert found.how == "exact"
@@ -106,7 +106,7 @@ def test_shipped_records_serve_any_driver(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_product_is_named_once(tmp_path: Path) -> None:
-    """Whatever sizes and promises are: to name it takes as long as half of a choice."""
+    """Whatever sizes and assumptions are: to name it takes as long as half of a choice."""
     book, shape = Book(KEY, Store(tmp_path), HOPPER), (2048, 768, 768)
     recorded_module._texts_alike.cache_clear()
     for units in ((8, 8, 8), (8, 16, 8), (16, 16, 16), 1):
@@ -126,7 +126,7 @@ def test_float16_takes_what_bfloat16_has(tmp_path: Path) -> None:
     shape = (2048, 768, 768)
     book = Book(KEY, Store(tmp_path), HOPPER)
     own, other = (
-        recorded(book, promised(GemmSpec(dtype=dtype, b_order="col"), shape), shape, HOPPER)
+        recorded(book, assuming_no_gaps(GemmSpec(dtype=dtype, b_order="col"), shape), shape, HOPPER)
         for dtype in ("bfloat16", "float16")
     )
     assert own is not None
@@ -140,13 +140,13 @@ def test_weights_in_fewer_bits_can_be_looked_up(bits: str, group: int | None, tm
     """int4 has one order, and was looked up in both: each such call on a GPU with records failed until 2026-11-27."""
     shape, scale = (1, 4096, 4096), "b_scale" if group is None else f"b_scale_{group}"
     spec = GemmSpec(dtype="bfloat16", b_dtype=bits, b_order="col", prologue_b=f"b * {scale}")
-    found = recorded(Book(KEY, Store(tmp_path), HOPPER), promised(spec, shape), shape, HOPPER)
+    found = recorded(Book(KEY, Store(tmp_path), HOPPER), assuming_no_gaps(spec, shape), shape, HOPPER)
     assert found is None or found.how == "near"
 
 
 def test_the_users_own_come_before(tmp_path: Path) -> None:
     store, shape = Store(tmp_path / "tuned"), (2048, 768, 768)
-    spec = promised(GemmSpec(dtype="bfloat16", b_order="col"), shape)
+    spec = assuming_no_gaps(GemmSpec(dtype="bfloat16", b_order="col"), shape)
     schedule = list(islice(gpu.ranked(spec, shape, HOPPER), 30))[-1][1]
     store.add(KEY, [Measurement(kind_of(spec), shape, 1, schedule, 1.0, 0.0, 9)])
     found = recorded(Book(KEY, store, HOPPER), spec, shape, HOPPER)
@@ -185,7 +185,7 @@ class ByPrior:
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
         for index, job in enumerate(jobs):
             self.asked.append(job.schedule)
-            spec = promised(job.spec, job.shape)
+            spec = assuming_no_gaps(job.spec, job.shape)
             yield index, Outcome((order.cost(spec, job.schedule, job.shape, HOPPER) or 0.0) * 1e-6, 0.01, 9)
 
     def compare(self, jobs: Sequence[Job], budget: float) -> list[Outcome]:
@@ -208,7 +208,7 @@ def test_a_gpus_search_measures_what_was_compiled_ahead_and_its_neighbours() -> 
     assert progress.trials == len(set(device.asked)) == 40
     assert set(ahead) <= set(device.asked[: device.width + 1])
     assert told == [1 + device.width]
-    spec = promised(GemmSpec(dtype="bfloat16"), shape)
+    spec = assuming_no_gaps(GemmSpec(dtype="bfloat16"), shape)
     assert all(is_possible(spec, each, HOPPER) for each in device.asked)
     from_order = set(islice(order.ordered(spec, shape, HOPPER), 40))
     assert set(device.asked) - from_order
@@ -233,10 +233,10 @@ def test_where_nothing_measured_near_by_can_be_used_the_prior_has_chosen(tmp_pat
     """Lines that TMA can read there, and not here: the model has weighed all else in the same call."""
     store, key = Store(tmp_path / "tuned"), replace(KEY, device="other")
     near, shape = (1024, 1024, 1024), (1024, 1024, 1020)
-    spec = promised(GemmSpec(dtype="bfloat16", b_order="col"), near)
+    spec = assuming_no_gaps(GemmSpec(dtype="bfloat16", b_order="col"), near)
     _, schedule = next(gpu.ranked(spec, near, HOPPER))
     store.add(key, [Measurement(kind_of(spec), near, 1, schedule, 1e-9, 0.0, 9)])
-    odd = promised(GemmSpec(dtype="bfloat16", b_order="col"), shape)
+    odd = assuming_no_gaps(GemmSpec(dtype="bfloat16", b_order="col"), shape)
     assert not is_possible(odd, schedule, HOPPER)
     found = recorded(Book(key, store, HOPPER), odd, shape, HOPPER)
     assert found is not None

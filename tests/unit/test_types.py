@@ -97,7 +97,7 @@ def lacking(target: str, *features: str) -> Target:
         (GemmSpec(a_dtype=F16), "naive", lacking("sycl", "fp16"), "keep it in integers (--emulate, or GemmSpec(emul"),
         (GemmSpec(dtype=F16), "block_read_32x2_1x8", TARGETS["intel"], "pixels are float32, but dtype is float16"),
         (GemmSpec(dtype=F16), "async_8x8_16x16", TARGETS["sm_90"], "a transposed tile takes float16 one by one"),
-        (GemmSpec(dtype=I8, a_order="col"), "async_8x8_16x16", TARGETS["sm_90"], "promise --ld-multiple 4"),
+        (GemmSpec(dtype=I8, a_order="col"), "async_8x8_16x16", TARGETS["sm_90"], "pass --ld-multiple 4"),
         (GemmSpec(dtype=F64), "mbarrier_8x16_16x16_atomic7", TARGETS["sm_90"], "atomic adds float32 to C"),
     ],
 )  # fmt: skip

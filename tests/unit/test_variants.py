@@ -1,4 +1,4 @@
-"""Which kernel a call on CUDA runs: the general one, or its twin that is promised aligned matrices. No GPU needed."""
+"""Which kernel a call on CUDA runs: the general one, or its variant that assumes aligned matrices. No GPU needed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_one_that_is_not_aligned_gets_the_general_kernel(request_: Request) -> N
     assert found.choose(request_) is found.general
 
 
-def test_a_single_line_gets_a_leading_dimension_that_keeps_the_promise() -> None:
+def test_a_single_line_gets_a_leading_dimension_that_keeps_the_assumption() -> None:
     assert sizes_of(call(*SINGLE_LINE)) == {"m": 1, "n": 20, "k": 5, "lda": 8, "ldb": 20, "ldc": 20}
     assert sizes_of(call(matrix(1, 1, 1, 1), matrix(2, 1, 63, 63)))["ldb"] == 64
     assert sizes_of(call(matrix(1, 2, 3, 3), matrix(2, 3, 5, 7))) == {
@@ -104,7 +104,7 @@ def test_whole_tiles_get_a_twin_without_any_guard() -> None:
 
 def test_what_has_no_twin() -> None:
     for found in (variants(exact=True), variants(ld_multiple=4), variants("naive")):
-        assert not found.promised
+        assert not found.assuming
         assert found.choose(call(A, B)) is found.general
 
 
@@ -129,7 +129,7 @@ def test_the_twin_is_emitted_when_first_needed() -> None:
 
 @pytest.mark.parametrize("target", ["intel", "khr", "portable"])
 def test_opencl_needs_no_twin(target: str) -> None:
-    """Its vectors need no alignment: with the promise the same text comes out, but for the line that tells of it, and
+    """Its vectors need no alignment: with the assumption the same text comes out, but for the line that tells of it and
     commands in guards, which name a preset where that is all of it.
     """
     for name in candidates.names():
@@ -142,5 +142,5 @@ def test_opencl_needs_no_twin(target: str) -> None:
         ]
         # 2D block writes alone ask for it, beside other paths.
         bodies = (text.split("\n\n", 1)[1].replace("ldc % 4 == 0 && ", "") for text in texts)
-        general, promised = (re.sub("^#error .*\n", "", body, flags=re.MULTILINE) for body in bodies)
-        assert general == promised
+        general, assumed = (re.sub("^#error .*\n", "", body, flags=re.MULTILINE) for body in bodies)
+        assert general == assumed

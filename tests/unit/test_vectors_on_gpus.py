@@ -12,11 +12,11 @@ from gemmgen.api.gemm import stack_of
 from gemmgen.api.kernels import choice
 from gemmgen.api.libraries import Gpu
 from gemmgen.api.matmul import Call, Operand, calls_of, product_of
-from gemmgen.api.request import promise_of
+from gemmgen.api.request import assumed_ld_multiple
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F32, I8, MATRIX_DTYPES, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
-from gemmgen.runtime.arrays import promised
+from gemmgen.runtime.arrays import with_ld_units
 from gemmgen.runtime.variants import variants_of
 from gemmgen.runtime.views import DeviceMatrix, check_view
 from gemmgen.spec import GemmSpec
@@ -50,7 +50,7 @@ def of(shape: tuple[int, ...], dtype: np.dtype[np.generic], steps: tuple[int, ..
 
 
 def launched(a: Operand, b: Operand, dtype: DType) -> tuple[Call, GemmSpec]:
-    """The first call, and the spec with what its kernel is promised."""
+    """The first call, and the spec with what its kernel assumes."""
     product = product_of(a, b, False, False, [])
     assert product is not None
     into = stack_of(of(product.shape, numpy_dtype(GemmSpec(dtype=dtype).result)), product)
@@ -59,7 +59,7 @@ def launched(a: Operand, b: Operand, dtype: DType) -> tuple[Call, GemmSpec]:
     call = call.mirrored() if LIBRARY.prefers_mirror(call) else call
     a_order, b_order, c_order = (LIBRARY.order(x) or "row" for x in (call.a, call.b, call.c))
     spec = GemmSpec(dtype=dtype, a_order=a_order, b_order=b_order, c_order=c_order, batched=len(call.c.shape) == 3)
-    return call, replace(spec, ld_multiple=promise_of(LIBRARY, spec, [call]))
+    return call, replace(spec, ld_multiple=assumed_ld_multiple(LIBRARY, spec, [call]))
 
 
 def problems(call: Call, spec: GemmSpec) -> list[str]:
@@ -70,27 +70,27 @@ def problems(call: Call, spec: GemmSpec) -> list[str]:
         name: check_view(name, LIBRARY.view(x, x.dtype), order, str(x.dtype), found, ranks=ranks)
         for name, x, order in zip("abc", (call.a, call.b, call.c), orders, strict=True)
     }
-    promised(spec, views, found, on_device=True)
+    with_ld_units(spec, views, found, on_device=True)
     return found
 
 
 @pytest.mark.parametrize("dtype", MATRIX_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_promises_are_kept(form: tuple[tuple[int, ...], tuple[int, ...]], dtype: DType) -> None:
+def test_assumptions_are_kept(form: tuple[tuple[int, ...], tuple[int, ...]], dtype: DType) -> None:
     """A matrix by a vector of 16-bit floats was refused: "b has leading dimension 1, not the multiple of 8"."""
     a, b = (of(shape, numpy_dtype(dtype)) for shape in form)
     call, spec = launched(a, b, dtype)
     assert not problems(call, spec)
     target = TARGETS["sm_90a"]
     shape = call.a.shape[-2], call.b.shape[-1], call.a.shape[-1]
-    schedule, promised = choice(spec, None, shape, 1, target)
-    assert not driver.refusals(promised, schedule, "cuda", target)
-    assert not problems(call, promised)
+    schedule, assumed = choice(spec, None, shape, 1, target)
+    assert not driver.refusals(assumed, schedule, "cuda", target)
+    assert not problems(call, assumed)
 
 
 @pytest.mark.parametrize("dtype", [BF16, I8, F32], ids=str)
 def test_a_vector_is_one_line(dtype: DType) -> None:
-    """So nothing has to be packed: of a vector without gaps, matrices whose lines are aligned may be promised."""
+    """So nothing has to be packed: matrices of aligned lines may be assumed of a vector without gaps."""
     for form in (((64, 128), (128,)), ((64, 128), (128, 1)), ((128,), (128, 64)), ((128,), (128,))):
         a, b = (of(shape, numpy_dtype(dtype)) for shape in form)
         call, spec = launched(a, b, dtype)
@@ -99,7 +99,7 @@ def test_a_vector_is_one_line(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "promise"),
+    ("b", "assumption"),
     [
         (((128, 1), (1, 1)), 8),
         (((128, 1), (8, 1)), 8),  # a column of a matrix: lines of one element, eight elements apart
@@ -112,33 +112,33 @@ def test_a_vector_is_one_line(dtype: DType) -> None:
     ],
     ids=str,
 )
-def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], promise: int) -> None:
+def test_columns_of_matrices(b: tuple[tuple[int, int], tuple[int, int]], assumption: int) -> None:
     dtype = numpy_dtype(BF16)
     shape, steps = b
     call, spec = launched(of((64, 128), dtype), of(shape, dtype, steps), BF16)
     # The vector is the short A of a mirrored product. Of two columns, C's lines are two elements long.
-    expected = (promise, 8, 8) if shape[1] == 1 else (8, promise, 1)
+    expected = (assumption, 8, 8) if shape[1] == 1 else (8, assumption, 1)
     assert tuple(map(spec.ld_unit, "abc")) == expected
-    assert LIBRARY.begins_lines(of(shape, dtype, steps), 8) is (promise == 8)
+    assert LIBRARY.begins_lines(of(shape, dtype, steps), 8) is (assumption == 8)
     assert not problems(call, spec)
 
 
-def test_results_that_are_wider_are_promised_as_their_own_vectors() -> None:
+def test_results_that_are_wider_are_assumed_as_their_own_vectors() -> None:
     """1000 columns of bfloat16 are whole vectors, though no whole ones of elements of 8 bits: TMA can store them."""
     byte, half = numpy_dtype(I8), numpy_dtype(BF16)
     spec = GemmSpec(dtype=F8_E4M3, c_dtype=BF16, b_order="col")
-    for cols, promise in ((1024, 16), (1000, 8), (1004, 1)):
+    for cols, assumption in ((1024, 16), (1000, 8), (1004, 1)):
         call = Call(of((64, 128), byte), of((128, cols), byte, (1, 128)), of((64, cols), half))
-        assert promise_of(LIBRARY, spec, [call]) == (16, 16, promise)
+        assert assumed_ld_multiple(LIBRARY, spec, [call]) == (16, 16, assumption)
     by_warps = candidates.load("mma_f8_8x16_16x8").schedule
     kept = variants_of(driver.emit(spec, by_warps, "cuda", TARGETS["sm_90"]), by_warps)
     assert [each.ld_multiple for each in kept] == [(16, 16, 8)] * 2
 
 
-def test_stored_bytes_are_promised_as_bytes() -> None:
+def test_stored_bytes_are_assumed_as_bytes() -> None:
     """TMA tiles of int8 begin on multiples of 16 elements, where bfloat16's do on multiples of 8."""
     spec = GemmSpec(dtype=BF16, b_dtype=I8)
-    for cols, promise in ((128, (16, 16, 16)), (136, (16, 8, 8)), (132, (16, 1, 1))):
+    for cols, assumption in ((128, (16, 16, 16)), (136, (16, 8, 8)), (132, (16, 1, 1))):
         half, byte = numpy_dtype(BF16), numpy_dtype(I8)
         call = Call(of((64, 128), half), of((128, cols), byte), of((64, cols), half))
-        assert promise_of(LIBRARY, spec, [call]) == promise
+        assert assumed_ld_multiple(LIBRARY, spec, [call]) == assumption

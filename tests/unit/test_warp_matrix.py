@@ -281,7 +281,7 @@ def test_float64_is_stored_as_before() -> None:
 
 
 def test_one_width_is_a_number() -> None:
-    """Where lines are promised to allow the widest copy, no function of the width is left."""
+    """Where lines are assumed to allow the widest copy, no function of the width is left."""
     text = driver.emit(replace(SPEC, ld_multiple=8), MMA, "cuda").text
     assert "cp_async_zfill" in text and not re.findall(r"BK / width|load_a\(", text)
 

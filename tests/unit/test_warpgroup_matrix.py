@@ -311,9 +311,9 @@ def test_types_strides_and_targets() -> None:
     assert "but b is packed row-major: use --set b.transposed=true" in refused(packed, GemmSpec(ld_multiple=4))
     transposed_b = replace(WGMMA.b, transposed=True)
     assert "b.transposed = true means nothing" in refused(partial(WGMMA.but, b=transposed_b))
-    assert "promise --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
+    assert "pass --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
     odd = refused(WGMMA, GemmSpec(dtype=F16))
-    assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd
+    assert "pass --ld-multiple 8, or let a kernel before lay them out" in odd
     assert "(--set a.prepacked=true --set b.prepacked=true)" in odd
     assert "not of a list" in refused(WGMMA, replace(SPEC, batched=True, listed=True))
     both = refused(WGMMA.but(stages=5), target=TARGETS["sm_90"])

@@ -295,7 +295,7 @@ def _rounds(tile: Buffer, block: int) -> Body:
     out: list[Stmt] = []
     bit = 1
     while bit < block:
-        out.append(Comment(f"Exchange between lanes that differ in bit {bit} of their number."))
+        out.append(Comment(f"Exchange between lanes whose numbers differ by {bit}."))
         out += loop(INDEX, block // 2, _exchange(tile, bit))
         bit *= 2
     return tuple(out)

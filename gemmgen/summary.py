@@ -14,8 +14,9 @@ from gemmgen.backends.text import Notes
 from gemmgen.banks import inlined
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.copy_instructions import ThreadValueLayout
-from gemmgen.ir.dtypes import F32
+from gemmgen.ir.dtypes import F32, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, as_int
+from gemmgen.ir.instructions import Instruction
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     CooperativeCopy,
@@ -208,13 +209,14 @@ class _Reader:
 
     def _lanes(self) -> list[str]:
         """What the arrangement of a warp's lanes is for."""
-        if self.product.atom.scope == "warp" and self.product.atom.name != "mfma":
-            return ["lanes of a warp as mma.sync has its accumulators"]
+        if self.product.atom.scope == "warp":
+            as_mma = ["lanes of a warp as mma.sync has its accumulators"]
+            return as_mma if self.product.atom.name != "mfma" else []
         if "warp" not in self.lets:
             return []
         ways = ["a warp reads few different elements of A and B, next to one another: no bank conflicts"]
         if self._swizzled:
-            ways.append("neighbouring lanes read different rows of A: shared memory has no reads to merge")
+            ways.append("neighbouring lanes read different rows of A: no read of shared memory is a broadcast")
         return ways
 
     @property
@@ -382,7 +384,9 @@ class _Reader:
             case "warp" if atom.name == "mfma":
                 text = f"v_mfma_f32_{atom.rows}x{atom.cols}x{atom.depth}_{atom.short}, sums in {atom.sums}"
             case "warp":
-                text = f"mma.sync m16n8k{atom.depth}, sums in {atom.sums}"
+                # Of float64 it may be several instructions of 8x8x4.
+                size = "of 16x8x" if atom.dtype == F64 else "m16n8k"
+                text = f"mma.sync {size}{atom.depth}, sums in {atom.sums}"
             case "sub_group" if atom.name == "joint_matrix":
                 text = f"joint_matrix_mad of {atom.rows}x{atom.cols}x{atom.depth}, sums in {atom.sums}"
             case "sub_group" if not atom.is_expanded:
@@ -397,9 +401,17 @@ class _Reader:
                 }
                 return [names[atom.name] + (", rows in serpentine order" if atom.snake else "")]
         if atom.scope in ("warp", "warpgroup") and atom.dtype == F32:
-            way = " as TMA loads them" if atom.rounded_by_tma else ""
-            text += ", 3xTF32: three products for each" if atom.products > 1 else f", A and B rounded to TF32{way}"
+            text += ", 3xTF32: three products for each" if atom.products > 1 else f", {self._rounded(atom)}"
         return [text]
+
+    def _rounded(self, atom: Instruction) -> str:
+        """Where elements are rounded to TF32."""
+        if not atom.rounded_by_tma:
+            return "A and B rounded to TF32"
+        if not any(isinstance(s, FragmentLoad) and s.prologue is not None for s in self.body):
+            return "A and B rounded to TF32 as TMA loads them"
+        made, other = "BA" if self.transposed else "AB"
+        return f"{made} rounded to TF32 after its prologue, {other} as TMA loads it"
 
     def _columns(self) -> int:
         """Of an instruction of a warpgroup."""

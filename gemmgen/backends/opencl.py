@@ -189,10 +189,13 @@ class OpenCL(CLike):
         return "opencl/launcher.h.j2" if self.form == "header" else super().template()
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
-        """OpenCL C has no namespaces: the file's functions get names of their own, and its macros end with it."""
+        """OpenCL C has no namespaces: the file's types and functions get names of their own, and its macros end with
+        it.
+        """
         text = "\n".join(self.prelude())
-        functions = dict.fromkeys(re.findall(r"^static inline [^(]*?(\w+)\(", text, re.MULTILINE))
-        own = {name: f"{self.program or self.kernel.name}_{name}" for name in functions}
+        types = re.findall(r"^(?:typedef [^{;]*?|} )(\w+);", text, re.MULTILINE)
+        functions = re.findall(r"^static inline [^(]*?(\w+)\(", text, re.MULTILINE)
+        own = {name: f"{self.program or self.kernel.name}_{name}" for name in (*types, *functions)}
         macros = [*own, *dict.fromkeys(re.findall(r"^#define (\w+)", text, re.MULTILINE))]
         host = launcher_fields(self, kernels, workspaces) if self.form == "header" else {}
         return {"own": own, "macros": macros, **host}

@@ -183,7 +183,7 @@ def _unread(spec: GemmSpec, program: Program) -> list[str]:
     if spec.alpha is None and spec.grouped == "k":
         parts.append("A and B where alpha is 0")
     elif spec.alpha != 0 and spec.k is None:
-        parts.append("A and B where k is 0" + (", which serves for alpha = 0 as well" if spec.alpha is None else ""))
+        parts.append("A and B where k is 0" + (": pass k = 0 where alpha is 0" if spec.alpha is None else ""))
     if spec.beta is None and not spec.names_c:
         parts.append("C where beta is 0")
     return ["; ".join(parts)] if parts else []

@@ -130,7 +130,7 @@ class Request:
         problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
-        schedule = attempt(problems, self._schedule, base, spec)
+        schedule = attempt(problems, self._schedule, base, spec, backend)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if spec is None and schedule is not None and target is not None:
             problems += self._refusals(base, schedule, backend, target)
@@ -159,16 +159,15 @@ class Request:
         given = {key: getattr(self, key) for key in SPEC_TEXTS}
         return build_spec(base.spec if base else None, **cast("SpecTexts", given))
 
-    def _schedule(self, base: Document | None, spec: GemmSpec | None) -> Schedule:
+    def _schedule(self, base: Document | None, spec: GemmSpec | None, backend: str) -> Schedule:
         """The schedule of the options. If they name only a target, the one chosen for it and the sizes."""
         from gemmgen.ir.target import TARGETS
         from gemmgen.options import build_schedule
 
-        target = TARGETS.get(self.target or "")
-        if spec is not None and target is not None and self.is_open:
+        if spec is not None and self.target in TARGETS and self.is_open:
             from gemmgen.choose import choose
 
-            return build_schedule(base=choose(spec, None, target), name=self.name)
+            return build_schedule(base=choose(spec, None, self.chosen_target(backend)), name=self.name)
         return build_schedule(
             self.method,
             self.tile,
@@ -214,7 +213,10 @@ class Request:
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None
     ) -> Target:
-        """The target of the options, or else the backend's default target for a schedule. Raises: UserError."""
+        """The target of the options as the backend has it, or else the backend's default target for a schedule.
+
+        Raises: UserError.
+        """
         from gemmgen import driver
         from gemmgen.backends import BACKENDS
         from gemmgen.backends import backend as find_backend
@@ -226,7 +228,9 @@ class Request:
         name = meant if self.target is None else self.target
         if name not in TARGETS:
             raise UserError(no_target(name))
-        return TARGETS[name]
+        # What speaks another language is refused together with what else is wrong.
+        speaks = backend in BACKENDS and name in find_backend(backend).targets
+        return driver.expected_target(backend, TARGETS[name]) if speaks else TARGETS[name]
 
 
 #: Options that are not called as their fields.

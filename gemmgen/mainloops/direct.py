@@ -27,7 +27,7 @@ from gemmgen.ir.expr import Const, Expr, Var, all_of, both, compare, is_const, m
 from gemmgen.ir.instructions import DP4A, FMA, FMA_SNAKE, Instruction
 from gemmgen.ir.kernel import COL as J
 from gemmgen.ir.kernel import ROW as I
-from gemmgen.ir.kernel import Kernel, arguments
+from gemmgen.ir.kernel import Kernel, Limit, arguments
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -449,7 +449,7 @@ class Direct(Mainloop):
             grid_z=problem.layers,
             cluster=self.scheduler.clustered,
             multiples=self._multiples,
-            limits=self.tiles.limits,
+            limits=(*self.tiles.limits, *self._limits),
             large_registers=s.large_grf,
         )
 
@@ -457,6 +457,14 @@ class Direct(Mainloop):
     def min_blocks(self) -> int:
         """Blocks of a multiprocessor that registers are to be left for; 0 for any number."""
         return blocks_at_once(self.problem.spec, self.schedule, self.problem.target)
+
+    @property
+    def _limits(self) -> tuple[Limit, ...]:
+        """Where half of a gated tile's columns is one vector, they are counted as its elements."""
+        halves, cols = self.problem.spec.halves, self.acc.fragment.cols
+        if halves == 1 or cols.values != halves * cols.vector:
+            return ()
+        return (Limit(cols.values, int(cols.values), int(cols.values), "each half of it is one vector"),)
 
     @property
     def _multiples(self) -> tuple[tuple[int, int], ...]:

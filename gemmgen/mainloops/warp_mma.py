@@ -205,7 +205,7 @@ def add_step(acc: Registers, scale: Expr | None = None, name: str = STEP_SUMS, a
 
     added = _each(acc, with_part)
     whose = "step" if name == STEP_SUMS else "group"
-    said = f"The {whose}'s sum is " + ("added in float32, which rounds" if scale is None else "scaled, and added")
+    said = f"The {whose}'s sum is " + ("added in float32, rounded" if scale is None else "scaled, and added")
     zeros = () if anew else (Fill(part, number(0, part.buffer.dtype)),)
     return (Comment(f"{said}."), *added, *zeros)
 

@@ -16,8 +16,8 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.constants import is_free
 from gemmgen.ir.copy_instructions import ALIGNED_VECTOR, BYTE_OF_PAIR, PAIR, ThreadValueLayout, in_pairs
 from gemmgen.ir.dtypes import F32, FLOAT16, I8, accumulator
-from gemmgen.ir.elementwise import ELEMENT_OWN, ELEMENT_STEP_K
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, convert, number, select
+from gemmgen.ir.elementwise import ELEMENT_K, ELEMENT_OWN, ELEMENT_STEP_K
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, convert, minimum, number, select
 from gemmgen.ir.instructions import (
     ACROSS,
     LINES,
@@ -48,7 +48,7 @@ from gemmgen.ir.stmt import (
     VectorCopy,
 )
 from gemmgen.ir.synchronization import RANK
-from gemmgen.ir.walk import map_expr, walk_expr
+from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.expand_functions import made_anywhere
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
@@ -343,11 +343,15 @@ def _made(copy: FragmentLoad, row: Expr, k: Expr, own: Expr, raw: Expr) -> tuple
     matrix, (slow0, fast0) = _alone(of.buffer, each), of.origin[-2:]
     slow, fast = (k, row) if of.transposed else (row, k)
     first = _first_k(copy.src) + STEP * (copy.dst.fragment.cols.extent // each)
+    # What is made past K becomes zero, but arrays end there.
+    last = minimum(ELEMENT_K, matrix.shape[matrix.contracted or 0] - 1)
 
     def in_step(node: Expr) -> Expr:
         match node:
             case Bin("/", place, Const(int(group))) if place == ELEMENT_STEP_K:
                 return first // (group // each)
+            case Load(buffer, index):
+                return Load(buffer, map_index(index, substitute({ELEMENT_K: last})))
         return own if node == ELEMENT_OWN else node
 
     step = replace(copy.prologue, value=map_expr(copy.prologue.value, in_step))

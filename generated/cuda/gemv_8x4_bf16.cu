@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          slices added up in shared memory, stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (32, 4), grid ((n + 3) / 4, (m + 7) / 8) of at most 65,535 along y
 // Needs      512 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -43,7 +43,7 @@ __device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *fr
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// 8 neighbouring elements to registers, in their type; `from` is a multiple of 16 bytes.
+// 8 neighbouring elements to registers, converted to their type; `from` is a multiple of 16 bytes.
 __device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
 {
     __align__(16) __nv_bfloat16 elements[8];
@@ -233,7 +233,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -3,7 +3,7 @@
 // Tile       128x256 of C per block, 8x16 per thread, 8 along K per step
 // Threads    16x16 per block, warps of 4x8 threads, lanes swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory has no reads to merge
+//            neighbouring lanes read different rows of A: no read of shared memory is a broadcast
 // A          global memory, cp.async of single elements, 16 stages in shared memory, transposed,
 //            rows padded by 4, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 16 stages in shared memory, registers
@@ -13,7 +13,7 @@
 // C          stores of 4 elements
 // Grid       threadblock swizzle over 8 rows of blocks
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
 // Needs      198,720 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -379,7 +379,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -4,7 +4,7 @@
 // Threads    128 per block, 4 slices of each step along K (sliced-K), warps of 2x16 threads, lanes
 //                swizzled
 //            a warp reads few different elements of A and B, next to one another: no bank conflicts
-//            neighbouring lanes read different rows of A: shared memory has no reads to merge
+//            neighbouring lanes read different rows of A: no read of shared memory is a broadcast
 // A          global memory, cp.async of single elements, 4 stages in shared memory, transposed,
 //            rows padded by 4, registers double-buffered across tiles
 // B          global memory, cp.async of 4 elements, 4 stages in shared memory, registers
@@ -15,7 +15,7 @@
 // Grid       split-K: 8 parts, added up by a second kernel; programmatic dependent launch
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
 //            elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     mbarrier_8x8_2x16_split8: block (16, 8), grid ((m + 15) / 16 * ((n + 127) / 128) * 8,
 //                1)
 //            mbarrier_8x8_2x16_split8_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
@@ -445,7 +445,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

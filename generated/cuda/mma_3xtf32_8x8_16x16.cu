@@ -12,7 +12,7 @@
 // C          stores of 2 elements
 // Grid       threadblock swizzle over 8 rows of blocks
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (16, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
 // Needs      107,520 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -399,7 +399,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             }
         }
 
-        // The step's sum is added in float32, which rounds.
+        // The step's sum is added in float32, rounded.
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll
@@ -557,7 +557,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

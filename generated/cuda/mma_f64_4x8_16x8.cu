@@ -8,11 +8,11 @@
 // B          global memory, cp.async of 2 elements, 4 stages in shared memory, rows padded by 4,
 //            registers double-buffered across tiles
 // Pipeline   cp.async groups, then a barrier
-// Multiply   mma.sync m16n8k8, sums in float64
+// Multiply   mma.sync of 16x8x8, sums in float64
 // C          stores of 2 elements
 // Grid       threadblock swizzle over 8 rows of blocks
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (8, 16), grid ((m + 63) / 64 * ((n + 63) / 64), 1)
 // Needs      75,776 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -104,8 +104,8 @@ __device__ __forceinline__ void mma_m8n8k4(double *acc, double a, double b)
         : "d"(a), "d"(b));
 }
 
-// mma.sync: acc += A * B of a warp, 16 x 8 by 8 x 8. A lane has two rows of A and of the
-// accumulators, eight apart, and one column of B.
+// Four of them: 16 x 8 by 8 x 8. A lane has two rows of A and of the accumulators, eight apart, and
+// one column of B.
 __device__ __forceinline__ void mma_m16n8k8(double *acc_upper, double *acc_lower,
                                             const double *a_upper, const double *a_lower,
                                             const double *b)
@@ -354,7 +354,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -8,7 +8,7 @@
 // C          slices added up in shared memory, atomic additions, in no fixed order
 // Grid       split-K: 4 parts, added to C by atomic additions
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     reduction_4x4_4x4_start: block (256, 1), grid (m * ((n + 255) / 256), 1)
 //            reduction_4x4_4x4: block (4, 32), grid ((m + 15) / 16 * ((n + 15) / 16) * 4, 1)
 // Needs      8,192 bytes of shared memory
@@ -244,7 +244,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -11,7 +11,7 @@
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     smem_8x8_double_packed_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m +
 //                127) / 128 * 4) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 127) / 128 * 4), 1)
 //            smem_8x8_double_packed: block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at
@@ -275,7 +275,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

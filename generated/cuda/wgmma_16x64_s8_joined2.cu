@@ -12,7 +12,7 @@
 // Grid       split-K: 2 parts, added up by clusters of 2 blocks; programmatic dependent launch
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (4, 40), grid ((n + 63) / 64 * ((m + 15) / 16) * 2, 1)
 // Needs      87,040 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -69,7 +69,7 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+// 4 neighbouring elements to registers, converted to their type; `from` is a multiple of 8 bytes.
 __device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
 {
     __align__(8) __nv_bfloat16 elements[4];
@@ -446,7 +446,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -13,7 +13,7 @@
 // Grid       threadblock swizzle over 8 rows of blocks; programmatic dependent launch
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     wgmma_3xtf32_128x128_s3_pack: block (32, 8), grid ((m + 127) / 128 * 4 * ((k + 31) /
 //                32) + (n + 127) / 128 * 4 * ((k + 31) / 32), 1)
 //            wgmma_3xtf32_128x128_s3: block (4, 96), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
@@ -412,7 +412,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                 mbarrier_arrive(&shared.tiles.empty[stage]);
             }
 
-            // The step's sum is added in float32, which rounds.
+            // The step's sum is added in float32, rounded.
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
@@ -515,7 +515,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 31) / 32 * 8, (m + 7) / 8}
 // Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
 //                Xe2 don't have (--target xe_hpc)

@@ -8,7 +8,7 @@
 // Multiply   dot products along K, in vectors of 16
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 15) / 16, (m + 2735) / 2736 * 2}
 // Needs      262,144 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
@@ -66,7 +66,7 @@ cpu_4x4_along_k(int m, int n, int k, float alpha, __global const float *restrict
         // C holds the sums between blocks of K.
         const float beta_now = k_block == 0 ? beta : 1.0f;
 
-        // Some rows of A pass all panels of B.
+        // Some rows of A are multiplied by all panels of B.
         for (int row0 = row_begin; row0 < row_end; row0 += MR) {
             for (int col0 = col_begin; col0 < col_end; col0 += NR) {
                 const int panel = (col0 - col_begin) / NR;

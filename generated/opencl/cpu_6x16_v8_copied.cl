@@ -8,7 +8,7 @@
 // Multiply   fused multiply-add of vectors of 8
 // C          stores of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}
 // Needs      393,216 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

@@ -8,7 +8,7 @@
 // Multiply   fused multiply-add of vectors of 16
 // C          stores of 16 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 127) / 128, (m + 263) / 264 * 2}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

@@ -8,7 +8,7 @@
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     dpas_32x2_1x16_pack: local size {16, 8}, global size {(k + 15) / 16 * 16, ((m + 31) /
 //                32 + (n + 31) / 32) * 8}
 //            dpas_32x2_1x16: local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 31) / 32}

@@ -9,7 +9,7 @@
 // C          2D block writes where beta is 0, stores of single elements
 // Prefetch   A, B
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {64, 8}, global size {(n + 255) / 256 * 64, (m + 255) / 256 * 8}
 // Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 //            cl_intel_subgroup_matrix_multiply_accumulate and cl_intel_subgroup_2d_block_io; or,
@@ -22,6 +22,7 @@
 //                ...)
 
 // Helpers carry the kernel's name: several files fit into one program.
+#define block_place dpas_32x4_8x64_block_2d_block_place
 #define half_to_float dpas_32x4_8x64_block_2d_half_to_float
 #define multiply dpas_32x4_8x64_block_2d_multiply
 #define move_cols dpas_32x4_8x64_block_2d_move_cols
@@ -425,6 +426,7 @@ dpas_32x4_8x64_block_2d(int m, int n, int k, float alpha, __global const ushort 
 #undef TM
 #undef TN
 
+#undef block_place
 #undef half_to_float
 #undef multiply
 #undef move_cols

@@ -8,7 +8,7 @@
 // Multiply   fused multiply-add
 // C          slices added up in local memory, stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {32, 8}, global size {(n + 3) / 4 * 32, (m + 3) / 4 * 8}
 // Needs      512 bytes of local memory
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32

@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {4, 4}, global size {(n + 31) / 32 * 4, (m + 31) / 32 * 4}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

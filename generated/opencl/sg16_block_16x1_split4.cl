@@ -9,7 +9,7 @@
 // Grid       split-K: 4 parts, added up by a second kernel
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31; the workspace less than
 //            2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     sg16_block_16x1_split4: local size {16, 1}, global size {(m + 15) / 16 * ((n + 15) /
 //                16) * 64, 1}
 //            sg16_block_16x1_split4_total: local size {256, 1}, global size {m * ((n + 255) / 256)

@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}
 // Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)

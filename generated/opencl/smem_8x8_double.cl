@@ -9,7 +9,7 @@
 // Multiply   fused multiply-add
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Needs      16,640 bytes of local memory
 //            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread

@@ -11,7 +11,7 @@
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     smem_8x8_double_packed_pack: local size {32, 8}, global size {(((k + 7) / 8 * 8 + 31)
 //                / 32 * ((m + 127) / 128 * 4) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 127) / 128 *
 //                4)) * 32, 8}

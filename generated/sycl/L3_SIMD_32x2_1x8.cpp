@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {1, 8}, global range {(m + 31) / 32, (n + 15) / 16 * 8}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build

@@ -9,7 +9,7 @@
 // C          2D block writes where beta is 0, stores of single elements
 // Prefetch   A, B
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {8, 64}, global range {(m + 255) / 256 * 8, (n + 255) / 256 * 64}
 // Needs      sub-groups of 16
 //            OpenCL C's functions for matrix instructions and 2D block messages, which Intel's

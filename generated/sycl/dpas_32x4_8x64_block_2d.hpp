@@ -9,7 +9,7 @@
 // C          2D block writes where beta is 0, stores of single elements
 // Prefetch   A, B
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {8, 64}, global range {(m + 255) / 256 * 8, (n + 255) / 256 * 64}
 // Needs      sub-groups of 16
 //            OpenCL C's functions for matrix instructions and 2D block messages, which Intel's
@@ -441,7 +441,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace dpas_32x4_8x64_block_2d_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -7,7 +7,7 @@
 // Multiply   joint_matrix_mad of 16x16x16, sums in float32
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {8, 64}, global range {(m + 255) / 256 * 8, (n + 255) / 256 * 64}
 // Needs      sycl_ext_oneapi_matrix, sycl_ext_intel_matrix, sub-groups of 16
 //            A and B that begin on multiples of 64 bytes
@@ -182,7 +182,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace joint_matrix_32x4_8x64_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -8,7 +8,7 @@
 // C          slices added up in local memory, atomic additions, in no fixed order
 // Grid       split-K: 4 parts, added to C by atomic additions
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     reduction_4x4_4x4_start: local range {1, 256}, global range {1, m * ((n + 255) / 256)
 //                * 256}
 //            reduction_4x4_4x4: local range {32, 4}, global range {32, (m + 15) / 16 * ((n + 15) /
@@ -245,7 +245,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace reduction_4x4_4x4_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of single elements
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 31) / 32 * 16}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 16
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -214,7 +214,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace sg16_block_16x2_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -7,7 +7,7 @@
 // Multiply   fused multiply-add
 // C          stores of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
 // Needs      8,320 bytes of local memory
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen import driver, presets
 from tests.golden.test_presets import CUDA_NAMES, NAMES, target_of
 from tests.support.tools import clang, ran, tool
 
@@ -44,6 +45,17 @@ def test_all_opencl_files_in_one_translation_unit(root: Path, tmp_path: Path) ->
     file.write_text("".join(f'#include "{root}/generated/opencl/{name}.cl"\n' for name in NAMES))
     software = "-DGEMMGEN_DPAS_SOFTWARE"
     clang(file, "-cl-std=CL3.0", software)
+
+
+def test_types_of_opencl_files_in_one_translation_unit(root: Path, tmp_path: Path) -> None:
+    """Two kernels of the one mainloop that has a type of its own."""
+    name = "dpas_32x4_8x64_block_2d"
+    preset = presets.load(name)
+    other = driver.emit(preset.spec, preset.schedule.but(name=f"{name}_2"), "opencl").text
+    file = tmp_path / "two.cl"
+    file.write_text((root / "generated" / "opencl" / f"{name}.cl").read_text("utf-8") + other)
+    for defined in (("-DGEMMGEN_DPAS_SOFTWARE",), ("-DGEMMGEN_DPAS_SOFTWARE", "-DGEMMGEN_NO_ADDRESS_PAYLOADS")):
+        clang(file, "-cl-std=CL3.0", *defined)
 
 
 @pytest.mark.parametrize("name", CUDA_NAMES)

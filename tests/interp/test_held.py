@@ -142,6 +142,28 @@ def test_what_a_prologue_makes_is_rounded_to_tf32(
     assert np.array_equal(found, np.broadcast_to(made, (rows, cols)))
 
 
+@pytest.mark.parametrize("shape", [PAIR, SWAPPED])
+@pytest.mark.parametrize(("method", "dtype"), [("wgmma_tf32", F32), ("wgmma", BF16)])
+def test_arrays_along_k_are_not_read_past_its_end(
+    shape: tuple[tuple[int, int], tuple[int, int]], method: str, dtype: DType, rng: np.random.Generator
+) -> None:
+    """Where the last step reaches further: the interpreter refuses a read outside of an array."""
+    schedule = held(method, shape)
+    mine = "b" if schedule.operands_swapped else "a"
+    stored: dict[str, object] = {} if dtype == F32 else {f"{mine}_dtype": I8}
+    changed_spec = {**stored, f"prologue_{mine}": f"({mine} - {mine}_shift_k) * {mine}_scale_k"}
+    spec = GemmSpec(dtype=dtype, c_dtype=F32, b_order="col", ld_multiple=16, alpha=1.0, beta=0.0)
+    spec = replace(spec, **changed_spec)  # type: ignore[arg-type]
+    (rows, cols), k = schedule.block_tile, schedule.block_k + 5
+    problem = Problem.of(rng, spec, rows, cols, k, 1.0, 0.0)
+    scale, shift = (rng.integers(1, 3, k).astype(np.float32) for _ in range(2))
+    given = {f"{mine}_scale_k": scale, f"{mine}_shift_k": shift}
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 16, given)
+    a, b = problem.a.astype(np.float64), problem.b.astype(np.float64)
+    a, b = ((a - shift) * scale, b) if mine == "a" else (a, (b - shift[:, None]) * scale[:, None])
+    assert np.allclose(found, a @ b, rtol=1e-2, atol=2e-2 * np.abs(a @ b).max())
+
+
 @pytest.mark.parametrize(("shape", "orders"), [(PAIR, ("col", "col")), (SWAPPED, ("row", "row"))])
 def test_words_across_k_are_read_without_bank_conflicts(
     shape: tuple[tuple[int, int], tuple[int, int]], orders: tuple[Order, Order]

@@ -44,6 +44,15 @@ def test_emit_from_a_file(tmp_path: Path) -> None:
     assert "gemm_f32_slm_32x64(int m" in printed("emit", "--schedule", path)
 
 
+def test_a_named_target_is_as_its_language_has_it() -> None:
+    """OpenCL C has no local memory that two arrays share: neither the IR nor `explain` says otherwise."""
+    sliced = "--method slm --tile 4x4 --group 8x8 --block-k 16 --set sliced_k=2".split()
+    sliced += "--set a.memory=local --set b.memory=local --target gfx942".split()
+    assert "12,288 bytes of local memory" in printed("emit", *sliced)
+    assert "local memory per group: 12,288 of" in printed("explain", *sliced)
+    assert "in place of the tiles" not in printed("emit", *sliced, "--stop-after", "build")
+
+
 @pytest.mark.parametrize("name", ["build", "pipeline", "expand", "predicate", "simplify"])
 def test_stop_after(name: str) -> None:
     assert printed("emit", "--tile", "8x2", "--stop-after", name).startswith("kernel gemm_f32_simd_8x2")

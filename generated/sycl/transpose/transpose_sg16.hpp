@@ -41,7 +41,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
         tile[i] = a[std::min(row0 + i, rows - 1) * lda + std::min(col0 + lane, cols - 1)];
     }
 
-    // Exchange between lanes that differ in bit 1 of their number.
+    // Exchange between lanes whose numbers differ by 1.
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         const int low = i * 2;
@@ -52,7 +52,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
         tile[low + 1] = is_low ? received : tile[low + 1];
     }
 
-    // Exchange between lanes that differ in bit 2 of their number.
+    // Exchange between lanes whose numbers differ by 2.
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         const int low = i / 2 * 4 + i % 2;
@@ -63,7 +63,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
         tile[low + 2] = is_low ? received : tile[low + 2];
     }
 
-    // Exchange between lanes that differ in bit 4 of their number.
+    // Exchange between lanes whose numbers differ by 4.
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         const int low = i / 4 * 8 + i % 4;
@@ -74,7 +74,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
         tile[low + 4] = is_low ? received : tile[low + 4];
     }
 
-    // Exchange between lanes that differ in bit 8 of their number.
+    // Exchange between lanes whose numbers differ by 8.
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         const int low = i / 8 * 16 + i % 8;
@@ -98,7 +98,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
 
 namespace transpose_sg16_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

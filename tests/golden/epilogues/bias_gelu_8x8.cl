@@ -10,7 +10,7 @@
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local size {16, 8}, global size {(n + 127) / 128 * 16, (m + 63) / 64 * 8}
 // Needs      6,144 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

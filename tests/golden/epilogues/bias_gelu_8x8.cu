@@ -10,7 +10,7 @@
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     block (16, 8), grid ((n + 127) / 128, (m + 63) / 64) of at most 65,535 along y
 // Needs      6,144 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -243,7 +243,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -10,7 +10,7 @@
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 127) / 128 * 16}
 // Needs      6,144 bytes of local memory
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -237,7 +237,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace bias_gelu_8x8_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -11,7 +11,7 @@
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 515) / 516}
 // Needs      1,048,576 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
@@ -90,7 +90,7 @@ bias_gelu_vectors(int m, int n, int k, float alpha, __global const float *restri
         // C holds the sums between blocks of K.
         const float beta_now = k_block == 0 ? 0.0f : 1.0f;
 
-        // Some rows of A pass all panels of B.
+        // Some rows of A are multiplied by all panels of B.
         for (int own_row = row_begin; own_row < row_end; own_row += MR) {
             // Where C is not read, the last tile begins earlier, and stores rows again.
             const int row0 = beta_now == 0.0f && row_begin + MR <= row_end

@@ -11,7 +11,7 @@
 // Epilogue   bias: acc + bias
 //            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
 // Takes      bias: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local range {1, 1}, global range {(m + 515) / 516, (n + 255) / 256}
 // Needs      1,048,576 bytes of private memory for each work-item, beside its registers
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -111,7 +111,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // C holds the sums between blocks of K.
         const float beta_now = k_block == 0 ? 0.0f : 1.0f;
 
-        // Some rows of A pass all panels of B.
+        // Some rows of A are multiplied by all panels of B.
         for (int own_row = row_begin; own_row < row_end; own_row += MR) {
             // Where C is not read, the last tile begins earlier, and stores rows again.
             const int row0 = beta_now == 0.0f && row_begin + MR <= row_end
@@ -228,7 +228,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace bias_gelu_vectors_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -14,7 +14,7 @@
 //            a_scale_k: an element for each column of A
 //            b_scale: an element for each column of B
 //            b_shift: an element for each column of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 * 8}
 // Needs      2,048 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

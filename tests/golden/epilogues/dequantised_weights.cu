@@ -14,7 +14,7 @@
 //            a_scale_k: an element for each column of A
 //            b_scale: an element for each column of B
 //            b_shift: an element for each column of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535 along y
 // Needs      2,048 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -41,7 +41,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM == 4 && TN == 4, "TM and TN must be 4 here: emit it again with --set tile=8x4");
 
-// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which
+// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, which needs no conversion: one of those
 // takes four times as long.
 __device__ __forceinline__ float from_int8(signed char v)
 {
@@ -264,7 +264,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

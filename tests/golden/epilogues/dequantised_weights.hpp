@@ -14,7 +14,7 @@
 //            a_scale_k: an element for each column of A
 //            b_scale: an element for each column of B
 //            b_shift: an element for each column of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local range {8, 8}, global range {(m + 31) / 32 * 8, (n + 31) / 32 * 8}
 // Needs      2,048 bytes of local memory
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -249,7 +249,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace dequantised_weights_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

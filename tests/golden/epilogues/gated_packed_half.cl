@@ -11,7 +11,7 @@
 // Prologue   A: a / (1 + exp(-a))
 //            B: b * b_factor
 // Takes      b_factor: an element for all of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     gated_packed_half_pack: local size {32, 8}, global size {(((k + 7) / 8 * 8 + 31) / 32
 //                * ((m + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 31) / 32)) * 32, 8}
 //            gated_packed_half: local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 *

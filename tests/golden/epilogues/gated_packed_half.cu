@@ -11,7 +11,7 @@
 // Prologue   A: a / (1 + exp(-a))
 //            B: b * b_factor
 // Takes      b_factor: an element for all of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * ((m + 31) /
 //                32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1)
 //            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535
@@ -57,7 +57,7 @@ __device__ __forceinline__ void copy4(__half *to, const __half *from)
     *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+// 4 neighbouring elements to registers, converted to their type; `from` is a multiple of 8 bytes.
 __device__ __forceinline__ void copy4(float *to, const __half *from)
 {
     __align__(8) __half elements[4];
@@ -231,7 +231,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -11,7 +11,7 @@
 // Prologue   A: a / (1 + exp(-a))
 //            B: b * b_factor
 // Takes      b_factor: an element for all of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     gated_packed_half_pack: local range {8, 32}, global range {8, (((k + 7) / 8 * 8 + 31)
 //                / 32 * ((m + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * ((n + 31) / 32)) * 32}
 //            gated_packed_half: local range {8, 8}, global range {(m + 31) / 32 * 8, (n + 31) / 32
@@ -59,7 +59,7 @@ inline void copy4(sycl::half *to, const sycl::half *from)
     *reinterpret_cast<ushort4 *>(to) = *reinterpret_cast<const ushort4 *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type.
+// 4 neighbouring elements to registers, converted to their type.
 inline void copy4(float *to, const sycl::half *from)
 {
     sycl::half elements[4];
@@ -220,7 +220,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace gated_packed_half_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

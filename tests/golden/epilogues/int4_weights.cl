@@ -14,7 +14,7 @@
 //            elements
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {32, 4}, global size {(n + 3) / 4 * 32, (m + 1) / 2 * 4}
 // Needs      128 bytes of local memory
 //            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 32

@@ -13,7 +13,7 @@
 //            elements
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (32, 4), grid ((n + 3) / 4, (m + 1) / 2) of at most 65,535 along y
 // Needs      128 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -50,7 +50,7 @@ __device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsign
 
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 // The bits of 2^23 + 8 + v are 0x4b000008 + v, and those of 2^19 + 8 + v are 0x49000080 + 16 * v,
-// so that no conversion is needed, which takes four times as long, nor a shift.
+// which needs no shift, and no conversion: one of those takes four times as long.
 __device__ __forceinline__ float nibble(signed char pair, int place)
 {
     return place == 0 ? __int_as_float(int(and_xor(pair, 15, 0x4b000008))) - 8388616.0f
@@ -69,7 +69,7 @@ __device__ __forceinline__ void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// 8 neighbouring elements to registers, in their type; `from` is a multiple of 16 bytes.
+// 8 neighbouring elements to registers, converted to their type; `from` is a multiple of 16 bytes.
 __device__ __forceinline__ void copy8(float *to, const __half *from)
 {
     __align__(16) __half elements[8];
@@ -263,7 +263,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -14,7 +14,7 @@
 //            elements
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {4, 32}, global range {(m + 1) / 2 * 4, (n + 3) / 4 * 32}
 // Needs      128 bytes of local memory
 //            sub-groups of 32
@@ -67,7 +67,7 @@ inline void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<schar16 *>(to) = *reinterpret_cast<const schar16 *>(from);
 }
 
-// 8 neighbouring elements to registers, in their type.
+// 8 neighbouring elements to registers, converted to their type.
 inline void copy8(float *to, const sycl::half *from)
 {
     sycl::half elements[8];
@@ -254,7 +254,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace gemm_f16_s4_gemv_2x4_sliced4_k4096_3rp5_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -14,7 +14,7 @@
 //            elements
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (8, 16), grid ((n + 15) / 16, (m + 7) / 8) of at most 65,535 along y, registers
 //            for 3 blocks per multiprocessor
 // Needs      2,048 bytes of shared memory
@@ -59,7 +59,7 @@ __device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsign
 
 // One of the two int4 in a byte: 0 for its low half, 1 for the high one.
 // The bits of 2^23 + 8 + v are 0x4b000008 + v, and those of 2^19 + 8 + v are 0x49000080 + 16 * v,
-// so that no conversion is needed, which takes four times as long, nor a shift.
+// which needs no shift, and no conversion: one of those takes four times as long.
 __device__ __forceinline__ float nibble(signed char pair, int place)
 {
     return place == 0 ? __int_as_float(int(and_xor(pair, 15, 0x4b000008))) - 8388616.0f
@@ -78,7 +78,7 @@ __device__ __forceinline__ void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// The 32 int4 of 16 bytes in registers, in their type, the low half of a byte first.
+// The 32 int4 of 16 bytes in registers, converted to their type, the low half of a byte first.
 __device__ __forceinline__ void copy_pairs32(__nv_bfloat16 *to, const signed char *from)
 {
     // The bits of 128 + 8 + v are those of 128 + 8, in either half of a word, but for the lowest
@@ -270,7 +270,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -17,7 +17,7 @@
 //            elements; the workspace less than 2^31 elements
 // Prologue   B: b * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     gemm_bf16_s4_wgmma_16x64_by4x32_s8_split4_5gjd: block (4, 40), grid ((n + 63) / 64 *
 //                ((m + 15) / 16) * 4, 1)
 //            gemm_bf16_s4_wgmma_16x64_by4x32_s8_split4_5gjd_total: block (256, 1), grid (m * ((n +
@@ -69,7 +69,7 @@ __device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsign
     return result;
 }
 
-// The two int4 of a byte to registers, in their type, the low half first.
+// The two int4 of a byte to registers, converted to their type, the low half first.
 __device__ __forceinline__ void copy_pair(__nv_bfloat16 *to, const signed char *from)
 {
     // The bits of 128 + 8 + v are those of 128 + 8, in either half of the word, but for the lowest
@@ -452,7 +452,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -12,7 +12,7 @@
 //            silu: acc / (1 + exp(-acc))
 // Takes      bias: an element for each column of C
 //            scale: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 * 8}
 // Needs      1,280 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

@@ -12,7 +12,7 @@
 //            silu: acc / (1 + exp(-acc))
 // Takes      bias: an element for each column of C
 //            scale: an element for each column of C
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     block (8, 8), grid ((n + 31) / 32, (m + 31) / 32) of at most 65,535 along y
 // Needs      1,280 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -51,7 +51,7 @@ __device__ __forceinline__ void copy4(signed char *to, const signed char *from)
     *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 4 bytes.
+// 4 neighbouring elements to registers, converted to their type; `from` is a multiple of 4 bytes.
 __device__ __forceinline__ void copy4(float *to, const signed char *from)
 {
     __align__(4) signed char elements[4];
@@ -244,7 +244,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

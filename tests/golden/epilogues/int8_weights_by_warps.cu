@@ -19,7 +19,7 @@
 // Prologue   B: (b - b_shift_128) * b_scale_128
 // Takes      b_scale_128: an element for each group of 128 rows, and each column, of B
 //            b_shift_128: an element for each group of 128 rows, and each column, of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128) of at most 65,535 along y
 // Needs      81,920 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -58,7 +58,7 @@ static_assert(TN > 4, "TN must exceed 4 here: emit it again with --set tile=4x8"
 static_assert(32 % BK == 0, "BK must divide 32: bounds checks are left out for that size");
 static_assert(STAGES >= 2, "STAGES must be 2 or more");
 
-// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which
+// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, which needs no conversion: one of those
 // takes four times as long.
 __device__ __forceinline__ float from_int8(signed char v)
 {
@@ -460,7 +460,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

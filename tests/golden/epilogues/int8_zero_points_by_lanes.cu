@@ -15,7 +15,7 @@
 // Prologue   B: (b - b_zero) * b_scale
 // Takes      b_scale: an element for each column of B
 //            b_zero: an element for each column of B
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     block (8, 16), grid ((n + 15) / 16, (m + 7) / 8) of at most 65,535 along y, registers
 //            for 3 blocks per multiprocessor
 // Needs      2,048 bytes of shared memory
@@ -50,7 +50,7 @@ static_assert(THREADS_M == 4 && THREADS_N == 8,
 
 constexpr int BLOCK_THREADS = SLICES * THREADS;
 
-// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, so that no conversion is needed, which
+// An int8: the bits of 2^23 + 128 + v are 0x4b000080 + v, which needs no conversion: one of those
 // takes four times as long.
 __device__ __forceinline__ float from_int8(signed char v)
 {
@@ -69,8 +69,8 @@ __device__ __forceinline__ void copy16(signed char *to, const signed char *from)
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// 16 neighbouring elements to registers, in their type, less `zero_point`; `from` is a multiple of
-// 16 bytes.
+// 16 neighbouring elements to registers, converted to their type, less `zero_point`; `from` is a
+// multiple of 16 bytes.
 __device__ __forceinline__ void copy16(__half *to, const signed char *from, int zero_point)
 {
     __align__(16) signed char elements[16];
@@ -238,7 +238,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -9,7 +9,7 @@
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   relu: 0 if acc < 0 else acc
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 * 8}
 // Needs      1,024 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

@@ -9,7 +9,7 @@
 // C          stores of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Epilogue   relu: 0 if acc < 0 else acc
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0
 // Launch     local range {8, 8}, global range {(m + 31) / 32 * 8, (n + 31) / 32 * 8}
 // Needs      1,024 bytes of local memory
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -84,7 +84,7 @@ inline void copy4(std::uint16_t *to, const std::uint16_t *from)
     *reinterpret_cast<ushort4 *>(to) = *reinterpret_cast<const ushort4 *>(from);
 }
 
-// 4 neighbouring elements to registers, in their type.
+// 4 neighbouring elements to registers, converted to their type.
 inline void copy4(float *to, const std::uint16_t *from)
 {
     std::uint16_t elements[4];
@@ -297,7 +297,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace relu_in_integers_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

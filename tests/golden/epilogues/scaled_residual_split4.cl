@@ -18,7 +18,7 @@
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
 //            residual: an element for each element of C, stored as C is, and no part of it
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     scaled_residual_split4: local size {8, 8}, global size {(m + 31) / 32 * ((n + 31) /
 //                32) * 32, 8}
 //            scaled_residual_split4_total: local size {256, 1}, global size {m * ((n + 255) / 256)

@@ -18,7 +18,7 @@
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
 //            residual: an element for each element of C, stored as C is, and no part of it
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     scaled_residual_split4: block (8, 8), grid ((m + 31) / 32 * ((n + 31) / 32) * 4, 1)
 //            scaled_residual_split4_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      a workspace of m * n * 4 elements
@@ -181,7 +181,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -11,7 +11,7 @@
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 //            residual: an element for each element of C, stored as C is, and no part of it
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local size {16, 8}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 8}
 // Needs      6,144 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
@@ -62,6 +62,9 @@
 #endif
 #if TN != 8
 #error "TN must be 8 here: emit it again with --set tile=4x8"
+#endif
+#if TN != 8
+#error "TN must be 8: each half of it is one vector"
 #endif
 
 // 4 neighbouring elements, at any alignment.

@@ -11,7 +11,7 @@
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 //            residual: an element for each element of C, stored as C is, and no part of it
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64) of at most 65,535 along y
 // Needs      6,144 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -39,6 +39,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4, "TM must exceed 4 here: emit it again with --set tile=4x8");
 static_assert(TN == 8, "TN must be 8 here: emit it again with --set tile=4x8");
+static_assert(TN == 8, "TN must be 8: each half of it is one vector");
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -281,7 +282,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -11,7 +11,7 @@
 //            residual: acc + residual
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
 //            residual: an element for each element of C, stored as C is, and no part of it
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 63) / 64 * 16}
 // Needs      6,144 bytes of local memory
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -48,6 +48,7 @@ static_assert(BM % THREADS_M == 0, "BM must be a multiple of THREADS_M");
 static_assert(BN % THREADS_N == 0, "BN must be a multiple of THREADS_N");
 static_assert(TM > 4, "TM must exceed 4 here: emit it again with --set tile=4x8");
 static_assert(TN == 8, "TN must be 8 here: emit it again with --set tile=4x8");
+static_assert(TN == 8, "TN must be 8: each half of it is one vector");
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -272,7 +273,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 namespace swiglu_8x8_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

@@ -15,7 +15,7 @@
 //            elements
 // Epilogue   swiglu: acc * fast_sigmoid(acc) * up
 // Takes      B: 2 n columns; acc is the sum of column j of them, up that of column n + j
-// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Unread     A and B where k is 0: pass k = 0 where alpha is 0
 // Launch     block (8, 16), grid ((n + 63) / 64, (m + 127) / 128) of at most 65,535 along y
 // Needs      61,440 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -393,7 +393,7 @@ static bool is_aligned(const void *matrix, size_t bytes)
     return reinterpret_cast<size_t>(matrix) % bytes == 0;
 }
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

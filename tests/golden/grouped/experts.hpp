@@ -256,7 +256,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, int group_coun
 
 namespace experts_detail {
 
-// Loops step past the ends of sizes, which from here on 32 bits might not count.
+// Loops step past the end of a size: from here on, 32 bits might not hold where they stop.
 constexpr long long TOO_MANY = (1LL << 31) - 1024;
 
 // Whether lines do not overlap, at `pitch` elements from one to the next, and 32-bit indices reach

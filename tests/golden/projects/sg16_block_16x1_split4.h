@@ -52,7 +52,7 @@ static const char *const sg16_block_16x1_split4_source[] = {
 "// Grid       split-K: 4 parts, added up by a second kernel\n",
 "// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31; the workspace less\n",
 "//            than 2^31 elements\n",
-"// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n",
+"// Unread     A and B where k is 0: pass k = 0 where alpha is 0; C where beta is 0\n",
 "// Launch     sg16_block_16x1_split4: local size {16, 1}, global size {(m + 15) / 16 * ((n +\n",
 "//            15) /\n",
 "//                16) * 64, 1}\n",

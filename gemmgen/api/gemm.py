@@ -422,7 +422,9 @@ class _Request(Request):
         kernel, pending = kernel_now(wanted, library.must_wait())
         choice = Choice(backend, kernel.source.name, _why(schedule, pending))
         operands, waits = self.extra.arrays(library, spec), not aside.is_on() or library.must_wait()
-        self.launch(Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits))
+        is_transposed = self.transposed[0] and self._copies_columns and len(self.a.shape) > 1
+        work = Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits, is_transposed)
+        self.launch(work)
 
     def _takes_two(self, wanted: Wanted, calls: Sequence[Call]) -> bool:
         """Whether a gated product is computed as two. Where rows must have the same bits whatever their number, always:

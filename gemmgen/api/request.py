@@ -97,6 +97,7 @@ class Work:
         is_mirrored: whether the kernel computes the transpose of C.
         pending: the key of the kernel that is compiled aside and will replace this one; None if there is none.
         waits: whether variants of the kernel are compiled now, instead of aside.
+        is_transposed: whether a copy of A is one of its transpose.
     """
 
     kernel: Kernel
@@ -109,6 +110,7 @@ class Work:
     is_mirrored: bool = False
     pending: Hashable | None = None
     waits: bool = True
+    is_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ class Request(ABC):
         low_a, low_b, low_c = (address_of(cast("Numbers", x.array)) & LOW for x in (a, b, into))
         sums, loads = None if self._is_result(into) else into.dtype, self.addend is not None
         steps = [*zip(kernels, begins, strict=True)]
-        return HostSteps(outcome, steps, copies, sums, loads, (low_a, low_b, low_c), added)
+        return HostSteps(outcome, steps, copies, sums, loads, (low_a, low_b, low_c), added, work.is_transposed)
 
     def _added(self, work: Work) -> Added | None:
         """What becomes of a C that is another array than the result."""

@@ -388,6 +388,7 @@ class HostSteps(HostCall):
         loads: whether kernels read C.
         low: the low bits of A's, B's and C's addresses, or of their copies', for which the kernels were prepared.
         added: what becomes of a C that is another array than the result; None if there is none.
+        transposes: whether the copy of A is one of its transpose.
     """
 
     def __init__(
@@ -399,17 +400,19 @@ class HostSteps(HostCall):
         loads: bool,
         low: tuple[int, int, int],
         added: Added | None = None,
+        transposes: bool = False,
     ) -> None:
         super().__init__(outcome)
         self._steps = [(call._compute, begins) for call, begins in steps]
         self._copies, self._sums, self._loads, self._low, self._added = copies, sums, loads, low, added
+        self._transposes = transposes
 
     def _compute(self, addresses: tuple[int, ...], factors: Factors, held: Held, place: object) -> None:  # noqa: ARG002
         (at_a, at_b, at_c, *more), (a, b, c, others), (copy_a, copy_b) = addresses, held, self._copies
         if self._mirrored:
             at_a, at_b = at_b, at_a
         if copy_a is not None:
-            a = np.array(a, copy_a, order="C")
+            a = np.array(a.swapaxes(-1, -2) if self._transposes else a, copy_a, order="C")
             at_a = address_of(a)
         if copy_b is not None:
             b = np.array(b, copy_b, order="C")

@@ -100,6 +100,24 @@ def test_layouts_factors_stacks_and_vectors(rng: np.random.Generator) -> None:
     assert np.array_equal(some, added[30:33])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16", "complex64"])
+def test_later_calls_with_a_transposed_a(dtype: str, rng: np.random.Generator) -> None:
+    """Calls of a kind repeat the first one's copies, of which that of A is one of its transpose."""
+    shapes = (
+        ((64, 64), (64, 48)),
+        ((30, 50), (30, 7)),
+        ((3, 30, 50), (30, 7)),
+        ((30, 7, 9), (30, 7, 4)),
+        ((30,), (30, 7)),
+    )
+    for x, w in ((rng.integers(-4, 5, of).astype(dtype) for of in shape) for shape in shapes):
+        x = x if x.ndim > 1 else np.repeat(x, 2)[::2]
+        for _ in range(3):
+            found = gemmgen.gemm(x, w, transpose_a=True, invariant=True)
+            assert np.array_equal(found, (x.swapaxes(-1, -2) if x.ndim > 1 else x) @ w)
+            x = x + 1
+
+
 def test_numpy_never_computes_them(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """NumPy's small products are others than its large ones."""
     monkeypatch.setattr("gemmgen.api.calibration.prefers_numpy", lambda *_: True)

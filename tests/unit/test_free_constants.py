@@ -176,3 +176,13 @@ def test_known_sizes_are_guarded_where_checks_are_left_out(name: str, backend: s
     assert not refuses(text, values)
     if sizes.get("m") == 128:
         assert refuses(text, values | {"BM": values["BM"] * 3})
+
+
+@pytest.mark.parametrize("backend", ["cuda", "opencl", "sycl"])
+def test_half_of_a_gated_tile_keeps_its_vectors(backend: str) -> None:
+    """Where half is one vector, its columns are counted as its elements, which two vectors are not."""
+    preset = presets.load("lds_8x8_16x16_k8")
+    text = driver.emit(replace(preset.spec, epilogue=("swiglu",)), preset.schedule, backend).text
+    values = values_in(text)
+    assert not refuses(text, values)
+    assert refuses(text, values | {"BN": values["BN"] * 2, "TN": values["TN"] * 2})

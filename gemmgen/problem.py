@@ -220,7 +220,7 @@ class Problem:
 
     def operand(self, name: str) -> Operand:
         """What the schedule says of A or B."""
-        return self.schedule.a if name == "a" else self.schedule.b
+        return self.schedule.operand(name)
 
     def source(self, name: str) -> Buffer:
         """An operand as the product reads it: by TMA tiles as deep as a batch of the ring, if it has those."""
@@ -235,8 +235,7 @@ class Problem:
 
     def matrix(self, name: str, rows: Expr, cols: Expr, order: str, contracted: str = "") -> Buffer:
         """A parameter, in storage order; `contracted` names the logical axis that is summed over."""
-        operand = {"a": self.schedule.a, "b": self.schedule.b}.get(name)
-        space = Space.IMAGE if operand is not None and operand.memory == "image" else Space.GLOBAL
+        space = Space.IMAGE if name != "c" and self.operand(name).memory == "image" else Space.GLOBAL
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, self.pitch(name))
@@ -253,8 +252,7 @@ class Problem:
 
     def is_transposed(self, name: str) -> bool:
         """Whether the product reads an operand by columns."""
-        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
-        return self.schedule.read_order(name, order) == "col"
+        return self.schedule.read_order(name, self.spec.order(name)) == "col"
 
     def assumptions(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, of the steps of a batch, and of rows and columns."""
@@ -272,8 +270,7 @@ class Problem:
     @property
     def packed(self) -> tuple[str, ...]:
         """The operands that a kernel before this one packs."""
-        operands = (("a", self.schedule.a), ("b", self.schedule.b))
-        return tuple(name for name, operand in operands if operand.prepacked)
+        return tuple(name for name in "ab" if self.operand(name).prepacked)
 
     @property
     def all_packed(self) -> bool:
@@ -288,8 +285,7 @@ class Problem:
 
     def changes_order(self, name: str) -> bool:
         """Whether packing changes the order of a matrix."""
-        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
-        return (order == "col") != self.is_transposed(name)
+        return (self.spec.order(name) == "col") != self.is_transposed(name)
 
     def packed_axes(self, name: str) -> tuple[str, str]:
         """Of a packed operand, the slow axis and the fast one."""

@@ -379,6 +379,10 @@ class GemmSpec:
         """Extent along K of the array that holds A (`a`) or B (`b`)."""
         return -(-k // 2) if self.element(name).pairs else k
 
+    def order(self, name: str) -> Order:
+        """The storage order of A (`a`), B (`b`) or C (`c`)."""
+        return {"a": self.a_order, "b": self.b_order, "c": self.c_order}[name]
+
     def element(self, name: str) -> DType:
         """What A (`a`) or B (`b`) is stored in."""
         return {"a": self.a_dtype, "b": self.b_dtype}[name] or self.dtype

@@ -58,8 +58,8 @@ def _sizes(shape: tuple[int, int, int], spec: GemmSpec) -> str:
 
 def _matrix(spec: GemmSpec, name: str, rows: str, cols: str) -> Mapping[str, str]:
     """A matrix' leading dimension, as the spec assumes it, and how many elements it takes."""
-    order, unit = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}[name], spec.ld_unit(name)
-    lines, length = (rows, cols) if order == "row" else (cols, rows)
+    unit = spec.ld_unit(name)
+    lines, length = (rows, cols) if spec.order(name) == "row" else (cols, rows)
     if unit == 1:
         return {"name": name, "pitch": length, "elements": f"std::size_t({rows}) * {cols}"}
     return {

@@ -125,8 +125,7 @@ def _as_they_lie(spec: GemmSpec, what: str, instead: str) -> Iterator[str]:
     if spec.is_wide:
         yield f"matrices of 2^31 elements and more, but {what} counts by 32 bits: leave --wide out, or {instead}"
     # Both transpose a column-major B; of A's half words reads can't.
-    orders = {"a": spec.a_order, "c": spec.c_order}
-    if by_columns := [name for name, order in orders.items() if order == "col"]:
+    if by_columns := [name for name in "ac" if spec.order(name) == "col"]:
         named = ", ".join(by_columns)
         yield f"{named} in column-major order, but {what} takes only B so: use row-major order, or {instead}"
     # In the place of 2D block reads, a kernel before packs what these do not take.

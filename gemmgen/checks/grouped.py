@@ -64,9 +64,8 @@ def _misaligned(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """Matrices of which a group's part begins within a line, where instructions need whole vectors to begin."""
     if "unaligned_vectors" in target.features and not s.by_blocks:
         return
-    orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     for name, order in _IN_LINES[spec.grouped or "rows"].items():
-        if orders[name] != order:
+        if spec.order(name) != order:
             by = {"row": "rows", "col": "columns"}[order]
             yield (
                 f"a group's part of {name.upper()} begins within a line of it, where vectors can't: store "

@@ -196,7 +196,7 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         found = s.read_order(name, given)
         if found != wanted and not is_held(s, name):
             remedy = "--set a.prepacked=true" if name == "a" else "--set b.prepacked=true --set b.transposed=true"
-            if (s.a if name == "a" else s.b).prepacked:
+            if s.operand(name).prepacked:
                 yield (
                     f"atom {s.atom} multiplies lines along K, but {name} is packed {found}-major: use --set "
                     f"{name}.transposed={str(name == 'b').lower()}"
@@ -323,7 +323,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: Instruction, target: Target) -> Ite
 
 def is_held(s: Schedule, name: str) -> bool:
     """Whether an operand is multiplied from registers."""
-    return (s.a if name == "a" else s.b).memory == "private"
+    return s.operand(name).memory == "private"
 
 
 def register_problems(s: Schedule, atom: Instruction) -> Iterator[str]:

@@ -206,7 +206,7 @@ def _copy(spec: GemmSpec, s: Schedule, name: str, shape: Shape) -> tuple[float, 
     if s.by_warpgroups or s.tma:
         return 0.0, 0.0
     m, n, k = shape
-    order = spec.a_order if name == "a" else spec.b_order
+    order = spec.order(name)
     operand = s.staged(name, order)
     if operand.memory != "local":
         return 0.0, 0.0

@@ -143,8 +143,7 @@ class Dpas(Mainloop):
     def _packed(self, name: str) -> Body:
         """What a group does of one matrix."""
         problem, to = self.problem, self.tiles_of(name, writable=True)
-        order = problem.spec.a_order if name == "a" else problem.spec.b_order
-        place = (ROW, COL) if order == "row" else (COL, ROW)
+        place = (ROW, COL) if problem.spec.order(name) == "row" else (COL, ROW)
         where, inside = self._packed_place(name)
         value = Buffer("value", problem.spec.dtype, Space.PRIVATE, Layout.packed())
         load = VectorCopy(value, (), problem.given(name), place, SCALAR, 1)

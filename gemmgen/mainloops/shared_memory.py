@@ -64,7 +64,7 @@ class SharedTiles:
         if operand.memory != "local":
             return None
         rows, cols = (s.block_tile[0], s.block_k) if name == "a" else (s.block_k, s.block_tile[1])
-        transposed = s.staged(name, spec.a_order if name == "a" else spec.b_order).transposed
+        transposed = s.staged(name, spec.order(name)).transposed
         slow, fast = (cols, rows) if transposed else (rows, cols)
         ring_of = (s.stages,) if s.stages > 1 else ()
         layout = Layout.packed(*ring_of, slow, fast, pad=operand.pad)

@@ -65,7 +65,6 @@ from gemmgen.positions import (
 )
 from gemmgen.problem import Problem
 from gemmgen.records import cached_property, dataclass
-from gemmgen.schedule import Operand
 
 #: Where the sum ends in a kernel that asks for alpha itself.
 K_LAST = Var("k_last")
@@ -132,9 +131,6 @@ class WarpgroupMma(Mainloop):
 
     # --- tiles ------------------------------------------------------------------------------------
 
-    def _operand(self, name: str) -> Operand:
-        return self.schedule.a if name == "a" else self.schedule.b
-
     def _element(self, name: str) -> DType:
         """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
         from_registers = self.instruction.held and name == "a"
@@ -169,8 +165,7 @@ class WarpgroupMma(Mainloop):
     def _line(self, name: str) -> int:
         """Elements of a line of an operand's tile."""
         size = self._element(name).size
-        order = self.problem.spec.a_order if name == "a" else self.problem.spec.b_order
-        along = self.schedule.tile_line(name, order) // self._each(name)
+        along = self.schedule.tile_line(name, self.problem.spec.order(name)) // self._each(name)
         line = line_bytes(along * size) // size
         # Of the widest there may be several side by side.
         several = is_free(along) and line * size == LINES_BYTES[-1]
@@ -194,7 +189,7 @@ class WarpgroupMma(Mainloop):
         # What a prologue makes elements into is rounded after that.
         made = name == "a" and self._prologue is not None and self._prologue.step is not None
         rounded = matrix.dtype == self.instruction.dtype and self.instruction.rounded_by_tma and not made
-        first = self._operand(name).evict_first
+        first = self.schedule.operand(name).evict_first
         boxed = replace(matrix, tma_tile=box, rounded=rounded, multicast=shared, evict_first=first)
         return groups.ending_with(boxed) if self._is_shared_out(boxed) else self.problem.three_dimensional(boxed)
 

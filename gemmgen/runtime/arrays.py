@@ -31,7 +31,7 @@ from gemmgen.runtime.views import (
     shape,
 )
 from gemmgen.source import EntryPoint
-from gemmgen.spec import LARGEST_SIZE, GemmSpec, Order
+from gemmgen.spec import LARGEST_SIZE, GemmSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,8 @@ def _batch_count(*arrays: ArrayLike) -> int:
 def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
     """The views of those matrices that are arrays."""
     inputs = (2, 3) if spec.batched else (2,)
-    orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     return {
-        name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order", ranks)
+        name: check_view(name, value, spec.order(name), dtype, problems, f"a GemmSpec with {name}_order", ranks)
         for name, value, dtype, ranks in (
             ("a", a, spec.element("a"), inputs),
             ("b", b, spec.element("b"), inputs),

@@ -256,15 +256,19 @@ class Schedule:
         """
         return self.by_warpgroups and is_swapped(self.group)
 
+    def operand(self, name: str) -> Operand:
+        """The path of A (`a`) or B (`b`)."""
+        return {"a": self.a, "b": self.b}[name]
+
     def staged(self, name: str, order: str) -> Operand:
         """The path of A or B; where warps multiply, its shared tile has the order of the matrix."""
-        operand = self.a if name == "a" else self.b
+        operand = self.operand(name)
         follows = self.by_warps and not operand.prepacked
         return replace(operand, transposed=order == "col") if follows else operand
 
     def read_order(self, name: str, order: str) -> Literal["row", "col"]:
         """How the product reads A or B: as the matrix lies, `order`, or as it is laid out before."""
-        operand = self.a if name == "a" else self.b
+        operand = self.operand(name)
         transposed = operand.transposed if operand.prepacked else order == "col"
         return "col" if transposed else "row"
 

@@ -52,7 +52,7 @@ def test_no_worse(compiler: str, name: str, root: Path, request: pytest.FixtureR
 
 
 def test_what_stands_for_a_kernel() -> None:
-    """Its text, how it is compiled, and for which chip; or why it is refused."""
+    """Its text but for comments, how it is compiled, and for which chip; or why it is refused."""
     job, *others = baseline.made("naive", "ocloc")
     assert isinstance(job, Job)
     known = baseline.fingerprint([job, *others])
@@ -66,6 +66,8 @@ def test_what_stands_for_a_kernel() -> None:
         Failure(job.machine, ("never",)),
     ]
     assert len({known, *(baseline.fingerprint([other, *others]) for other in changed)}) == 6
+    said = replace(job, source=replace(source, content=b"// What it is.\n" + source.content))
+    assert baseline.fingerprint([said, *others]) == known
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

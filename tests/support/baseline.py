@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from gemmgen import candidates
 from gemmgen.errors import UserError
 from gemmgen.inspect.jobs import Failure, Job, Outcome, inspect, jobs
 from gemmgen.inspect.machine import choose, machines
-from gemmgen.inspect.toolchain import version
+from gemmgen.inspect.toolchain import Input, version
 
 #: A chip for each generation that differs in its instructions.
 TARGETS = ("bdw", "skl", "tgllp", "dg2-g10", "pvc", "bmg", "sm_80", "sm_90a", "gfx906", "gfx942", "gfx1100")
@@ -31,6 +32,8 @@ TOOLS = {
 }
 #: A share may fall by so much.
 SLACK = 0.0005
+#: What a compiler does not see: comments, with the lines that hold nothing else.
+_COMMENT = re.compile(rb"^[ \t]*//.*\n|[ \t]*//.*$", re.MULTILINE)
 
 Figures = dict[str, float | str | None]
 #: Target -> figures.
@@ -69,12 +72,17 @@ def made(preset: str, compiler: str) -> list[Job | Failure]:
 
 
 def fingerprint(kernels: Sequence[Job | Failure]) -> str:
-    """Stands for what figures are made from, but for the tools: the same sources, read by the same code, have the same
+    """Stands for what figures are made from, but for the tools: the same code, read by the same reader, has the same
     figures, so that none need be compiled to know them.
     """
     chips = [(kernel.machine.target, kernel.machine.device, kernel.machine.platform) for kernel in kernels]
-    asked = [k.problems if isinstance(k, Failure) else k.source for k in kernels]
+    asked = [k.problems if isinstance(k, Failure) else _code(k.source) for k in kernels]
     return hashlib.sha256(f"{_reader()} {chips} {asked}".encode()).hexdigest()[:16]
+
+
+def _code(source: Input) -> Input:
+    """What a compiler sees of a source."""
+    return replace(source, content=_COMMENT.sub(b"", source.content))
 
 
 @cache

@@ -21,7 +21,7 @@ from gemmgen.spec import OFFSETS
 
 #: Where each group ends, in rows of A or along K.
 ENDS = Buffer(OFFSETS, I32, Space.GLOBAL, Layout((GROUP_COUNT,), (Const(1),)), writable=False, places=True)
-_TOTAL_M, _N, _TOTAL_K = Var("m"), Var("n"), Var("k")
+_TOTAL_M, _TOTAL_K = Var("m"), Var("k")
 #: The bisection: a group that begins no later than the block, how many from it on are left, and half of those.
 _FOUND = Buffer("found", I32, Space.PRIVATE, Layout.packed(), places=True)
 _LEFT = Buffer("left", I32, Space.PRIVATE, Layout.packed(), places=True)

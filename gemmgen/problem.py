@@ -165,8 +165,7 @@ class Problem:
         takes_matrix = any(OPERANDS[name].axes == "mn" for name in spec.operands)
         if not (s.tma or s.by_warpgroups) or s.stream_k or s.atomic or spec.names_c or (self.swapped and takes_matrix):
             return False, False
-        known = [unit if size is None else size for size, unit in zip((spec.m, spec.n), spec.multiple_of, strict=False)]
-        rows, cols = (size % block > 0 for size, block in zip(known, self.c_tile, strict=True))
+        rows, cols = (spec.divisor(axis) % block > 0 for axis, block in zip("mn", self.c_tile, strict=True))
         by_tiles = any(OPERANDS[name].axes == "t" for name in spec.operands)
         return (
             rows and "a" not in self.packed and spec.grouped != "rows",
@@ -176,8 +175,7 @@ class Problem:
     @cached_property
     def exact_k(self) -> bool:
         """Whether K is known to be a multiple of a round's depth."""
-        known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
-        return self.all_packed or known % self.schedule.round_depth == 0
+        return self.all_packed or self.spec.divisor("k") % self.schedule.round_depth == 0
 
     @property
     def k_extent(self) -> Expr:

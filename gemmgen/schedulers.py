@@ -364,9 +364,8 @@ class Scheduler:
         known += [GROUPS * 2 - 1 - SHARE] if s.stream_k else []
         for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             extent, block = (problem.m, problem.n)[axis], self._unit[axis]
-            size = (problem.spec.m, problem.spec.n)[axis]
             surplus = axis == 0 and problem.spec.grouped == "rows"
-            if not surplus and (size if size is not None else problem.spec.multiple_of[axis]) % block == 0:
+            if not surplus and problem.spec.divisor("mn"[axis]) % block == 0:
                 known.append(extent - group * block - block)
             # A cluster's last groups may lie past what is packed, whose blocks are single ones.
             if ("a", "b")[axis] in problem.packed and problem.units["mn"[axis]] % block == 0:

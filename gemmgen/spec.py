@@ -379,6 +379,12 @@ class GemmSpec:
         """Extent along K of the array that holds A (`a`) or B (`b`)."""
         return -(-k // 2) if self.element(name).pairs else k
 
+    def divisor(self, axis: str) -> int:
+        """What m, n or k is known to be a multiple of: the size itself where it is folded."""
+        at = "mnk".index(axis)
+        size = (self.m, self.n, self.k)[at]
+        return self.multiple_of[at] if size is None else size
+
     def order(self, name: str) -> Order:
         """The storage order of A (`a`), B (`b`) or C (`c`)."""
         return {"a": self.a_order, "b": self.b_order, "c": self.c_order}[name]

@@ -259,7 +259,7 @@ def _steps(known: set[str], file: CLike, kernels: Sequence[CLike]) -> list[Guard
 def _sizes(known: set[str], file: CLike) -> list[Guard]:
     """Free constants that divide a size, which is why the text has no bounds checks along it."""
     spec = file.spec
-    m, n, k = (size or unit for size, unit in zip((spec.m, spec.n, spec.k), spec.multiple_of, strict=True))
+    m, n, k = map(spec.divisor, "mnk")
     return [
         Guard(
             f"{size} % {name} == 0",

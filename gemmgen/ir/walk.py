@@ -167,6 +167,11 @@ def exprs(node: Node) -> Iterator[Expr]:
             yield from exprs(child)
 
 
+def nodes(body: Body) -> set[Expr]:
+    """All that the expressions of a body are made of."""
+    return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
+
+
 def bound(stmt: Stmt) -> tuple[Var | Buffer, ...]:
     """The names that a statement binds."""
     return tuple(getattr(stmt, name) for name in stmt.binds)

@@ -334,7 +334,7 @@ class Direct(Mainloop):
             if path.staged is not None or path.width == 1:
                 continue
             size, block = (problem.m, problem.n)[axis], problem.c_tile[axis]
-            known = (problem.spec.m, problem.spec.n)[axis] or problem.spec.multiple_of[axis]
+            known = problem.spec.divisor("mn"[axis])
             across_k = path.transposed == (path.name == "a")
             if path.atom == VECTOR and across_k and known % block:
                 inside.append(origin + block <= size)

@@ -165,8 +165,7 @@ class DirectMma(Direct):
         past K are zeros without a branch around each load: there each load would wait for the one before it.
         """
         spec, end = self.problem.spec, self.scheduler.k_end
-        known = spec.k if spec.k is not None else spec.multiple_of[2]
-        if known % self.depth == 0:
+        if spec.divisor("k") % self.depth == 0:
             return ()
         begin = end - end % self.depth
         loop = self._by_elements._loop(begin, end, 1)

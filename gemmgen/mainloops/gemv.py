@@ -99,8 +99,7 @@ class Gemv(Direct):
     def _tail(self) -> Body:
         """What is left of K behind whole loads: an element for each of some lanes."""
         spec, depth, end = self.problem.spec, self.depth, self.scheduler.k_end
-        known = spec.k if spec.k is not None else spec.multiple_of[2]
-        if depth == 1 or known % depth == 0:
+        if depth == 1 or spec.divisor("k") % depth == 0:
             return ()
         s = self.schedule
         single = s.but(a=replace(s.a, width=1), b=replace(s.b, width=1), atom="fma")

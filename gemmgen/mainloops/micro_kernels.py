@@ -84,7 +84,7 @@ class Panel:
         return Buffer("b_block", self.problem.sums, Space.PRIVATE, layout, vector=s.vector)
 
     def _known(self, axis: int) -> int:
-        return (self.problem.spec.m, self.problem.spec.n)[axis] or self.problem.spec.multiple_of[axis]
+        return self.problem.spec.divisor("mn"[axis])
 
     @property
     def begins_earlier(self) -> bool:
@@ -299,7 +299,7 @@ class OuterProduct(MicroKernel):
         step = (*self._prefetch_b(K0 + KK, stop), *self._step(K0 + KK, self._line(K0 + KK)))
         some = (*self._prefetch_c(), *loop(KK, together, step))
         # Parts of K are not cut so.
-        if self._schedule.split_k == 1 and (self._problem.spec.k or self._problem.spec.multiple_of[2]) % together == 0:
+        if self._schedule.split_k == 1 and self._problem.spec.divisor("k") % together == 0:
             return (For(K0, start, stop, together, some, exact=True),)
         return (
             Let(K_MAIN, stop - stop % together),

@@ -57,11 +57,6 @@ def _toml(value: Value) -> str:
     return f'"{value}"'  # names and memories: identifiers, nothing to escape
 
 
-def schedule_from_toml(text: str, where: str) -> Schedule:
-    """The schedule of a TOML text. Raises: ScheduleError with every problem, each led by `where`."""
-    return read_document(text, where).schedule
-
-
 def read_text(path: Path, option: str, wanted: str) -> str:
     """A file that an option names. Raises: UserError.
 

@@ -38,7 +38,7 @@ from gemmgen.ir.kernel import COL, ELEMENT, ROW, each_register, loop
 from gemmgen.ir.operands import PART_BYTES, TMA_TILE_ROWS, staged_store
 from gemmgen.ir.stmt import Alloc, Body, Comment, EpilogueStore, If, Let, Stmt, Store, TmaCopy, VectorCopy
 from gemmgen.ir.synchronization import Barrier, StoreGroup
-from gemmgen.ir.walk import exprs, map_body_exprs, map_expr, substitute, walk, walk_expr
+from gemmgen.ir.walk import map_body_exprs, map_expr, nodes, substitute, walk_expr
 from gemmgen.passes.expand_functions import epilogue_applied, scaled, unless_beta_is_zero, with_old
 from gemmgen.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 from gemmgen.records import dataclass
@@ -276,11 +276,11 @@ def _stepped(update: EpilogueStore, row: Expr, col: Expr, assumptions: Collectio
     given, update = _by_column(update, COL)
     fragment = update.acc.fragment
     body = _finished(update, update.acc.at(ROW, COL), Load(c, _at(update, C_ROW, C_COL)))
-    if any(isinstance(node, Load) and node.buffer.space is not Space.PRIVATE for node in _nodes(body)):
+    if any(isinstance(node, Load) and node.buffer.space is not Space.PRIVATE for node in nodes(body)):
         rows, cols = _extents(update)
         body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
     places = {C_ROW: row + fragment.rows.step(ROW), C_COL: col + fragment.cols.step(COL)}
-    own_row, own_col = ((Let(name, value),) if name in _nodes(body) else () for name, value in places.items())
+    own_row, own_col = ((Let(name, value),) if name in nodes(body) else () for name, value in places.items())
     if given:
         of_rows = loop(ROW, fragment.rows.values, (*own_row, *body))
         return loop(COL, fragment.cols.values, (*own_col, *given, *of_rows))
@@ -319,11 +319,6 @@ def _by_column(update: EpilogueStore, column: Expr) -> tuple[Body, EpilogueStore
     values = [map_expr(value, lambda node: names.get(node, node)) for value in values]
     steps = tuple(replace(step, value=value) for step, value in zip(update.steps, values, strict=True))
     return tuple(Let(name, node) for node, name in names.items()), replace(update, steps=steps)
-
-
-def _nodes(body: Body) -> set[Expr]:
-    """All that expressions of a body are made of."""
-    return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
 
 
 # --- by way of local memory -----------------------------------------------------------------------

@@ -59,7 +59,7 @@ from gemmgen.ir.synchronization import (
     SetMaxRegisters,
     WarpSpecialization,
 )
-from gemmgen.ir.walk import exprs, map_body, of_kind, walk, walk_expr
+from gemmgen.ir.walk import map_body, nodes, of_kind, walk
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 from gemmgen.positions import KK, LOCAL_INDEX, LOCAL_ROW, WARPGROUP, WAVE, WAVES
 
@@ -148,7 +148,7 @@ def _loops(body: Body, pipe: Pipe) -> tuple[For | None, For]:
 def _is_known_before(blocks: For, names: Body) -> bool:
     """Whether what stands in front of the loop over blocks of C is enough for those names."""
     inside = {stmt.var for stmt in blocks.body if isinstance(stmt, Let)}
-    return inside.isdisjoint(used_in(names))
+    return inside.isdisjoint(nodes(names))
 
 
 def _counting(body: Body, block: Var, loop: For) -> Body:
@@ -189,20 +189,15 @@ def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
 
 def behind_names(before: Body, body: Body) -> Body:
     """A body behind those names of what stands before it that it uses, and what keeps places between its rounds."""
-    kept = used_in((*before, *body))
+    kept = nodes((*before, *body))
     for stmt in reversed(before):
         if isinstance(stmt, Let):
-            needed = stmt.var in used_in(body)
+            needed = stmt.var in nodes(body)
         else:
             found = {x.buffer for x in walk((stmt,)) if isinstance(x, Alloc | Store) and x.buffer.places}
             needed = any(isinstance(node, Load) and node.buffer in found for node in kept)
         body = (stmt, *body) if needed else body
     return body
-
-
-def used_in(body: Body) -> set[Expr]:
-    """All that expressions are made of."""
-    return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
 
 
 def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
@@ -357,7 +352,7 @@ def _across(b: Tile, first: Expr, depth: int) -> Tile:
 
 def _names(stmt: Stmt, buffer: Buffer) -> bool:
     """Whether a statement is about a buffer, or says something of the next one."""
-    return isinstance(stmt, Comment) or any(isinstance(x, Load) and x.buffer == buffer for x in used_in((stmt,)))
+    return isinstance(stmt, Comment) or any(isinstance(x, Load) and x.buffer == buffer for x in nodes((stmt,)))
 
 
 def _sums(parts: Parts) -> Buffer:

@@ -15,7 +15,7 @@ from gemmgen.errors import DeviceError
 from gemmgen.runtime.cache import once
 
 #: `CUresult`: success, out of memory, no such GPU, and those of a thread without the right context.
-OK, OUT_OF_MEMORY, NO_DEVICE = 0, 2, 100
+OK, OUT_OF_MEMORY = 0, 2
 NO_CONTEXT = frozenset({3, 201, 400, 709})
 #: `CUdevice_attribute`.
 THREADS, SHARED, CLOCK_RATE, MULTIPROCESSORS, MAJOR, MINOR, SHARED_OPTIN = 1, 8, 13, 16, 75, 76, 97

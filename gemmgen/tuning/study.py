@@ -97,14 +97,12 @@ class Progress:
 
     Attributes:
         trials: schedules that were measured, or given up while they ran.
-        ruled_out: proposals that were never compiled.
         untuned, best: seconds of the untuned choice and of the best so far; 0 before there are any.
         wrong: schedules whose result was wrong, with what was wrong.
     """
 
     product: Product
     trials: int = 0
-    ruled_out: int = 0
     failed: int = 0
     untuned: float = 0.0
     best: float = 0.0
@@ -400,7 +398,6 @@ class Search:
             schedule = space.schedule(point)
             if schedule is not None and schedule not in seen and self._cost(schedule) is not None:
                 return Proposal(schedule, {}, trial)
-            self.progress.ruled_out += 1
             self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         return None
 

@@ -15,7 +15,7 @@ from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.kernel_names import kernel_name
 from gemmgen.methods import METHODS, defaults, departures, flatten, options_of
 from gemmgen.names import name_problem
-from gemmgen.options import FIELDS, build_schedule, build_spec, read_document, schedule_from_toml, schedule_to_toml
+from gemmgen.options import FIELDS, build_schedule, build_spec, read_document, schedule_to_toml
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.schedules import schedules as anything
@@ -290,7 +290,7 @@ def test_defaults_depart_from_nothing(method: str, tile: tuple[int, int], group:
 @given(schedules, st.none() | st.just("mine"))
 def test_toml_round_trip(schedule: Schedule, name: str | None) -> None:
     schedule = replace(schedule, name=name)
-    assert schedule_from_toml(schedule_to_toml(schedule), "here") == schedule
+    assert read_document(schedule_to_toml(schedule), "here").schedule == schedule
 
 
 @given(schedules)
@@ -320,7 +320,7 @@ def test_every_problem_of_a_file_at_once() -> None:
         'dtype = "float31"\nmultiple_of = [1, 2]\n'
     )
     with pytest.raises(ScheduleError) as error:
-        schedule_from_toml(text, "f.toml")
+        read_document(text, "f.toml")
     found = error.value.problems
     assert all(problem.startswith("f.toml: ") for problem in found)
     for part in (
@@ -346,12 +346,12 @@ def test_a_table_that_no_document_has() -> None:
     with pytest.raises(
         ScheduleError, match=r"unknown table 'schedule': write its fields above \[a\], \[b\] and \[spec\]"
     ):
-        schedule_from_toml('[schedule]\ntile = "8x8"\n', "f.toml")
+        read_document('[schedule]\ntile = "8x8"\n', "f.toml")
 
 
 def test_what_is_no_toml() -> None:
     with pytest.raises(ScheduleError, match=r"f\.toml: not TOML"):
-        schedule_from_toml("tile = 32x2", "f.toml")
+        read_document("tile = 32x2", "f.toml")
 
 
 # --- specs ----------------------------------------------------------------------------------------

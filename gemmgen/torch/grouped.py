@@ -18,7 +18,7 @@ from gemmgen.epilogue import OPERANDS, RESULT, Applied
 from gemmgen.errors import SpecError
 from gemmgen.spec import OFFSETS, Grouped
 from gemmgen.torch.epilogue import Chain, functions_of
-from gemmgen.torch.gradient import as_type_of, conjugate_of, names_needed
+from gemmgen.torch.gradient import as_type_of, conjugate_of, like_sums, names_needed
 from gemmgen.torch.operator import LIBRARY, REFUSED, autocast, is_ordinary, refuse
 from gemmgen.torch.product import OPERAND_NAMES, dtype_of, elements_of, is_batch_invariant, sums_of
 
@@ -192,7 +192,7 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
     groups = _Groups(saved["a"], saved["b"], saved[OFFSETS])
     found: dict[str, torch.Tensor] = {}
     if functions := functions_of(ctx.options["epilogue"], saved["a"], saved["b"]):
-        chain = _chain(ctx, functions, saved, groups)
+        chain = _chain(ctx, functions, saved, groups, gradient)
         gradient, found = chain.gradients(groups.inside(gradient), sorted(wanted - {"a", "b"}))
     if "c" in wanted and (beta := ctx.options["beta"]) != 0:
         through = gradient * conjugate_of(beta)
@@ -204,7 +204,13 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
     return tuple(found.get(name) for name, _ in zip(_NAMES, ctx.needs_input_grad, strict=False))
 
 
-def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch.Tensor], groups: _Groups) -> Chain:
+def _chain(
+    ctx: Context,
+    functions: Sequence[Applied],
+    saved: Mapping[str, torch.Tensor],
+    groups: _Groups,
+    gradient: torch.Tensor,
+) -> Chain:
     a, b, options = groups.a, groups.b, ctx.options
     others = {name: x for name, x in saved.items() if name not in ("a", "b", OFFSETS, RESULT)}
     known = {name: groups.inside(groups.spread(name, x)) for name, x in others.items()}
@@ -216,7 +222,7 @@ def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch
         factors = {"alpha": options["alpha"], "beta": options["beta"] if c is not None else 0}
         return cast("torch.Tensor", _operator(a, b, groups.offsets, c, **factors, dtype=sums_of(a, b), zero_rest=True))
 
-    return Chain(functions, sums, known, saved.get(RESULT))
+    return Chain(functions, sums, known, like_sums(gradient, a, b), saved.get(RESULT))
 
 
 class _Groups:

@@ -119,6 +119,8 @@ def test_activations_and_their_gradients(text: str, dtype: object) -> None:
         (("expr: acc * c + bias * residual", "sigmoid"), ("bias", "residual")),
         (("expr: acc if col > row else acc * c * row", "leaky_relu(-0.5)"), ()),
         (("bias", "bias", "expr: exp(-acc * acc) + fma(acc, c, scale)"), ("bias", "scale")),
+        (("bias", "expr: 0 if col > row else acc"), ("bias",)),
+        (("expr: 0 if col > row else acc",), ()),
     ],
 )
 @pytest.mark.parametrize("beta", [0, 0.75, 1])
@@ -184,6 +186,13 @@ def test_derivatives_of_stacks_and_vectors(
     assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 
+@pytest.mark.parametrize(("n", "k"), [(5, 0), (0, 7), (0, 0)])
+def test_derivatives_without_columns_or_without_k(n: int, k: int) -> None:
+    x, w = draw(2, 3, k, grad=True), draw(n, k, grad=True)
+    for found, like in zip(gradients(ours.linear(x, w), (x, w)), (x, w), strict=True):
+        assert torch.equal(found, torch.zeros_like(like))
+
+
 def test_a_gradient_computes_two_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """relu's derivative follows from the result; gelu's needs the sums once more."""
     calls = 0
@@ -196,7 +205,8 @@ def test_a_gradient_computes_two_products(monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as patch:
         patch.setattr(operator, "multiply", counted)
-        for activation, products in ((None, 2), ("relu", 2), ("sigmoid", 2), ("gelu", 3)):
+        mask = "expr: 0 if col > row else acc"
+        for activation, products in ((None, 2), ("relu", 2), ("sigmoid", 2), ("gelu", 3), (mask, 2)):
             x, w, bias = draw(6, 7, grad=True), draw(5, 7, grad=True), draw(5, grad=True)
             result = ours.linear(x, w, bias, activation)
             calls = 0
@@ -253,6 +263,24 @@ VMAPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[int |
         (0, None, 0),
         (draw(4, 5, 7), draw(7, 6), draw(4, 6)),
     ),
+    "c alone": (
+        lambda a, b, c: ours.gemm(a, b, c, beta=1, epilogue="relu"),
+        lambda a, b, c: (a @ b + c).relu(),
+        (None, None, 1),
+        (draw(5, 7), draw(7, 6), draw(5, 4, 6)),
+    ),
+    "c alone, of vectors": (
+        lambda a, b, c: ours.gemm(a, b, c, beta=2),
+        lambda a, b, c: a @ b + 2 * c,
+        (None, None, 0),
+        (draw(5, 7), draw(7), draw(4)),
+    ),
+    "c alone, times 0": (
+        ours.gemm,
+        lambda a, b, c: a @ b + 0 * c,
+        (None, None, 0),
+        (draw(5, 7), draw(7, 6), draw(4, 5, 6)),
+    ),
     "one bias": (
         lambda a, b, bias: ours.gemm(a, b, epilogue=["bias", "relu"], bias=bias),
         lambda a, b, bias: (a @ b + bias).relu(),
@@ -278,6 +306,13 @@ VMAPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[int |
 def test_vmap(case: str) -> None:
     function, right, axes, tensors = VMAPS[case]
     torch.testing.assert_close(torch.vmap(function, axes)(*tensors), torch.vmap(right, axes)(*tensors))
+
+
+def test_gradients_through_vmap_of_c_alone() -> None:
+    a, b, c = draw(5, 7, grad=True), draw(7, 6, grad=True), draw(4, 5, 6, grad=True)
+    result = torch.vmap(lambda c: ours.gemm(a, b, c, beta=2))(c)
+    for found, known in zip(gradients(result, (a, b, c)), gradients(a @ b + 2 * c, (a, b, c)), strict=True):
+        torch.testing.assert_close(found, known)
 
 
 def test_vmap_twice() -> None:

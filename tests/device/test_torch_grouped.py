@@ -86,6 +86,13 @@ CALLS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     ),
     ("rows", {"epilogue": ["row_bias", "tanh", "scale", "residual"]}, ("row_bias", "scale", "residual")),
     ("rows", {"epilogue": ["expr: acc * (row + 1) * bias + col"]}, ("bias",)),
+    ("rows", {"beta": 1, "epilogue": ["expr: 0 if col > row else acc"]}, ("c",)),
+    (
+        "rows",
+        {"epilogue": ["residual", "row_bias", "expr: 0 if col > row else acc"]},
+        ("residual", "row_bias"),
+    ),
+    ("k", {"epilogue": ["bias", "expr: 0 if col > row else acc"]}, ("bias",)),
     ("rows", {"alpha": 0.5, "epilogue": ["swiglu", "residual"]}, ("residual",)),
     ("k", {"epilogue": ["geglu", "bias"]}, ("bias",)),
 )

@@ -118,9 +118,14 @@ def multiply(
     matrices = a.resolve_conj(), b.resolve_conj()
     product(*matrices, offsets, addend, alpha=alpha, beta=beta, out=out, epilogue=function, **named)
     if zeroed and c is not None:  # of which the rest has come along
-        behind = torch.arange(out.shape[0], device=out.device) >= offsets[-1]
+        behind = torch.arange(out.shape[0], device=out.device) >= end_of(offsets)
         out.masked_fill_(behind.unsqueeze(-1), 0)
     return out
+
+
+def end_of(offsets: torch.Tensor) -> torch.Tensor:
+    """Where the last group ends; 0 if there is none."""
+    return offsets[-1] if offsets.shape[0] else offsets.new_zeros(())
 
 
 def kind_of(a: torch.Tensor, b: torch.Tensor) -> Grouped:
@@ -258,13 +263,15 @@ class _Groups:
         """A matrix of the result's rows with zeros behind the last group, and so is its gradient: NaN that a formula
         makes of what is undefined there goes no further.
         """
-        return torch.where((self._places < self.offsets[-1]).unsqueeze(-1), x, 0) if self.kind == "rows" else x
+        return torch.where((self._places < end_of(self.offsets)).unsqueeze(-1), x, 0) if self.kind == "rows" else x
 
     def spread(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """An operand of the epilogue, or c, in a shape that broadcasts to the result's."""
         axes = "mn" if name == "c" else OPERANDS[name].axes
+        if axes == "n" and self.kind == "rows":
+            return x[self._group] if x.shape[0] else x.new_zeros(self.a.shape[0], x.shape[1])
         if axes == "n":
-            return x[self._group] if self.kind == "rows" else x.unsqueeze(-2)
+            return x.unsqueeze(-2)
         return x.unsqueeze(-1) if axes == "m" else x
 
     def gathered(self, name: str, gradient: torch.Tensor) -> torch.Tensor:

@@ -411,6 +411,9 @@ def test_a_mistake_is_told_while_compiling() -> None:
     compiled = torch.compile(ours.gemm, fullgraph=True, backend="eager")
     with pytest.raises(Exception, match="a has k = 7, b k = 5"):
         compiled(draw(5, 7), draw(5, 7))
+    layer = torch.compile(ours.linear, fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="activation 'bias' takes bias"):
+        layer(draw(5, 7), draw(6, 7), draw(6), "bias")
 
 
 def test_export() -> None:
@@ -592,10 +595,17 @@ def test_the_layer() -> None:
     bare = ours.Linear(7, 6, bias=False, dtype=torch.float64)
     torch.testing.assert_close(bare(x.double()), functional.linear(x.double(), bare.weight))
     assert not ours.Linear.of(layer.eval()).training
-    with pytest.raises(SpecError, match=r"activation 'residual' takes residual: .* call gemmgen\.torch\.gemm"):
+    with pytest.raises(SpecError, match=r"activation 'residual' takes residual, .*: call gemmgen\.torch\.gemm"):
         ours.Linear(7, 6, activation=("residual", "relu"))
     with pytest.raises(SpecError, match="did you mean gelu"):
         ours.Linear(7, 6, activation="gelo")
+    with pytest.raises(SpecError) as error:
+        ours.Linear(7, 6, activation=["bias", "nope", "expr: acc * scale"])
+    assert len(error.value.problems) == 3
+    with pytest.raises(SpecError, match=r"'swiglu' halves the features.*: call gemmgen\.torch\.linear\(x, weight, act"):
+        ours.Linear(7, 6, activation="swiglu")
+    halved = functional.silu(x @ layer.weight[:3].mT) * (x @ layer.weight[3:].mT)
+    torch.testing.assert_close(ours.linear(x, layer.weight, activation="swiglu"), halved)
     with pytest.raises(SpecError, match="has None of type NoneType: pass a text, or a list of texts"):
         ours.Linear(7, 6, activation=[None])  # type: ignore[list-item]
     for other in (None, torch.nn.Conv1d(7, 6, 1)):
@@ -625,6 +635,9 @@ def test_mistakes() -> None:
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
         "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),
         "activation = 5 has 5 of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
+        "activation 'bias' takes bias, but an activation has no operands: call": lambda: ours.linear(
+            a, b.t(), b[0], "bias"
+        ),
         r"x is of type ndarray, not a tensor.*\n*bias is of type int": lambda: ours.linear(a.numpy(), b.t(), 1),
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
         r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),

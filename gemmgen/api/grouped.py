@@ -199,7 +199,7 @@ class _Request(Request):
         kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
         if types is not None and types.on_host:
-            of_types.append(f"no kernel has elements of {types.result}: cast a and b by astype")
+            of_types.append(f"no kernel has elements of {types.result}: cast a and b by {library.casts_by}")
         if kind is None:
             problems.append(
                 f"a has shape {text(a.shape)} and b {text(b.shape)}: pass [total rows, k] and [groups, k, n], or "

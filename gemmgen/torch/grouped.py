@@ -17,6 +17,7 @@ from gemmgen.api.grouped import grouped as product
 from gemmgen.epilogue import OPERANDS, RESULT, Applied
 from gemmgen.errors import SpecError
 from gemmgen.spec import OFFSETS, Grouped
+from gemmgen.torch.arguments import expect_tensors, taken
 from gemmgen.torch.epilogue import Chain, functions_of
 from gemmgen.torch.gradient import as_type_of, conjugate_of, like_sums, names_needed
 from gemmgen.torch.operator import LIBRARY, REFUSED, autocast, is_ordinary, refuse
@@ -80,16 +81,21 @@ def grouped(
 
     Raises: SpecError with every problem (a ValueError; for types also a TypeError), DeviceError.
     """
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and isinstance(offsets, torch.Tensor)):
+        expect_tensors({"a": a, "b": b, OFFSETS: offsets}, "gemmgen.grouped")
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
+    if not (is_traced := torch.compiler.is_compiling()):
+        flags = {"zero_rest": zero_rest}
+        alpha, beta, functions, dtype = taken((alpha, beta), flags, functions, dtype, c is not None)
     tensors = a, b, offsets, c, bias, row_bias, scale, row_scale, residual
     options: GroupedOptions = {
         "alpha": alpha,
         "beta": beta,
         "epilogue": functions,
         "dtype": dtype,
-        "zero_rest": zero_rest,
+        "zero_rest": bool(zero_rest),
     }
-    straight = not torch.compiler.is_compiling() and is_ordinary(tensors)
+    straight = not is_traced and is_ordinary(tensors)
     return (multiply if straight else _operator)(*tensors, **options)
 
 

@@ -11,7 +11,8 @@ import torch
 from gemmgen.epilogue import UP, applied
 from gemmgen.errors import SpecError, attempt
 from gemmgen.ir.dtypes import F32
-from gemmgen.torch.operator import gemm, tensor_problems
+from gemmgen.torch.arguments import expect_tensors
+from gemmgen.torch.operator import gemm
 
 Activation = str | Sequence[str] | None
 
@@ -34,7 +35,7 @@ def linear(
     """
     functions = checked(activation)
     if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor | None)):
-        raise SpecError(tensor_problems({"x": x, "weight": weight, "bias": bias}))
+        expect_tensors({"x": x, "weight": weight, **({} if bias is None else {"bias": bias})})
     if bias is None:
         return gemm(x, weight, transpose_b=True, epilogue=functions or None)
     if x.is_complex() or weight.is_complex():
@@ -104,7 +105,7 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}{activation}"
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def checked(activation: Activation, may_halve: bool = True) -> list[str]:
     """An activation as a list of functions. Raises: SpecError with every problem.
 

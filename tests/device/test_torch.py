@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from importlib import import_module
-from typing import Unpack
+from typing import Any, Unpack
 
+import numpy as np
 import pytest
 
 import gemmgen
@@ -652,6 +654,67 @@ def test_mistakes() -> None:
         ours.gemm(a.to(torch.float8_e4m3fn).to("meta"), b.to(torch.float8_e5m2).to("meta"))
     with pytest.raises(DtypeError, match=r"dtype torch.int32 does not hold products of torch.float64"):
         ours.gemm(a.to("meta"), b.to("meta"), dtype=torch.int32)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["plain", "with a gradient"])
+def test_what_is_no_tensor_is_taken_with_and_without_a_gradient(asks: bool) -> None:
+    gemm: Any = ours.gemm
+    grouped: Any = ours.grouped
+    a, b, c = draw(5, 7, dtype=torch.float32, grad=asks), draw(7, 6, dtype=torch.float32), draw(6, dtype=torch.float32)
+    right = 2 * (a @ b).detach()
+    for alpha in (2, np.float32(2), np.int8(2), Fraction(2)):
+        torch.testing.assert_close(gemm(a, b, alpha=alpha).detach(), right)
+    assert gemm(a, b, alpha=2**63).isfinite().all() and gemm(a, b, alpha=2**70).isfinite().all()
+    for dtype in (torch.float64, "float64", np.float64, np.dtype("float64")):
+        for more in ({}, {"c": c, "beta": np.float64(1)}):
+            result = gemm(a, b, **more, dtype=dtype)
+            assert result.dtype == torch.float64 and result.requires_grad == asks
+    assert gemm(a, b, transpose_a=np.bool_(False), epilogue=("relu",)).shape == (5, 6)
+    ends, of_groups = torch.tensor([5], dtype=torch.int32), b.unsqueeze(0)
+    result = grouped(a, of_groups, ends, alpha=np.float32(2), dtype="float64", zero_rest=np.bool_(True))
+    torch.testing.assert_close(result.detach().float(), right)
+    calls: dict[str, Mapping[str, object]] = {
+        "alpha = 'x' is of type str: pass a number": {"alpha": "x"},
+        r"alpha = tensor\(2\.\) is of type Tensor: pass a number": {"alpha": torch.tensor(2.0)},
+        "epilogue = 5 is of type int: pass a text, or a list": {"epilogue": 5},
+        r"epilogue = \(5,\): give a tuple of texts": {"epilogue": [5]},
+        "dtype = 'nope' is no element type": {"dtype": "nope"},
+        "dtype = 'object' is no type of a tensor: pass one such as torch.float32": {"dtype": "object"},
+        r"beta = 'x' is of type str: pass a number\ndtype = 'nope' is no": {"c": c, "beta": "x", "dtype": "nope"},
+        "an argument is of type ndarray, not a tensor: pass": {"c": c.numpy()},
+    }
+    for message, options in calls.items():
+        for call, tensors in ((gemm, (a, b)), (grouped, (a, of_groups, ends))):
+            with pytest.raises(SpecError, match=message):
+                call(*tensors, **options)
+    with pytest.raises(SpecError, match="transpose_a = 'x' is of type str: pass True or False"):
+        gemm(a, b, transpose_a="x")
+    with pytest.raises(SpecError, match="zero_rest = 'x' is of type str: pass True or False"):
+        grouped(a, of_groups, ends, zero_rest="x")
+
+
+def test_remedies_work() -> None:
+    a, b = draw(5, 7, dtype=torch.float32), draw(7, 6, dtype=torch.float32)
+    packed = gemmgen.prepack(b.numpy())
+    calls: tuple[Callable[[], Tensor], ...] = (lambda: ours.gemm(a, packed), lambda: ours.linear(a, packed))
+    for call in calls:
+        with pytest.raises(SpecError, match=r"is of type Packed.*: call gemmgen\.gemm with it, under torch\.no_grad"):
+            call()
+    with torch.no_grad():
+        assert gemmgen.gemm(a.requires_grad_(), packed).shape == (5, 6)
+    a = a.detach()
+    with pytest.raises(SpecError, match=r"a is None, not a tensor: pass one\nb is of type int"):
+        ours.gemm(None, 5)
+    with pytest.raises(DtypeError, match=r"float8_e5m2 and b of float32 have no type in common: cast one by to$"):
+        ours.gemm(a.to(torch.float8_e5m2), b)
+    with pytest.raises(DtypeError, match=r"dtype int32 does not hold products of float32: cast a and b by to,"):
+        ours.gemm(a, b, dtype=torch.int32)
+    with pytest.raises(SpecError, match=r"bias of complex64 can't be cast to float32 \(same_kind\): cast it by to$"):
+        ours.gemm(a, b, epilogue="bias", bias=b[0].cfloat())
+    half = a.to(torch.complex32)
+    with pytest.raises(SpecError, match=r"complex32, which no kernel takes: pass a.to\(torch.complex64\)"):
+        ours.gemm(half, half.mT)
+    assert ours.gemm(half.to(torch.complex64), b).dtype == torch.complex64
 
 
 def test_the_flag_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

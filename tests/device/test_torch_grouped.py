@@ -226,5 +226,7 @@ def test_what_is_refused() -> None:
         ours.grouped(a, b, ends)
     with pytest.raises(SpecError, match=r"pass b.to_dense\(\)"):
         ours.grouped(a, b.to_sparse(), ends)
-    with pytest.raises(SpecError, match="an argument is of type list, not a tensor"):
+    with pytest.raises(SpecError, match=r"offsets is of type list, not a tensor: pass .*, or call gemmgen\.grouped"):
         ours.grouped(a, b, ends.tolist())
+    with pytest.raises(SpecError, match="offsets is None, not a tensor: pass one"):
+        ours.grouped(a, b, None)

@@ -16,6 +16,8 @@ from gemmgen.errors import DtypeError, SpecError, attempt
 Taken = tuple[complex, complex, Sequence[str] | None, torch.dtype | None]
 #: Whole numbers below it are some to the dispatcher.
 _MOST = 2**63
+#: What else is a number to it, symbols among them, of which compilers make sizes.
+_NUMBERS = (float, complex, torch.SymInt, torch.SymFloat)
 
 
 def taken(
@@ -35,8 +37,9 @@ def taken(
     Raises: SpecError, DtypeError with every problem.
     """
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
-    are_texts = functions is None or (type(functions) in (list, tuple) and all(type(x) is str for x in functions))
-    if are_texts and _is_plain(factors, flags) and (dtype is None or isinstance(dtype, torch.dtype)):
+    are_texts = functions is None or (type(functions) in (list, tuple) and set(map(type, functions)) <= {str})
+    are_plain = _is_plain(factors[0]) and _is_plain(factors[1]) and set(map(type, flags.values())) == {bool}
+    if are_texts and are_plain and (dtype is None or isinstance(dtype, torch.dtype)):
         return *factors, functions, dtype
     problems, of_types = flag_problems(flags), list[str]()
     factor_problems(factors, has_c, problems)
@@ -48,11 +51,9 @@ def taken(
     return alpha, beta, list(extra.epilogue) or None, result
 
 
-def _is_plain(factors: tuple[object, object], flags: Mapping[str, object]) -> bool:
-    """Whether the dispatcher takes factors and flags as they are. Symbols, of which compilers make sizes, count too."""
-    known = (float, complex, torch.SymInt, torch.SymFloat)
-    are_numbers = all(type(x) in known or (type(x) is int and -_MOST <= x < _MOST) for x in factors)
-    return are_numbers and all(type(x) is bool for x in flags.values())
+def _is_plain(factor: object) -> bool:
+    """Whether the dispatcher takes a factor as it is."""
+    return -_MOST <= factor < _MOST if type(factor) is int else type(factor) in _NUMBERS
 
 
 def _number(value: object) -> complex:

@@ -52,8 +52,9 @@ def batched(
     texts = options.get("epilogue")
     functions = functions_of(texts, a, b)
     multiply = torch.ops.gemmgen.gemm.default
-    along_rows = any("row" in function.names for function in functions)
-    if along_rows or any(name in added or OPERANDS[name].axes != "n" for name in operands):
+    named = frozenset[str]().union(*(function.names for function in functions))
+    # An operand that no function names is for the product to refuse.
+    if "row" in named or any((name in added or OPERANDS[name].axes != "n") and name in named for name in operands):
         # What differs from matrix to matrix is for no kernel: it is applied afterwards.
         product = multiply(left, right, c, **sums, dtype=sums_of(a, b))
         known = {name: _operand(name, x, rank, name in added) for name, x in operands.items()}

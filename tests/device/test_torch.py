@@ -317,6 +317,12 @@ def test_gradients_through_vmap_of_c_alone() -> None:
         torch.testing.assert_close(found, known)
 
 
+def test_an_operand_that_nothing_names_is_refused_under_vmap() -> None:
+    a, b = draw(5, 7), draw(7, 6)
+    with pytest.raises(SpecError, match="bias means nothing to a kernel whose epilogue does not name it"):
+        torch.vmap(lambda bias: ours.gemm(a, b, bias=bias, epilogue="relu"))(draw(4, 6))
+
+
 def test_vmap_twice() -> None:
     a, b = draw(2, 4, 5, 7), draw(2, 4, 7, 6)
     torch.testing.assert_close(torch.vmap(torch.vmap(ours.gemm))(a, b), a @ b)

@@ -145,7 +145,8 @@ class Extra:
                 continue
             is_typed = operand.dtype == dtype and library.is_aligned(operand)
             if not keeps_kind(operand.dtype, dtype):
-                problems.append(f"{name} of {operand.dtype} can't be cast to {dtype} (same_kind): cast it by astype")
+                cast = f"cast it by {library.casts_by}"
+                problems.append(f"{name} of {operand.dtype} can't be cast to {dtype} (same_kind): {cast}")
             elif not library.converts and not is_typed:
                 problems.append(f"{name} has dtype {operand.dtype}, not {dtype}: pass {name}.astype(np.{dtype})")
             else:

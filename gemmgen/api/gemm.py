@@ -75,6 +75,7 @@ class How(NamedTuple):
 
 
 _PLAIN, _NO_OPERANDS = How(), MappingProxyType[str, object]({})
+_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 _DTYPE, _BACKEND = How._fields.index("dtype"), How._fields.index("backend")
 
 
@@ -256,9 +257,8 @@ def _checked(
 ) -> object:
     """A product with all checks. It is prepared for later calls, if that is possible."""
     a, b, c, out = arrays
-    flags = how.transpose_a, how.transpose_b, how.conjugate_a, how.conjugate_b, how.emulate
     expect_operands("gemm", operands)
-    problems = flag_problems((*flags, how.invariant, how.allow_tf32))
+    problems = flag_problems({name: getattr(how, name) for name in _FLAGS})
     factor_problems(factors, c is not None, problems)
     named = {"a": a, "b": b, "c": c, "out": out}
     library = attempt(problems, library_of, named, how.backend) or attempt([], library_of, named, None)

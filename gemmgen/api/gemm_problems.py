@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,18 +15,16 @@ from gemmgen.api.promotion import Types, keeps_kind, types_of
 from gemmgen.epilogue import odd_columns
 from gemmgen.errors import attempt
 from gemmgen.ir.dtypes import DType
+from gemmgen.ir.numeric import element_type
 from gemmgen.runtime.views import meets_itself, overlap
 from gemmgen.spec import Order
 
-#: The names of `gemm`'s flags, in order.
-_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 
-
-def flag_problems(flags: tuple[object, ...]) -> list[str]:
-    """Problems: flags that are not bool. A string is refused, whatever it says."""
+def flag_problems(flags: Mapping[str, object]) -> list[str]:
+    """Problems: flags, by name, that are not bool. A string is refused, whatever it says."""
     return [
         f"{name} = {value!r} is of type {type(value).__name__}: pass True or False"
-        for name, value in zip(_FLAGS, flags, strict=True)
+        for name, value in flags.items()
         if not isinstance(value, bool | int | np.bool_)
     ]
 
@@ -45,15 +44,21 @@ def result_types(
     try:
         promoted = a.dtype if a.dtype == b.dtype else library.promote(a.dtype, b.dtype)
     except TypeError:
-        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common: cast one by astype")
+        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common: cast one by {library.casts_by}")
         return None
-    wanted: Dtype | None = None
+    wanted = None if dtype is None else asked_type(dtype, problems)
+    into = None if target is None else target.dtype
+    default = library.default_result(promoted)
+    return types_of(promoted, wanted, into, problems, default, library.has_float8, library.casts_by)
+
+
+def asked_type(dtype: object, problems: list[str]) -> Dtype | None:
+    """The type that a call asks for; None with a problem added."""
     try:
-        wanted = None if dtype is None else library.dtype(dtype)
+        return element_type(dtype)
     except TypeError as error:
         problems.append(f"dtype = {dtype!r} is no element type ({error}): pass one such as np.float32")
-    into = None if target is None else target.dtype
-    return types_of(promoted, wanted, into, problems, library.default_result(promoted), library.has_float8)
+        return None
 
 
 def factor_problems(factors: tuple[object, object], has_c: bool, problems: list[str]) -> None:
@@ -121,7 +126,8 @@ def addend_problems(addend: Operand, target: Operand, library: Library) -> list[
     if not fits or not (library.converts or addend.shape == target.shape):
         problems.append(f"c of {text(addend.shape)} does not fit out's {text(target.shape)}: pass one of that shape")
     if not keeps_kind(addend.dtype, target.dtype):
-        problems.append(f"c of {addend.dtype} can't be cast to out's {target.dtype} (same_kind): cast it by astype")
+        cast = f"cast it by {library.casts_by}"
+        problems.append(f"c of {addend.dtype} can't be cast to out's {target.dtype} (same_kind): {cast}")
     return problems
 
 

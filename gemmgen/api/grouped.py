@@ -199,7 +199,7 @@ class _Request(Request):
         kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
         if types is not None and types.on_host:
-            of_types.append(f"no kernel has elements of {types.result}: cast a and b by astype")
+            of_types.append(f"no kernel has elements of {types.result}: cast a and b by {library.casts_by}")
         if kind is None:
             problems.append(
                 f"a has shape {text(a.shape)} and b {text(b.shape)}: pass [total rows, k] and [groups, k, n], or "
@@ -227,8 +227,8 @@ class _Request(Request):
 
     @property
     def mean(self) -> tuple[int, int, int]:
-        """m, n and k of a mean group, by which a schedule is chosen; n is all columns of B."""
-        (m, k), n, groups = self.a.shape, self.b.shape[-1], max(1, self.ends.shape[0])
+        """m, n and k of a mean group, each at least 1, by which a schedule is chosen; n is all columns of B."""
+        m, k, n, groups = (max(1, size) for size in (*self.a.shape, self.b.shape[-1], self.ends.shape[0]))
         return (-(-m // groups), n, k) if self.kind == "rows" else (m, n, -(-k // groups))
 
     def _ready(self, name: str, operand: Operand, needs_lines: bool) -> Operand:

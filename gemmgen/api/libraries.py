@@ -25,6 +25,7 @@ from gemmgen.runtime.cuda_arrays import (
     WITHOUT_GRADIENT,
     TorchTensor,
     as_matrix,
+    widened,
 )
 from gemmgen.runtime.cuda_memory import Memory, memory_of
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded, mask_problems
@@ -44,12 +45,14 @@ class Library(ABC):
         backends: the backends that can use its arrays, the preferred one first.
         converts: whether it makes copies in another type, or with regular strides.
         has_float8: whether a backend has kernels of 8-bit floats.
+        casts_by: the method of its arrays that makes copies in another type, for messages.
     """
 
     name: ClassVar[str]
     backends: ClassVar[tuple[str, ...]]
     converts: ClassVar[bool] = True
     has_float8: ClassVar[bool] = False
+    casts_by: str = "astype"
 
     @abstractmethod
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:
@@ -82,10 +85,6 @@ class Library(ABC):
     def default_result(self, promoted: Dtype) -> Dtype:
         """The type of a result where none is asked for, by the type to which a and b promote (docs/types.md)."""
         return promoted
-
-    def dtype(self, value: object) -> Dtype:
-        """A type from the library's own name for it. Raises: TypeError."""
-        return element_type(value)
 
     def is_aligned(self, operand: Operand) -> bool:  # noqa: ARG002
         """Whether the elements are aligned to their type."""
@@ -238,6 +237,7 @@ class TorchHost(NumPy):
     """torch tensors in the host's memory, seen by NumPy without a copy."""
 
     name = "torch (CPU)"
+    casts_by = "to"
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:
         if not loaded("torch", "Tensor", value):
@@ -253,7 +253,7 @@ class TorchHost(NumPy):
             f"is sparse: pass {name}.to_dense()": tensor.is_sparse,
             f"is a negated view, which memory does not show: pass {name}.resolve_neg()": tensor.is_neg(),
             f"is a conjugated view, which memory does not show: pass {name}.resolve_conj()": tensor.is_conj(),
-            f"has dtype {dtype}, which no kernel takes: pass {name}.float(), say": dtype in _UNKNOWN,
+            f"has dtype {dtype}, which no kernel takes: pass {widened(name, dtype)}": dtype in _UNKNOWN,
         }
         problems += (f"{name} {what}" for what, there in wrong.items() if there)
         if any(wrong.values()):
@@ -415,6 +415,7 @@ class Gpu(Library):
 
     def __init__(self, is_torch: bool) -> None:
         self.is_torch = is_torch
+        self.casts_by = TorchHost.casts_by if is_torch else Library.casts_by
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:  # noqa: ARG002
         matrix = as_matrix(name, value, problems)

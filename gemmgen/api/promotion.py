@@ -45,6 +45,7 @@ def types_of(
     problems: list[str],
     default: Dtype | None = None,
     has_float8: bool = True,
+    casts_by: str = "astype",
 ) -> Types | None:
     """The types of a product, or None with problems added.
 
@@ -54,11 +55,14 @@ def types_of(
         into: the type of the array for the result, or None.
         default: the result's type if neither is given; None for `promoted`.
         has_float8: whether there are kernels of 8-bit floats. They are multiplied in float32 if there are none.
+        casts_by: the method by which arrays are cast, for messages.
     """
     default = promoted if default is None else default
     before = len(problems)
     if dtype is not None and not _holds(dtype, promoted):
-        problems.append(f"dtype {dtype} does not hold products of {promoted}: cast a and b by astype, or leave it out")
+        problems.append(
+            f"dtype {dtype} does not hold products of {promoted}: cast a and b by {casts_by}, or leave it out"
+        )
     result = promoted if dtype is None else dtype
     if into is not None and not _holds(into, result):
         problems.append(f"a result of {result} can't be cast to out's {into} (same_kind): pass an out of {result}")

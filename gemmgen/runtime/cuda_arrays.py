@@ -130,12 +130,17 @@ def from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatr
     try:
         element = numpy_dtype(dtype)
     except TypeError:
-        problems.append(f"{name} has dtype {dtype}, which no kernel takes: pass {name}.float(), say")
+        problems.append(f"{name} has dtype {dtype}, which no kernel takes: pass {widened(name, dtype)}")
         return None
     size = value.element_size()
     strides = tuple(step * size for step in value.stride())
     pointer, device = value.data_ptr(), value.device.index
     return DeviceMatrix(tuple(value.shape), strides, element, pointer, device, "torch", False, value)
+
+
+def widened(name: str, dtype: str) -> str:
+    """What makes elements that kernels take of a tensor whose type none takes."""
+    return f"{name}.to(torch.complex64)" if dtype == "complex32" else f"{name}.float()"
 
 
 def _from_protocol(name: str, value: object, problems: list[str]) -> DeviceMatrix | None:

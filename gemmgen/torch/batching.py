@@ -7,7 +7,7 @@ from typing import Unpack
 
 import torch
 
-from gemmgen.epilogue import OPERANDS
+from gemmgen.epilogue import OPERANDS, gate_of
 from gemmgen.torch.epilogue import Chain, functions_of
 from gemmgen.torch.product import OPERAND_NAMES, Options, dtype_of, matrix_of, sums_of
 
@@ -30,6 +30,10 @@ def batched(
     dims = dict(zip(given, in_dims, strict=False))
     there = {name: x if dims[name] is None else x.movedim(dims[name], 0) for name, x in given.items() if x is not None}
     added = {name for name in there if dims[name] is not None}
+    if "c" in added and not added & {"a", "b"}:
+        # The result has the new axis, so one factor must: kernels broadcast no result.
+        there["a"] = there["a"].expand(there["c"].shape[0], *there["a"].shape)
+        added.add("a")
     columns, rows = (there[name].dim() - (name in added) == 1 for name in "ba")
     transposed = {"a": options.get("transpose_a", False), "b": options.get("transpose_b", False)}
     stacks = {
@@ -48,13 +52,15 @@ def batched(
     texts = options.get("epilogue")
     functions = functions_of(texts, a, b)
     multiply = torch.ops.gemmgen.gemm.default
-    along_rows = any("row" in function.names for function in functions)
-    if along_rows or any(name in added or OPERANDS[name].axes != "n" for name in operands):
+    named = frozenset[str]().union(*(function.names for function in functions))
+    # An operand that no function names is for the product to refuse.
+    if "row" in named or any((name in added or OPERANDS[name].axes != "n") and name in named for name in operands):
         # What differs from matrix to matrix is for no kernel: it is applied afterwards.
         product = multiply(left, right, c, **sums, dtype=sums_of(a, b))
         known = {name: _operand(name, x, rank, name in added) for name, x in operands.items()}
         known |= {} if c is None else {"c": c}
-        result = Chain(functions, lambda: product, known).value(len(functions)).to(dtype)
+        like = product.chunk(2, -1)[0] if gate_of(texts or ()) else product
+        result = Chain(functions, lambda: product, known, like).value(len(functions)).to(dtype)
     else:
         result = multiply(left, right, c, *(there.get(x) for x in OPERAND_NAMES), **sums, epilogue=texts, dtype=dtype)
     result = result.squeeze(-1) if columns else result

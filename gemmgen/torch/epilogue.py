@@ -51,6 +51,7 @@ class Chain:
             first function is a gate.
         known: what formulas name besides: operands, `c`, and `row` where it does not count from the first one. Their
             shapes broadcast to [..., m, n].
+        like: a tensor [..., m, n] on the device, of the type in which functions are computed. No element is read.
         last: the epilogue's result, if it is at hand.
     """
 
@@ -59,11 +60,13 @@ class Chain:
         functions: Sequence[Applied],
         first: Callable[[], torch.Tensor],
         known: Mapping[str, torch.Tensor],
+        like: torch.Tensor,
         last: torch.Tensor | None = None,
     ) -> None:
         self._functions = functions
         self._first = first
         self._known = known
+        self._like = like
         self._values: dict[int, torch.Tensor] = {} if last is None else {len(functions): last}
 
     def value(self, index: int) -> torch.Tensor:
@@ -72,9 +75,8 @@ class Chain:
             if index == 0:
                 self._values[0] = self._first()
             else:
-                before = self.value(index - 1)
                 value = self._evaluate(self._functions[index - 1].value, index - 1)
-                self._values[index] = value if isinstance(value, torch.Tensor) else torch.full_like(before, value)
+                self._values[index] = value if isinstance(value, torch.Tensor) else torch.full_like(self._like, value)
         return self._values[index]
 
     def gradients(self, gradient: torch.Tensor, names: Sequence[str]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -129,8 +131,7 @@ class Chain:
         value = self._evaluate(node, index)
         if isinstance(value, torch.Tensor):
             return value
-        like = self.value(index)
-        return torch.full((), value, dtype=like.dtype, device=like.device)
+        return torch.full((), value, dtype=self._like.dtype, device=self._like.device)
 
     def _named(self, node: Var, name: str, index: int) -> torch.Tensor:
         if name in ("acc", UP) and self._functions[index].is_gate:
@@ -138,7 +139,7 @@ class Chain:
         if name in ("acc", RESULT):
             return self.value(index + (name == RESULT))
         if name in ("row", "col"):
-            like = self.value(index)
+            like = self._like
             # As kernels do: whole numbers where they are compared with such, else of the type of sums.
             dtype = like.dtype if node.dtype.is_float else torch.int64
             if name in self._known:

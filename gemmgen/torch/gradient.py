@@ -73,7 +73,7 @@ def backward(ctx: Context, gradient: torch.Tensor, needed: Sequence[bool]) -> tu
     found: dict[str, torch.Tensor] = {}
     if functions := _functions(ctx, saved["a"], saved["b"]):
         named = sorted(wanted - {"a", "b"})
-        gradient, found = _chain(ctx, functions, saved).gradients(gradient, named)
+        gradient, found = _chain(ctx, functions, saved, gradient).gradients(gradient, named)
     if "c" in wanted and (beta := ctx.options["beta"]) != 0:
         through = gradient * conjugate_of(beta)
         found["c"] = found["c"] + through if "c" in found else through
@@ -106,7 +106,9 @@ def _recomputes(of_derivatives: Sequence[frozenset[str]]) -> bool:
     return "acc" in last or any({"acc", RESULT} & names for names in before)
 
 
-def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch.Tensor]) -> Chain:
+def _chain(
+    ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch.Tensor], gradient: torch.Tensor
+) -> Chain:
     a, b, options = saved["a"], saved["b"], ctx.options
     known = {name: _spread(ctx, name, x) for name, x in saved.items() if name not in ("a", "b", RESULT)}
 
@@ -117,7 +119,13 @@ def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch
             left, right, c, alpha=options["alpha"], beta=options["beta"], dtype=sums_of(a, b)
         )
 
-    return Chain(functions, sums, known, _as_matrices(ctx, saved[RESULT]) if RESULT in saved else None)
+    last = _as_matrices(ctx, saved[RESULT]) if RESULT in saved else None
+    return Chain(functions, sums, known, like_sums(gradient, a, b), last)
+
+
+def like_sums(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What has the gradient's shape and the type of sums, in the memory of one element."""
+    return gradient.new_empty((), dtype=sums_of(a, b)).expand(gradient.shape)
 
 
 def _of_factors(
@@ -132,7 +140,7 @@ def _of_factors(
     rows, tall = left, gradient
     if right.dim() == 2 and left.dim() > 2:
         # One product in place of a stack whose sum is asked for.
-        rows, tall = left.reshape(-1, left.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
+        rows, tall = left.flatten(0, -2), gradient.flatten(0, -2)
     transposed_a, transposed_b = ctx.options["transpose_a"] and a.dim() > 1, ctx.options["transpose_b"] and b.dim() > 1
     found = {}
     if "a" in wanted and transposed_a:

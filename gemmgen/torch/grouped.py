@@ -17,8 +17,9 @@ from gemmgen.api.grouped import grouped as product
 from gemmgen.epilogue import OPERANDS, RESULT, Applied
 from gemmgen.errors import SpecError
 from gemmgen.spec import OFFSETS, Grouped
+from gemmgen.torch.arguments import expect_tensors, taken
 from gemmgen.torch.epilogue import Chain, functions_of
-from gemmgen.torch.gradient import as_type_of, conjugate_of, names_needed
+from gemmgen.torch.gradient import as_type_of, conjugate_of, like_sums, names_needed
 from gemmgen.torch.operator import LIBRARY, REFUSED, autocast, is_ordinary, refuse
 from gemmgen.torch.product import OPERAND_NAMES, dtype_of, elements_of, is_batch_invariant, sums_of
 
@@ -80,16 +81,21 @@ def grouped(
 
     Raises: SpecError with every problem (a ValueError; for types also a TypeError), DeviceError.
     """
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and isinstance(offsets, torch.Tensor)):
+        expect_tensors({"a": a, "b": b, OFFSETS: offsets}, "gemmgen.grouped")
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
+    if not (is_traced := torch.compiler.is_compiling()):
+        flags = {"zero_rest": zero_rest}
+        alpha, beta, functions, dtype = taken((alpha, beta), flags, functions, dtype, c is not None)
     tensors = a, b, offsets, c, bias, row_bias, scale, row_scale, residual
     options: GroupedOptions = {
         "alpha": alpha,
         "beta": beta,
         "epilogue": functions,
         "dtype": dtype,
-        "zero_rest": zero_rest,
+        "zero_rest": bool(zero_rest),
     }
-    straight = not torch.compiler.is_compiling() and is_ordinary(tensors)
+    straight = not is_traced and is_ordinary(tensors)
     return (multiply if straight else _operator)(*tensors, **options)
 
 
@@ -118,9 +124,14 @@ def multiply(
     matrices = a.resolve_conj(), b.resolve_conj()
     product(*matrices, offsets, addend, alpha=alpha, beta=beta, out=out, epilogue=function, **named)
     if zeroed and c is not None:  # of which the rest has come along
-        behind = torch.arange(out.shape[0], device=out.device) >= offsets[-1]
+        behind = torch.arange(out.shape[0], device=out.device) >= end_of(offsets)
         out.masked_fill_(behind.unsqueeze(-1), 0)
     return out
+
+
+def end_of(offsets: torch.Tensor) -> torch.Tensor:
+    """Where the last group ends; 0 if there is none."""
+    return offsets[-1] if offsets.shape[0] else offsets.new_zeros(())
 
 
 def kind_of(a: torch.Tensor, b: torch.Tensor) -> Grouped:
@@ -192,7 +203,7 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
     groups = _Groups(saved["a"], saved["b"], saved[OFFSETS])
     found: dict[str, torch.Tensor] = {}
     if functions := functions_of(ctx.options["epilogue"], saved["a"], saved["b"]):
-        chain = _chain(ctx, functions, saved, groups)
+        chain = _chain(ctx, functions, saved, groups, gradient)
         gradient, found = chain.gradients(groups.inside(gradient), sorted(wanted - {"a", "b"}))
     if "c" in wanted and (beta := ctx.options["beta"]) != 0:
         through = gradient * conjugate_of(beta)
@@ -204,7 +215,13 @@ def _backward(ctx: Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None
     return tuple(found.get(name) for name, _ in zip(_NAMES, ctx.needs_input_grad, strict=False))
 
 
-def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch.Tensor], groups: _Groups) -> Chain:
+def _chain(
+    ctx: Context,
+    functions: Sequence[Applied],
+    saved: Mapping[str, torch.Tensor],
+    groups: _Groups,
+    gradient: torch.Tensor,
+) -> Chain:
     a, b, options = groups.a, groups.b, ctx.options
     others = {name: x for name, x in saved.items() if name not in ("a", "b", OFFSETS, RESULT)}
     known = {name: groups.inside(groups.spread(name, x)) for name, x in others.items()}
@@ -216,7 +233,7 @@ def _chain(ctx: Context, functions: Sequence[Applied], saved: Mapping[str, torch
         factors = {"alpha": options["alpha"], "beta": options["beta"] if c is not None else 0}
         return cast("torch.Tensor", _operator(a, b, groups.offsets, c, **factors, dtype=sums_of(a, b), zero_rest=True))
 
-    return Chain(functions, sums, known, saved.get(RESULT))
+    return Chain(functions, sums, known, like_sums(gradient, a, b), saved.get(RESULT))
 
 
 class _Groups:
@@ -252,13 +269,15 @@ class _Groups:
         """A matrix of the result's rows with zeros behind the last group, and so is its gradient: NaN that a formula
         makes of what is undefined there goes no further.
         """
-        return torch.where((self._places < self.offsets[-1]).unsqueeze(-1), x, 0) if self.kind == "rows" else x
+        return torch.where((self._places < end_of(self.offsets)).unsqueeze(-1), x, 0) if self.kind == "rows" else x
 
     def spread(self, name: str, x: torch.Tensor) -> torch.Tensor:
         """An operand of the epilogue, or c, in a shape that broadcasts to the result's."""
         axes = "mn" if name == "c" else OPERANDS[name].axes
+        if axes == "n" and self.kind == "rows":
+            return x[self._group] if x.shape[0] else x.new_zeros(self.a.shape[0], x.shape[1])
         if axes == "n":
-            return x[self._group] if self.kind == "rows" else x.unsqueeze(-2)
+            return x.unsqueeze(-2)
         return x.unsqueeze(-1) if axes == "m" else x
 
     def gathered(self, name: str, gradient: torch.Tensor) -> torch.Tensor:

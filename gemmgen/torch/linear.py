@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 import torch
 
-from gemmgen.epilogue import applied
-from gemmgen.errors import SpecError
+from gemmgen.epilogue import UP, applied
+from gemmgen.errors import SpecError, attempt
 from gemmgen.ir.dtypes import F32
-from gemmgen.torch.operator import gemm, tensor_problems
+from gemmgen.torch.arguments import expect_tensors
+from gemmgen.torch.operator import gemm
 
 Activation = str | Sequence[str] | None
 
@@ -25,14 +27,15 @@ def linear(
         weight: [out_features, in_features], or [in_features] for a result without the last dimension.
         bias: [out_features]; a scalar if the weight is a vector.
         activation: functions of docs/epilogues.md without operands: `"relu"`, `"leaky_relu(0.1)"`, `"expr: acc * acc"`.
+            Without a bias it may begin with a gate such as `"swiglu"`, which halves out_features.
 
     Returns: [..., out_features], of the type to which x and weight promote.
 
     Raises: SpecError with every problem.
     """
-    functions = functions_of(activation)
+    functions = checked(activation)
     if not (isinstance(x, torch.Tensor) and isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor | None)):
-        raise SpecError(tensor_problems({"x": x, "weight": weight, "bias": bias}))
+        expect_tensors({"x": x, "weight": weight, **({} if bias is None else {"bias": bias})})
     if bias is None:
         return gemm(x, weight, transpose_b=True, epilogue=functions or None)
     if x.is_complex() or weight.is_complex():
@@ -63,7 +66,7 @@ class Linear(torch.nn.Linear):
     Args:
         activation: as for `linear`.
 
-    Raises: SpecError for an activation that is none, or that takes operands.
+    Raises: SpecError for an activation that is none, that takes operands, or that is a gate.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Linear(torch.nn.Linear):
         activation: Activation = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.activation = tuple(checked(activation))
+        self.activation = tuple(checked(activation, may_halve=False))
 
     @classmethod
     def of(cls, layer: torch.nn.Linear, activation: Activation = None) -> Linear:
@@ -102,15 +105,35 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}{activation}"
 
 
-def checked(activation: Activation) -> list[str]:
-    """An activation as a list of functions. Raises: SpecError with every problem."""
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def checked(activation: Activation, may_halve: bool = True) -> list[str]:
+    """An activation as a list of functions. Raises: SpecError with every problem.
+
+    Args:
+        may_halve: whether it may begin with a gate, which makes one feature of two.
+    """
     functions = functions_of(activation)
-    problems = [
-        f"activation {function.text!r} takes {', '.join(sorted(taken))}: a layer has no such operand; "
-        "call gemmgen.torch.gemm with it"
-        for function in applied(tuple(functions), F32)
-        if (taken := function.names - {"acc", "row", "col"})
-    ]
-    if problems:
+    if problems := _problems(tuple(functions), may_halve):
         raise SpecError(problems)
     return functions
+
+
+@lru_cache(maxsize=256)
+def _problems(functions: tuple[str, ...], may_halve: bool) -> tuple[str, ...]:
+    problems: list[str] = []
+    attempt(problems, applied, functions, F32)
+    # Each by itself: what is wrong with another one hides no problem of it.
+    known = [function for text in functions for function in attempt([], applied, (text,), F32) or ()]
+    for function in known:
+        if taken := function.names - {"acc", "row", "col", UP}:
+            named = ", ".join(sorted(taken))
+            problems.append(
+                f"activation {function.text!r} takes {named}, but an activation has no operands: "
+                "call gemmgen.torch.gemm with it"
+            )
+        if function.is_gate and not may_halve:
+            problems.append(
+                f"activation {function.text!r} halves the features, but a layer has out_features of them: "
+                f"call gemmgen.torch.linear(x, weight, activation={function.text!r})"
+            )
+    return tuple(problems)

@@ -5,7 +5,7 @@ Registered here: kernels for tensors on the CPU and on GPUs, a fake kernel, deri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack, cast
 
@@ -14,6 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad as _forward_ad
 
 from gemmgen.errors import SpecError
+from gemmgen.torch.arguments import expect_tensors, taken
 from gemmgen.torch.batching import batched
 from gemmgen.torch.gradient import Context, backward, setup_context
 from gemmgen.torch.product import OPERAND_NAMES, Options, multiply, without_elements
@@ -94,32 +95,26 @@ def gemm(
     Raises: SpecError with every problem (a ValueError; for types also a TypeError), DeviceError.
     """
     if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
-        raise SpecError(tensor_problems({"a": a, "b": b}))
+        expect_tensors({"a": a, "b": b})
     functions = [epilogue] if isinstance(epilogue, str) else epilogue
+    if not (is_traced := torch.compiler.is_compiling()):
+        flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        alpha, beta, functions, dtype = taken((alpha, beta), flags, functions, dtype, c is not None)
     tensors = a, b, c, bias, row_bias, scale, row_scale, residual
     options: Options = {
         "alpha": alpha,
         "beta": beta,
-        "transpose_a": transpose_a,
-        "transpose_b": transpose_b,
+        "transpose_a": bool(transpose_a),
+        "transpose_b": bool(transpose_b),
         "epilogue": functions,
         "dtype": dtype,
     }
-    if torch.compiler.is_compiling():
+    if is_traced:
         return _operator(*tensors, **options) if out is None else _traced_into(out, tensors, options)
     if out is None:
         return (multiply if is_ordinary(tensors) else _operator)(*tensors, **options)
     options["out"] = out
     return (multiply if is_ordinary((*tensors, out)) else _operator_out)(*tensors, **options)
-
-
-def tensor_problems(arguments: Mapping[str, object]) -> list[str]:
-    """What is no tensor among arguments by name, of which None is left out."""
-    return [
-        f"{name} is of type {type(x).__name__}, not a tensor: pass torch.as_tensor({name}), or call gemmgen.gemm"
-        for name, x in arguments.items()
-        if not isinstance(x, torch.Tensor | None)
-    ]
 
 
 def _traced_into(out: torch.Tensor, tensors: Sequence[torch.Tensor | None], options: Options) -> torch.Tensor:
@@ -150,13 +145,12 @@ def is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
     if _forward_ad._current_level >= 0:
         return False
     inner = torch._C._dispatch_tls_local_include_set().raw_repr()
-    records = torch.is_grad_enabled()
+    records, is_asked = torch.is_grad_enabled(), False
     try:
         keys = torch._C._dispatch_keys(tensors[0])
         for x in tensors:
             if x is not None:
-                if records and x.requires_grad:
-                    return False
+                is_asked |= records and x.requires_grad
                 keys = keys | torch._C._dispatch_keys(x)
     except (AttributeError, TypeError):
         others = dict.fromkeys(type(x).__name__ for x in tensors if not isinstance(x, torch.Tensor | None))
@@ -167,7 +161,7 @@ def is_ordinary(tensors: Sequence[torch.Tensor | None]) -> bool:
             for other in others
         ) from None
     known = _ORDINARY.get(keys.raw_repr())
-    return known is not None and inner in _AT_REST and not torch.is_autocast_enabled(known)
+    return not is_asked and known is not None and inner in _AT_REST and not torch.is_autocast_enabled(known)
 
 
 def _fake(

@@ -304,6 +304,12 @@ def test_nothing_to_do(rng: np.random.Generator) -> None:
     assert (gemmgen.grouped(a, b, [4, 9], out, alpha=0, beta=0)[:9] == 0).all()
 
 
+def test_nothing_to_do_for_a_gate() -> None:
+    for a, b, shape in (((0, 9), (9, 2), (0, 0, 1)), ((3, 9), (0, 9, 0), (3, 0))):
+        result = gemmgen.grouped(np.ones(a, np.float32), np.ones(b, np.float32), [], epilogue="swiglu")
+        assert result.shape == shape
+
+
 # --- on a GPU of CUDA -----------------------------------------------------------------------------
 
 SKIP = cuda.why_no_gpu()

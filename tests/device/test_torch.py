@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from importlib import import_module
-from typing import Unpack
+from typing import Any, Unpack
 
+import numpy as np
 import pytest
 
 import gemmgen
@@ -119,6 +121,8 @@ def test_activations_and_their_gradients(text: str, dtype: object) -> None:
         (("expr: acc * c + bias * residual", "sigmoid"), ("bias", "residual")),
         (("expr: acc if col > row else acc * c * row", "leaky_relu(-0.5)"), ()),
         (("bias", "bias", "expr: exp(-acc * acc) + fma(acc, c, scale)"), ("bias", "scale")),
+        (("bias", "expr: 0 if col > row else acc"), ("bias",)),
+        (("expr: 0 if col > row else acc",), ()),
     ],
 )
 @pytest.mark.parametrize("beta", [0, 0.75, 1])
@@ -184,6 +188,13 @@ def test_derivatives_of_stacks_and_vectors(
     assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 
+@pytest.mark.parametrize(("n", "k"), [(5, 0), (0, 7), (0, 0)])
+def test_derivatives_without_columns_or_without_k(n: int, k: int) -> None:
+    x, w = draw(2, 3, k, grad=True), draw(n, k, grad=True)
+    for found, like in zip(gradients(ours.linear(x, w), (x, w)), (x, w), strict=True):
+        assert torch.equal(found, torch.zeros_like(like))
+
+
 def test_a_gradient_computes_two_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """relu's derivative follows from the result; gelu's needs the sums once more."""
     calls = 0
@@ -196,7 +207,8 @@ def test_a_gradient_computes_two_products(monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as patch:
         patch.setattr(operator, "multiply", counted)
-        for activation, products in ((None, 2), ("relu", 2), ("sigmoid", 2), ("gelu", 3)):
+        mask = "expr: 0 if col > row else acc"
+        for activation, products in ((None, 2), ("relu", 2), ("sigmoid", 2), ("gelu", 3), (mask, 2)):
             x, w, bias = draw(6, 7, grad=True), draw(5, 7, grad=True), draw(5, grad=True)
             result = ours.linear(x, w, bias, activation)
             calls = 0
@@ -253,6 +265,24 @@ VMAPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[int |
         (0, None, 0),
         (draw(4, 5, 7), draw(7, 6), draw(4, 6)),
     ),
+    "c alone": (
+        lambda a, b, c: ours.gemm(a, b, c, beta=1, epilogue="relu"),
+        lambda a, b, c: (a @ b + c).relu(),
+        (None, None, 1),
+        (draw(5, 7), draw(7, 6), draw(5, 4, 6)),
+    ),
+    "c alone, of vectors": (
+        lambda a, b, c: ours.gemm(a, b, c, beta=2),
+        lambda a, b, c: a @ b + 2 * c,
+        (None, None, 0),
+        (draw(5, 7), draw(7), draw(4)),
+    ),
+    "c alone, times 0": (
+        ours.gemm,
+        lambda a, b, c: a @ b + 0 * c,
+        (None, None, 0),
+        (draw(5, 7), draw(7, 6), draw(4, 5, 6)),
+    ),
     "one bias": (
         lambda a, b, bias: ours.gemm(a, b, epilogue=["bias", "relu"], bias=bias),
         lambda a, b, bias: (a @ b + bias).relu(),
@@ -278,6 +308,19 @@ VMAPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[int |
 def test_vmap(case: str) -> None:
     function, right, axes, tensors = VMAPS[case]
     torch.testing.assert_close(torch.vmap(function, axes)(*tensors), torch.vmap(right, axes)(*tensors))
+
+
+def test_gradients_through_vmap_of_c_alone() -> None:
+    a, b, c = draw(5, 7, grad=True), draw(7, 6, grad=True), draw(4, 5, 6, grad=True)
+    result = torch.vmap(lambda c: ours.gemm(a, b, c, beta=2))(c)
+    for found, known in zip(gradients(result, (a, b, c)), gradients(a @ b + 2 * c, (a, b, c)), strict=True):
+        torch.testing.assert_close(found, known)
+
+
+def test_an_operand_that_nothing_names_is_refused_under_vmap() -> None:
+    a, b = draw(5, 7), draw(7, 6)
+    with pytest.raises(SpecError, match="bias means nothing to a kernel whose epilogue does not name it"):
+        torch.vmap(lambda bias: ours.gemm(a, b, bias=bias, epilogue="relu"))(draw(4, 6))
 
 
 def test_vmap_twice() -> None:
@@ -376,6 +419,9 @@ def test_a_mistake_is_told_while_compiling() -> None:
     compiled = torch.compile(ours.gemm, fullgraph=True, backend="eager")
     with pytest.raises(Exception, match="a has k = 7, b k = 5"):
         compiled(draw(5, 7), draw(5, 7))
+    layer = torch.compile(ours.linear, fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="activation 'bias' takes bias"):
+        layer(draw(5, 7), draw(6, 7), draw(6), "bias")
 
 
 def test_export() -> None:
@@ -557,10 +603,17 @@ def test_the_layer() -> None:
     bare = ours.Linear(7, 6, bias=False, dtype=torch.float64)
     torch.testing.assert_close(bare(x.double()), functional.linear(x.double(), bare.weight))
     assert not ours.Linear.of(layer.eval()).training
-    with pytest.raises(SpecError, match=r"activation 'residual' takes residual: .* call gemmgen\.torch\.gemm"):
+    with pytest.raises(SpecError, match=r"activation 'residual' takes residual, .*: call gemmgen\.torch\.gemm"):
         ours.Linear(7, 6, activation=("residual", "relu"))
     with pytest.raises(SpecError, match="did you mean gelu"):
         ours.Linear(7, 6, activation="gelo")
+    with pytest.raises(SpecError) as error:
+        ours.Linear(7, 6, activation=["bias", "nope", "expr: acc * scale"])
+    assert len(error.value.problems) == 3
+    with pytest.raises(SpecError, match=r"'swiglu' halves the features.*: call gemmgen\.torch\.linear\(x, weight, act"):
+        ours.Linear(7, 6, activation="swiglu")
+    halved = functional.silu(x @ layer.weight[:3].mT) * (x @ layer.weight[3:].mT)
+    torch.testing.assert_close(ours.linear(x, layer.weight, activation="swiglu"), halved)
     with pytest.raises(SpecError, match="has None of type NoneType: pass a text, or a list of texts"):
         ours.Linear(7, 6, activation=[None])  # type: ignore[list-item]
     for other in (None, torch.nn.Conv1d(7, 6, 1)):
@@ -590,6 +643,9 @@ def test_mistakes() -> None:
         r"b is of type ndarray, not a tensor: pass torch.as_tensor\(b\)": lambda: ours.gemm(a, b.numpy()),
         "an argument is of type list, not a tensor": lambda: ours.gemm(a, b, epilogue="bias", bias=[0.0] * 6),
         "activation = 5 has 5 of type int: pass a text": lambda: ours.linear(a, b.t(), activation=5),  # type: ignore[arg-type]
+        "activation 'bias' takes bias, but an activation has no operands: call": lambda: ours.linear(
+            a, b.t(), b[0], "bias"
+        ),
         r"x is of type ndarray, not a tensor.*\n*bias is of type int": lambda: ours.linear(a.numpy(), b.t(), 1),
         r"a has layout torch.sparse_coo .*: pass a.to_dense\(\)": lambda: ours.gemm(a.to_sparse(), b),
         r"b is on cpu, but a on meta: pass b.to\('meta'\)": lambda: ours.gemm(a.to("meta"), b),
@@ -604,6 +660,67 @@ def test_mistakes() -> None:
         ours.gemm(a.to(torch.float8_e4m3fn).to("meta"), b.to(torch.float8_e5m2).to("meta"))
     with pytest.raises(DtypeError, match=r"dtype torch.int32 does not hold products of torch.float64"):
         ours.gemm(a.to("meta"), b.to("meta"), dtype=torch.int32)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["plain", "with a gradient"])
+def test_what_is_no_tensor_is_taken_with_and_without_a_gradient(asks: bool) -> None:
+    gemm: Any = ours.gemm
+    grouped: Any = ours.grouped
+    a, b, c = draw(5, 7, dtype=torch.float32, grad=asks), draw(7, 6, dtype=torch.float32), draw(6, dtype=torch.float32)
+    right = 2 * (a @ b).detach()
+    for alpha in (2, np.float32(2), np.int8(2), Fraction(2)):
+        torch.testing.assert_close(gemm(a, b, alpha=alpha).detach(), right)
+    assert gemm(a, b, alpha=2**63).isfinite().all() and gemm(a, b, alpha=2**70).isfinite().all()
+    for dtype in (torch.float64, "float64", np.float64, np.dtype("float64")):
+        for more in ({}, {"c": c, "beta": np.float64(1)}):
+            result = gemm(a, b, **more, dtype=dtype)
+            assert result.dtype == torch.float64 and result.requires_grad == asks
+    assert gemm(a, b, transpose_a=np.bool_(False), epilogue=("relu",)).shape == (5, 6)
+    ends, of_groups = torch.tensor([5], dtype=torch.int32), b.unsqueeze(0)
+    result = grouped(a, of_groups, ends, alpha=np.float32(2), dtype="float64", zero_rest=np.bool_(True))
+    torch.testing.assert_close(result.detach().float(), right)
+    calls: dict[str, Mapping[str, object]] = {
+        "alpha = 'x' is of type str: pass a number": {"alpha": "x"},
+        r"alpha = tensor\(2\.\) is of type Tensor: pass a number": {"alpha": torch.tensor(2.0)},
+        "epilogue = 5 is of type int: pass a text, or a list": {"epilogue": 5},
+        r"epilogue = \(5,\): give a tuple of texts": {"epilogue": [5]},
+        "dtype = 'nope' is no element type": {"dtype": "nope"},
+        "dtype = 'object' is no type of a tensor: pass one such as torch.float32": {"dtype": "object"},
+        r"beta = 'x' is of type str: pass a number\ndtype = 'nope' is no": {"c": c, "beta": "x", "dtype": "nope"},
+        "an argument is of type ndarray, not a tensor: pass": {"c": c.numpy()},
+    }
+    for message, options in calls.items():
+        for call, tensors in ((gemm, (a, b)), (grouped, (a, of_groups, ends))):
+            with pytest.raises(SpecError, match=message):
+                call(*tensors, **options)
+    with pytest.raises(SpecError, match="transpose_a = 'x' is of type str: pass True or False"):
+        gemm(a, b, transpose_a="x")
+    with pytest.raises(SpecError, match="zero_rest = 'x' is of type str: pass True or False"):
+        grouped(a, of_groups, ends, zero_rest="x")
+
+
+def test_remedies_work() -> None:
+    a, b = draw(5, 7, dtype=torch.float32), draw(7, 6, dtype=torch.float32)
+    packed = gemmgen.prepack(b.numpy())
+    calls: tuple[Callable[[], Tensor], ...] = (lambda: ours.gemm(a, packed), lambda: ours.linear(a, packed))
+    for call in calls:
+        with pytest.raises(SpecError, match=r"is of type Packed.*: call gemmgen\.gemm with it, under torch\.no_grad"):
+            call()
+    with torch.no_grad():
+        assert gemmgen.gemm(a.requires_grad_(), packed).shape == (5, 6)
+    a = a.detach()
+    with pytest.raises(SpecError, match=r"a is None, not a tensor: pass one\nb is of type int"):
+        ours.gemm(None, 5)
+    with pytest.raises(DtypeError, match=r"float8_e5m2 and b of float32 have no type in common: cast one by to$"):
+        ours.gemm(a.to(torch.float8_e5m2), b)
+    with pytest.raises(DtypeError, match=r"dtype int32 does not hold products of float32: cast a and b by to,"):
+        ours.gemm(a, b, dtype=torch.int32)
+    with pytest.raises(SpecError, match=r"bias of complex64 can't be cast to float32 \(same_kind\): cast it by to$"):
+        ours.gemm(a, b, epilogue="bias", bias=b[0].cfloat())
+    half = a.to(torch.complex32)
+    with pytest.raises(SpecError, match=r"complex32, which no kernel takes: pass a.to\(torch.complex64\)"):
+        ours.gemm(half, half.mT)
+    assert ours.gemm(half.to(torch.complex64), b).dtype == torch.complex64
 
 
 def test_the_flag_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,13 @@ CALLS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     ),
     ("rows", {"epilogue": ["row_bias", "tanh", "scale", "residual"]}, ("row_bias", "scale", "residual")),
     ("rows", {"epilogue": ["expr: acc * (row + 1) * bias + col"]}, ("bias",)),
+    ("rows", {"beta": 1, "epilogue": ["expr: 0 if col > row else acc"]}, ("c",)),
+    (
+        "rows",
+        {"epilogue": ["residual", "row_bias", "expr: 0 if col > row else acc"]},
+        ("residual", "row_bias"),
+    ),
+    ("k", {"epilogue": ["bias", "expr: 0 if col > row else acc"]}, ("bias",)),
     ("rows", {"alpha": 0.5, "epilogue": ["swiglu", "residual"]}, ("residual",)),
     ("k", {"epilogue": ["geglu", "bias"]}, ("bias",)),
 )
@@ -165,6 +172,20 @@ def test_values_of_a_gate() -> None:
         ours.grouped(a, b[..., :3], ends, epilogue="swiglu")
 
 
+@pytest.mark.parametrize("epilogue", [None, ("bias", "expr: acc * row", "silu")], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_groups(kind: str, epilogue: tuple[str, ...] | None) -> None:
+    """All rows are behind the last group."""
+    a, b, ends = operands(kind)
+    b, shape = (b[:0], (TOTAL, 4)) if kind == "rows" else (b, (0, 3, 4))
+    c, bias = draw(*shape), None if epilogue is None else draw(0, 4)
+    tensors = [x.requires_grad_() for x in (a, b, c, bias) if x is not None]
+    result = ours.grouped(a, b, ends[:0], c, beta=1, epilogue=epilogue, bias=bias, zero_rest=True)
+    assert torch.equal(result, torch.zeros(shape, dtype=torch.float64, device=HERE))
+    for x, found in zip(tensors, torch.autograd.grad(result.sum(), tensors), strict=True):
+        assert torch.equal(found, torch.zeros_like(x))
+
+
 def test_it_is_compiled_in_one_graph() -> None:
     """Forward and backward, with as many tokens as there are."""
     a, b, ends = (x.to(torch.float32) if x.is_floating_point() else x for x in operands("rows"))
@@ -205,5 +226,7 @@ def test_what_is_refused() -> None:
         ours.grouped(a, b, ends)
     with pytest.raises(SpecError, match=r"pass b.to_dense\(\)"):
         ours.grouped(a, b.to_sparse(), ends)
-    with pytest.raises(SpecError, match="an argument is of type list, not a tensor"):
+    with pytest.raises(SpecError, match=r"offsets is of type list, not a tensor: pass .*, or call gemmgen\.grouped"):
         ours.grouped(a, b, ends.tolist())
+    with pytest.raises(SpecError, match="offsets is None, not a tensor: pass one"):
+        ours.grouped(a, b, None)

@@ -328,7 +328,7 @@ class _Request(Request):
         if addend is None and extra.reads_c:
             problems.append("the epilogue reads a c that was not given: pass c")
         if product is not None and target is not None:
-            problems += target_problems(library, "c" if out is None else "out", target, product, (a, b))
+            problems += target_problems(library, "c" if out is None else "out", target, product, {"a": a, "b": b})
             problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
             problems += as_they_are(library, types, transposed, (a, b), target, extra.stored(types.kernel, a, b))

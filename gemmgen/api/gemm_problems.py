@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -91,7 +92,7 @@ def gated(product: Product, gate: str, problems: list[str]) -> Product | None:
 
 
 def target_problems(
-    library: Library, name: str, target: Operand, product: Product, inputs: tuple[Operand, Operand]
+    library: Library, name: str, target: Operand, product: Product, inputs: Mapping[str, Operand]
 ) -> list[str]:
     """Problems with the array for the result, called `name`."""
     problems = []
@@ -100,12 +101,18 @@ def target_problems(
             f"{name} has the non-broadcastable shape {text(target.shape)}, not {text(product.shape)}: "
             "pass one of exactly that shape, or leave it out to have it allocated"
         )
+    return problems + memory_problems(library, name, target, inputs)
+
+
+def memory_problems(library: Library, name: str, target: Operand, inputs: Mapping[str, Operand]) -> list[str]:
+    """Problems with the memory of the array for the result, called `name`: it is read-only, or shared."""
+    problems = []
     if not library.is_writable(target):
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(target):
         problems.append(f"elements of {name} share memory: pass an array that has each of its own")
     written = library.view(target, target.dtype)
-    for other, operand in zip("ab", inputs, strict=True):
+    for other, operand in inputs.items():
         if overlap(written, library.view(operand, operand.dtype)):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
     return problems

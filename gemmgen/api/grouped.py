@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
-from gemmgen.api.gemm_problems import factor_problems, result_types, schedule_problems
+from gemmgen.api.gemm_problems import factor_problems, memory_problems, result_types, schedule_problems
 from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
@@ -209,6 +209,9 @@ class _Request(Request):
             problems += shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends, extra.epilogue)
             if factors[1] != 0 and (gate := gate_of(extra.epilogue)) is not None:
                 problems.append(f"beta = {factors[1]}, but {gate} makes c anew: add it by residual")
+        if target is not None:
+            inputs = {"a": a, "b": b, OFFSETS: ends}
+            problems += memory_problems(library, "c" if out is None else "out", target, inputs)
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
         problems += extra.problems(None, types is not None and types.on_host)
         if c is None and extra.reads_c:
@@ -251,12 +254,19 @@ class _Request(Request):
         library, target = self.library, self.target
         if target is not None and self._is_written(target, needs_lines):
             if self.addend is not None:
-                library.assign(target, self.addend)
+                self._assign(target, self.addend)
             return target
         made = library.empty(self.shape, self.sums, self.a)
-        if target is not None:
+        if target is not None and (self.factors[1] != 0 or self.extra.reads_c):
             library.assign(made, self.addend or target)
         return made
+
+    def _assign(self, target: Operand, source: Operand) -> None:
+        """Copy what groups have of a result. Rows behind the last group stay as they are."""
+        if self.kind == "k":
+            self.library.assign(target, source)
+        elif self.ends.shape[0]:
+            self.library.assign_rows(target, source, self.ends)
 
     def _is_written(self, target: Operand, needs_lines: bool) -> bool:
         is_held = self.types.is_held(target.dtype) and self.library.is_aligned(target)

@@ -71,6 +71,10 @@ class Library(ABC):
     def assign(self, target: Operand, source: Operand) -> None:
         """Copy elements to an array, with broadcasting and conversion."""
 
+    @abstractmethod
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        """Copy the rows before the last end to a matrix, with conversion. There is an end at least."""
+
     def finish(self, result: Operand) -> object:
         """A new result in the form that the caller gets."""
         return result.array
@@ -168,6 +172,10 @@ class NumPy(Library):
 
     def assign(self, target: Operand, source: Operand) -> None:
         np.copyto(self._array(target), self._array(source), casting="unsafe")
+
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        end = int(self._array(ends)[-1])
+        np.copyto(self._array(target)[:end], self._array(source)[:end], casting="unsafe")
 
     def finish(self, result: Operand) -> object:
         # As in matmul, the product of two vectors is a scalar.
@@ -398,6 +406,11 @@ class OpenCL(Library):
     def assign(self, target: Operand, source: Operand) -> None:
         cast("Array", target.array)[...] = cast("Array", source.array)
 
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        # pyopencl has no copy by a mask that the device makes: this waits for the offsets.
+        if end := int(cast("Array", ends.array).get()[-1]):
+            cast("Array", target.array)[:end] = cast("Array", source.array)[:end]
+
     def device(self, operand: Operand) -> object:
         array = cast("Array", operand.array)
         return array.context.devices[0] if array.queue is None else array.queue.device
@@ -439,6 +452,11 @@ class Gpu(Library):
     def assign(self, target: Operand, source: Operand) -> None:
         to, memory = cast(DeviceMatrix, target.array), self._memory(target)
         memory.assign(self._array(memory, target), self._array(self._memory(source), source), to.device)
+
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        to, memory = cast(DeviceMatrix, target.array), self._memory(target)
+        into, given, last = (self._array(self._memory(x), x) for x in (target, source, ends))
+        memory.assign_rows(into, given, last, to.device)
 
     def finish(self, result: Operand) -> object:
         return cast(DeviceMatrix, result.array).array

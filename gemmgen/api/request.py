@@ -157,8 +157,12 @@ class Request(ABC):
         if self.target is None:
             return into if into.dtype == self.types.result else self.library.copy(into, self.types.result)
         if into is not self.target:
-            self.library.assign(self.target, into)
+            self._assign(self.target, into)
         return self.target
+
+    def _assign(self, target: Operand, source: Operand) -> None:
+        """Copy a result to its place."""
+        self.library.assign(target, source)
 
     # --- launching --------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from gemmgen.api.gemm_problems import (
     factor_problems,
     flag_problems,
     gated,
+    is_set,
     pair_problems,
     result_types,
     schedule_problems,
@@ -138,6 +139,7 @@ def gemm(
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
     how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant, allow_tf32)
     if type(b) is Packed or device_memory is not None:
+        expect_operands("gemm", operands)
         options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
         return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
@@ -262,12 +264,12 @@ def _checked(
     factor_problems(factors, c is not None, problems)
     named = {"a": a, "b": b, "c": c, "out": out}
     library = attempt(problems, library_of, named, how.backend) or attempt([], library_of, named, None)
-    conj = bool(how.conjugate_a), bool(how.conjugate_b)
+    conj, emulate = (is_set(how.conjugate_a), is_set(how.conjugate_b)), is_set(how.emulate)
     prologues = how.prologue_a, how.prologue_b
-    extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, bool(how.emulate))
+    extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, emulate)
     if library is None:
         raise SpecError([*problems, *schedule_problems(how.schedule)])
-    transposed = bool(how.transpose_a), bool(how.transpose_b)
+    transposed = is_set(how.transpose_a), is_set(how.transpose_b)
     given = c if out is None else out
     there = {name: x for name, x in operands.items() if x is not None}
     if c is not None and c is not given:

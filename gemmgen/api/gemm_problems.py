@@ -19,16 +19,21 @@ from gemmgen.runtime.views import meets_itself, overlap
 from gemmgen.spec import Order
 
 #: The names of `gemm`'s flags, in order.
-_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
+FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 
 
 def flag_problems(flags: tuple[object, ...]) -> list[str]:
     """Problems: flags that are not bool. A string is refused, whatever it says."""
     return [
         f"{name} = {value!r} is of type {type(value).__name__}: pass True or False"
-        for name, value in zip(_FLAGS, flags, strict=True)
+        for name, value in zip(FLAGS, flags, strict=True)
         if not isinstance(value, bool | int | np.bool_)
     ]
+
+
+def is_set(flag: object) -> bool:
+    """Whether a flag is set. What is no flag is not; `flag_problems` tells of it."""
+    return isinstance(flag, bool | int | np.bool_) and bool(flag)
 
 
 def schedule_problems(schedule: object) -> list[str]:

@@ -215,7 +215,8 @@ class CpuPanel(Mainloop):
         tile = self._micro_kernel.tile(start, stop, beta)
         if self.schedule.mc == 1:
             a, b = map(self.problem.title, "ab")
-            return Comment(f"Some rows of {a} are multiplied by all panels of {b}."), self._down(self._panels(tile), beta)
+            down = self._down(self._panels(tile), beta)
+            return Comment(f"Some rows of {a} are multiplied by all panels of {b}."), down
         down = self._down(tile, beta)
         if many := self.schedule.mc * rows:
             some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))

@@ -267,6 +267,8 @@ def _checked(
     conj, emulate = (is_set(how.conjugate_a), is_set(how.conjugate_b)), is_set(how.emulate)
     prologues = how.prologue_a, how.prologue_b
     extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, emulate)
+    # Where only the epilogue is wrong, prologues still say what bytes hold.
+    extra = extra or attempt([], Extra.of, None, prologues, {}, conj, emulate)
     if library is None:
         raise SpecError([*problems, *schedule_problems(how.schedule)])
     transposed = is_set(how.transpose_a), is_set(how.transpose_b)

@@ -25,6 +25,7 @@ from gemmgen.runtime.cuda_arrays import (
     WITHOUT_GRADIENT,
     TorchTensor,
     as_matrix,
+    without_strides,
 )
 from gemmgen.runtime.cuda_memory import Memory, memory_of
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded, mask_problems
@@ -258,7 +259,7 @@ class TorchHost(NumPy):
         wrong = {
             f"requires a gradient: {WITHOUT_GRADIENT.format(name)}": asks,
             f"is a tensor on {tensor.device}, without elements: call gemmgen.torch.gemm": tensor.device.type != "cpu",
-            f"is sparse: pass {name}.to_dense()": tensor.is_sparse,
+            f"is {(kind := without_strides(tensor))}: pass {name}.to_dense()": bool(kind),
             f"is a negated view, which memory does not show: pass {name}.resolve_neg()": tensor.is_neg(),
             f"is a conjugated view, which memory does not show: pass {name}.resolve_conj()": tensor.is_conj(),
             f"has dtype {dtype}, which no kernel takes: pass {name}.float(), say": dtype in _UNKNOWN,

@@ -315,7 +315,7 @@ class _Request(Request):
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem, those found before (`problems`) among them."""
         a, b, c, out = operands_of(library, arrays, problems)
-        target = c if out is None else out
+        target, given_as = (c, "c") if out is None else (out, "out")
         of_types = scalar_problems(a, b)
         extra = extra if of_types else extra.of_arrays(a, b, transposed)
         product = None if of_types else product_of(a, b, *transposed, problems, extra.in_pairs)
@@ -332,13 +332,13 @@ class _Request(Request):
         if addend is None and extra.reads_c:
             problems.append("the epilogue reads a c that was not given: pass c")
         if product is not None and target is not None:
-            problems += target_problems(library, "c" if out is None else "out", target, product, {"a": a, "b": b})
+            problems += target_problems(library, given_as, target, product, {"a": a, "b": b})
             problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
             problems += as_they_are(library, types, transposed, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
-        return cls(library, a, b, addend, target, factors, types, extra, kept, transposed, product)
+        return cls(library, a, b, addend, target, given_as, factors, types, extra, kept, transposed, product)
 
     @property
     def shape(self) -> Shape:

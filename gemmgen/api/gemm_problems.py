@@ -15,7 +15,7 @@ from gemmgen.api.promotion import Types, keeps_kind, types_of
 from gemmgen.epilogue import odd_columns
 from gemmgen.errors import attempt
 from gemmgen.ir.dtypes import DType
-from gemmgen.runtime.views import meets_itself, overlap
+from gemmgen.runtime.views import meets_itself, overlap_problems
 from gemmgen.spec import Order
 
 #: The names of `gemm`'s flags, in order.
@@ -116,11 +116,8 @@ def memory_problems(library: Library, name: str, target: Operand, inputs: Mappin
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(target):
         problems.append(f"elements of {name} share memory: pass an array that has each of its own")
-    written = library.view(target, target.dtype)
-    for other, operand in inputs.items():
-        if overlap(written, library.view(operand, operand.dtype)):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
-    return problems
+    read = {other: library.view(operand, operand.dtype) for other, operand in inputs.items()}
+    return problems + overlap_problems(name, library.view(target, target.dtype), read)
 
 
 def addend_problems(addend: Operand, target: Operand, library: Library) -> list[str]:

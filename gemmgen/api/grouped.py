@@ -195,7 +195,8 @@ class _Request(Request):
         a, b, c, out = operands_of(library, arrays, problems)
         if ends is None:
             raise SpecError(problems)
-        target, of_types = c if out is None else out, list[str]()
+        target, given_as = (c, "c") if out is None else (out, "out")
+        of_types = list[str]()
         kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
         if types is not None and types.on_host:
@@ -211,7 +212,7 @@ class _Request(Request):
                 problems.append(f"beta = {factors[1]}, but {gate} makes c anew: add it by residual")
         if target is not None:
             inputs = {"a": a, "b": b, OFFSETS: ends}
-            problems += memory_problems(library, "c" if out is None else "out", target, inputs)
+            problems += memory_problems(library, given_as, target, inputs)
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
         problems += extra.problems(None, types is not None and types.on_host)
         if c is None and extra.reads_c:
@@ -219,7 +220,7 @@ class _Request(Request):
         if problems or kind is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         addend = c if c is not target and (factors[1] != 0 or extra.reads_c) else None
-        return cls(library, a, b, addend, target, factors, types, extra, kept, kind, ends)
+        return cls(library, a, b, addend, target, given_as, factors, types, extra, kept, kind, ends)
 
     # --- arrays as kernels take them --------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class NumPy(Library):
                 value = np.asarray(value)
             except Exception as error:  # noqa: BLE001  (whatever the object's own conversion says)
                 why = str(error).rstrip(".")
-                problems.append(f"{name} ({type(value).__name__}) makes no array: {why}. Pass rows of one length")
+                problems.append(f"{name} ({type(value).__name__}) makes no array: {why}. {_alike(value)}")
                 return None
             if not value.ndim and not isinstance(given, numbers.Number | np.generic):
                 made = (f"{name}.{method}()" for method in ("toarray", "dequantized") if hasattr(given, method))
@@ -194,6 +194,13 @@ class NumPy(Library):
 
     def _array(self, operand: Operand) -> Numbers:
         return cast(Numbers, self.view(operand, operand.dtype))
+
+
+def _alike(value: object) -> str:
+    """The remedy for a list of unlike parts."""
+    if isinstance(value, list | tuple) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in value):
+        return "Pass matrices of one shape; gemm takes others beside a list of results as out"
+    return "Pass rows of one length"
 
 
 class _Memory:

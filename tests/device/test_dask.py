@@ -122,9 +122,10 @@ def test_options_are_refused_at_once(options: dict[str, Any], kind: type[Excepti
 @pytest.mark.skipif(np.longdouble(0).dtype == np.float64, reason="long double is float64 here")
 @pytest.mark.parametrize("dtype", [object, np.longdouble])
 def test_types_without_kernels_are_refused_at_once(dtype: type) -> None:
-    x, y = np.ones((6, 4)).astype(dtype), np.ones((4, 5))
+    x: Numbers = np.ones((6, 4)).astype(dtype)
+    y = np.ones((4, 5))
     for left in (x, da.from_array(x, chunks=(3, 2))):
-        with pytest.raises(DtypeError, match="no kernel has x's elements of .*: cast x by astype"):
+        with pytest.raises(DtypeError, match=r"no kernel has x's elements of .*: cast x by astype"):
             gemmgen.dask.matmul(left, y)
 
 

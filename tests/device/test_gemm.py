@@ -213,6 +213,9 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(None, Z(2)), ValueError, "a is of type NoneType, not an array"),
         (lambda: gemmgen.gemm(Z(2), "ab"), ValueError, "b is of type str, not an array"),
         (lambda: gemmgen.gemm([[1], [2, 3]], Z(2)), ValueError, "Pass rows of one length"),
+        (lambda: gemmgen.gemm([Z((2, 2)), Z((1, 2))], Z((2, 2))), ValueError, "Pass matrices of one shape"),
+        (lambda: gemmgen.gemm(Z((2, 2)), [Z((2, 2)), Z((2, 1))]), ValueError, "beside a list of results as out"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a=np.arange(2)), ValueError, "is of type ndarray: pass True or"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(SPARSE, Z(2)), ValueError, "a is of type Sparse, not an array: pass a.toarray()"),
         (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a="no"), ValueError, "transpose_a = 'no' is of type str"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
@@ -246,6 +249,17 @@ def test_what_is_refused(call: object, error: type[Exception], said: str) -> Non
         call()  # type: ignore[operator]
     assert said in str(caught.value)
     assert isinstance(caught.value, gemmgen.GemmgenError)
+
+
+def test_an_array_of_an_epilogue_in_the_result() -> None:
+    """The result is called as the caller passed it."""
+    a, b, c = Z((2, 2)), Z((2, 2)), Z((2, 2))
+    with pytest.raises(SpecError, match=r"^out overlaps bias in memory: pass another out, or a copy of bias$"):
+        gemmgen.gemm(a, b, out=c, epilogue="bias", bias=c[0])
+    with pytest.raises(SpecError, match=r"^c overlaps bias in memory"):
+        gemmgen.gemm(a, b, c, epilogue="bias", bias=c[0])
+    with pytest.raises(SpecError, match=r"^out overlaps residual in memory"):
+        gemmgen.grouped(a, b[None], [2], out=c, epilogue="residual", residual=c)
 
 
 def test_every_problem_at_once() -> None:

@@ -291,7 +291,7 @@ class _Request(Request):
         assumed = assumed_ld_multiple(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
         wanted = Wanted(backend, where, spec, schedule, self.mean, groups, assumed, any_address)
-        if groups and schedule is None and self.extra.in_two is not None and is_faster_in_two(wanted):
+        if groups and schedule is None and self.extra.in_two("residual") is not None and is_faster_in_two(wanted):
             return self._in_two(backend, device)
         kernel = kernel_for(wanted)
         if self.ends.shape[0]:
@@ -305,8 +305,9 @@ class _Request(Request):
         """A gated product as two: by the second half of b's columns into an array, and by the first, which reads that.
         Raises: as `run`.
         """
-        assert self.extra.in_two is not None
-        (of_second, of_first), n = self.extra.in_two, self.b.shape[-1] // 2
+        both, n = self.extra.in_two("residual"), self.b.shape[-1] // 2
+        assert both is not None
+        of_second, of_first = both
         first = replace(self.b, shape=(*self.b.shape[:-1], n))
         second = replace(first, offset=first.offset + n * self.b.strides[-1])
         up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)

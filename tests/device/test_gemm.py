@@ -610,6 +610,36 @@ def test_a_gate_of_rows_is_invariant(rng: np.random.Generator) -> None:
     assert np.array_equal(gemmgen.gemm(a[7:8], b, epilogue="swiglu", invariant=True), of_all[7:8])
 
 
+@pytest.mark.parametrize("gate", ["swiglu", "expr: acc / (1 + exp(-acc)) * up"])
+def test_a_gate_of_rows_is_invariant_beside_a_residual(gate: str, rng: np.random.Generator) -> None:
+    shapes = (37, 64), (64, 80), (37, 40)
+    a, b, residual = (cast("Numbers", rng.standard_normal(x, np.float32)) for x in shapes)
+    then, before = [gate, "residual"], residual.copy()
+    of_all = gemmgen.gemm(a, b, epilogue=then, residual=residual, invariant=True)
+    assert np.allclose(of_all, swiglu(a @ b) + residual, atol=1e-3)
+    assert np.array_equal(residual, before)
+    row = gemmgen.gemm(a[7:8], b, epilogue=then, residual=residual[7:8], invariant=True)
+    assert np.array_equal(row, of_all[7:8])
+    out: Numbers = np.empty((37, 40), np.float64)
+    gemmgen.gemm(a, b, epilogue=then, residual=residual, invariant=True, out=out)
+    assert np.array_equal(out, of_all)
+
+
+@pytest.mark.parametrize("lead", [(2,), (2, 3), (1, 3)])
+def test_a_gate_of_rows_is_invariant_in_stacks(lead: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Of one call or of several, with one of the caller's for the result too."""
+    shapes = (*lead, 5, 64), (*lead, 64, 80), (40,)
+    a, b, bias = (cast("Numbers", rng.standard_normal(x, np.float32)) for x in shapes)
+    result: Numbers = np.empty((*lead, 5, 80), np.float32)[..., ::2]
+    gemmgen.gemm(a, b, epilogue=["swiglu", "bias"], bias=bias, invariant=True, out=result)
+    assert np.allclose(result, swiglu(a @ b) + bias, atol=1e-3)
+    for index in np.ndindex(lead):
+        alone = gemmgen.gemm(a[index][3:], b[index], epilogue=["swiglu", "bias"], bias=bias, invariant=True)
+        assert np.array_equal(alone, result[index][3:])
+    swapped = gemmgen.gemm(a.swapaxes(0, -3), b.swapaxes(0, -3), epilogue="swiglu", invariant=True)
+    assert np.allclose(swapped, swiglu(a @ b).swapaxes(0, -3), atol=1e-3)
+
+
 def test_what_a_gate_is_refused_for() -> None:
     a, b, c = np.ones((4, 5)), np.ones((5, 6)), np.ones((4, 3))
     gated = partial(gemmgen.gemm, a, epilogue="swiglu")

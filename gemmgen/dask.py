@@ -9,6 +9,7 @@ A worker that is lost loses no result: its blocks are computed again by the othe
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import partial, reduce
 from importlib.util import find_spec
@@ -18,7 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.api.gemm import gemm
-from gemmgen.errors import DeviceError, SpecError
+from gemmgen.api.kernels import target_for
+from gemmgen.api.libraries import NumPy
+from gemmgen.api.promotion import types_of
+from gemmgen.errors import DeviceError, DtypeError, SpecError
+from gemmgen.spec import GemmSpec
 
 if find_spec("dask") is None:
     raise DeviceError('dask is not installed, and gemmgen.dask is for its arrays: pip install "gemmgen[dask]"')
@@ -55,18 +60,18 @@ def matmul(
         invariant: whether a row has the same bits whatever the chunks along M.
         backend, device: where each worker multiplies NumPy's blocks, as for `gemmgen.gemm`.
 
-    Raises: SpecError with every problem; DtypeError.
+    Raises: SpecError with every problem; DtypeError; DeviceError for a device that is not there, which is not known
+    beside a client of `distributed`.
     """
-    problems: list[str] = []
-    left, right = _array("x", x, problems), _array("y", y, problems)
-    if left is None or right is None:
-        raise SpecError(problems)
+    problems, of_types = [*_kind_problems("x", x), *_kind_problems("y", y)], list[str]()
+    of_types += [*_type_problems("x", x), *_type_problems("y", y)]
+    if problems or of_types:
+        raise (DtypeError if of_types else SpecError)([*problems, *of_types])
+    left, right = _array(x), _array(y)
     rows, columns = left.ndim == 1, right.ndim == 1
     left, right = left[None, :] if rows else left, right[:, None] if columns else right
-    if problems := _problems(left, right):
-        raise SpecError(problems)
-    empty = np.empty((0, 0), left.dtype), np.empty((0, 0), right.dtype)
-    result = cast("Block", gemm(*empty, dtype=dtype)).dtype  # raises for types that are none
+    result = _result(left, right, dtype, {"invariant": invariant, "backend": backend}, _problems(left, right))
+    _check_device(device, backend)
     sums = np.dtype(np.float32) if result.itemsize < 4 and result.kind not in "biu" else result
     how = {"dtype": sums, "invariant": invariant, "backend": backend, "device": device}
     total = _summed(left, right, partial(_product, how=how), sums)
@@ -111,18 +116,62 @@ def _added(blocks: Block | Sequence[Block], axis: object = None, keepdims: bool 
     return total[:, 0, :] if is_last and not keepdims else total
 
 
-def _array(name: str, value: Any, problems: list[str]) -> da.Array | None:
-    """An argument as an array of dask's; None with a problem."""
+def _array(value: Any) -> da.Array:
+    """An argument as an array of dask's."""
     if not isinstance(value, da.Array):
-        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-            problems.append(f"{name} is of type {type(value).__name__}: pass an array of dask, NumPy, CuPy or zarr")
-            return None
-        chunks = getattr(value, "chunks", None) or "auto"
-        value = da.from_array(value, chunks=chunks, asarray=False)
-    if value.ndim not in (1, 2):
-        problems.append(f"{name} has {value.ndim} dimensions: pass a matrix or a vector, or multiply stacks one by one")
-        return None
-    return value
+        value = da.from_array(value, chunks=getattr(value, "chunks", None) or "auto", asarray=False)
+    # A numpy.matrix has two dimensions whatever is asked of it, and partial products have three.
+    return value.map_blocks(np.asarray, dtype=value.dtype) if isinstance(value._meta, np.matrix) else value
+
+
+def _kind_problems(name: str, value: Any) -> list[str]:
+    """What is wrong with an argument, by its type and its dimensions."""
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return [f"{name} is of type {type(value).__name__}: pass an array of dask, NumPy, CuPy or zarr"]
+    count = len(value.shape)
+    stacks = f"{name} has {count} dimensions: pass a matrix or a vector, or multiply stacks one by one"
+    return [] if count in (1, 2) else [stacks]
+
+
+def _type_problems(name: str, value: Any) -> list[str]:
+    """What is wrong with an argument's elements: NumPy alone multiplies them."""
+    dtype = getattr(value, "dtype", None)
+    types = types_of(dtype, None, None, []) if isinstance(dtype, np.dtype) else None
+    return [f"no kernel has {name}'s elements of {dtype}: cast {name} by astype"] if types and types.on_host else []
+
+
+def _result(
+    left: da.Array, right: da.Array, dtype: npt.DTypeLike | None, how: dict[str, Any], problems: list[str]
+) -> np.dtype[Any]:
+    """The result's type. Raises: SpecError with the problems, and those of the options."""
+    if not (isinstance(left._meta, np.ndarray) and isinstance(right._meta, np.ndarray)):
+        how = {**how, "backend": None}  # which is that of arrays on the host
+    empty = np.empty((0, 0), left.dtype), np.empty((0, 0), right.dtype)
+    try:
+        result = cast("Block", gemm(*empty, dtype=dtype, **how)).dtype
+    except SpecError as error:
+        raise type(error)([*problems, *error.problems]) from None
+    types = types_of(result, None, None, [])
+    if types is not None and types.on_host:
+        raise DtypeError([*problems, f"no kernel makes a result of {result}: pass another dtype, or leave it out"])
+    if problems:
+        raise SpecError(problems)
+    return result
+
+
+def _check_device(device: int | str | None, backend: str | None) -> None:
+    """Raises: DeviceError for a device that this machine lacks, unless workers elsewhere may have it."""
+    if device is not None and not _has_workers():
+        target_for(backend or NumPy.backends[0], device, GemmSpec())
+
+
+def _has_workers() -> bool:
+    """Whether a client of `distributed` computes what is lazy."""
+    distributed = sys.modules.get("distributed")
+    try:
+        return distributed is not None and bool(distributed.default_client())
+    except ValueError:
+        return False
 
 
 def _problems(left: da.Array, right: da.Array) -> list[str]:

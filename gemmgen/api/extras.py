@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.records import cached_property, dataclass
 from gemmgen.runtime.arrays import asking
 from gemmgen.spec import GemmSpec, Order
+
+#: An array that a function reads for each element of C: one beside it, or the old C.
+Held = Literal["residual", "c"]
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,19 @@ class Extra:
         """What makes an element of the result of two sums. Raises: SpecError for an invalid epilogue or prologue."""
         return None if gate_of(self.epilogue) is None else self._formulas.gate
 
-    @property
-    def in_two(self) -> tuple[Self, Self] | None:
+    def in_two(self, held: Held) -> tuple[Self, Self] | None:
         """Those of two products in place of a gated one, by b's second half and by its first, which takes the other's
-        result as residual; None where the epilogue takes a residual itself.
+        result; None where the epilogue takes an array of that name itself.
+
+        Args:
+            held: what the other's result is to it.
         """
-        if (gate := self.gate) is None or "residual" in self.operands:
+        if (gate := self.gate) is None or (self.reads_c if held == "c" else held in self.operands):
             return None
         of_prologues = {name: x for name, x in self.operands.items() if OPERANDS[name].of != "c"}
         second = replace(self, epilogue=(), operands=of_prologues)
-        return second, replace(self, epilogue=(*gate.in_two, *self.epilogue[1:]))
+        made = (text.replace("residual", held) for text in gate.in_two)
+        return second, replace(self, epilogue=(*made, *self.epilogue[1:]))
 
     @property
     def _asked(self) -> bool:

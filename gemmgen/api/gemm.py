@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from gemmgen.api import aside, calibration
 from gemmgen.api.calibration import Choice
-from gemmgen.api.extras import Extra
+from gemmgen.api.extras import Extra, Held
 from gemmgen.api.gemm_problems import (
+    FLAGS,
     addend_problems,
     as_they_are,
     factor_problems,
     flag_problems,
     gated,
+    is_set,
     pair_problems,
     result_types,
     schedule_problems,
@@ -75,7 +77,6 @@ class How(NamedTuple):
 
 
 _PLAIN, _NO_OPERANDS = How(), MappingProxyType[str, object]({})
-_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 _DTYPE, _BACKEND = How._fields.index("dtype"), How._fields.index("backend")
 
 
@@ -139,6 +140,7 @@ def gemm(
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b
     how = (*flags, prologue_a, prologue_b, then, emulate, dtype, schedule, backend, device, invariant, allow_tf32)
     if type(b) is Packed or device_memory is not None:
+        expect_operands("gemm", operands)
         options = {**How(*cast("How", how))._asdict(), **operands, "device_memory": device_memory}
         return cast("AnyArray", _by_products((a, b, c, out), (alpha, beta), options, progress))
     return cast("AnyArray", _multiply(a, b, c, out, alpha, beta, cast("How", how), operands, False))
@@ -258,16 +260,18 @@ def _checked(
     """A product with all checks. It is prepared for later calls, if that is possible."""
     a, b, c, out = arrays
     expect_operands("gemm", operands)
-    problems = flag_problems({name: getattr(how, name) for name in _FLAGS})
+    problems = flag_problems({name: getattr(how, name) for name in FLAGS})
     factor_problems(factors, c is not None, problems)
     named = {"a": a, "b": b, "c": c, "out": out}
     library = attempt(problems, library_of, named, how.backend) or attempt([], library_of, named, None)
-    conj = bool(how.conjugate_a), bool(how.conjugate_b)
+    conj, emulate = (is_set(how.conjugate_a), is_set(how.conjugate_b)), is_set(how.emulate)
     prologues = how.prologue_a, how.prologue_b
-    extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, bool(how.emulate))
+    extra = attempt(problems, Extra.of, how.epilogue, prologues, operands, conj, emulate)
+    # Where only the epilogue is wrong, prologues still say what bytes hold.
+    extra = extra or attempt([], Extra.of, None, prologues, {}, conj, emulate)
     if library is None:
         raise SpecError([*problems, *schedule_problems(how.schedule)])
-    transposed = bool(how.transpose_a), bool(how.transpose_b)
+    transposed = is_set(how.transpose_a), is_set(how.transpose_b)
     given = c if out is None else out
     there = {name: x for name, x in operands.items() if x is not None}
     if c is not None and c is not given:
@@ -311,7 +315,7 @@ class _Request(Request):
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem, those found before (`problems`) among them."""
         a, b, c, out = operands_of(library, arrays, problems)
-        target = c if out is None else out
+        target, given_as = (c, "c") if out is None else (out, "out")
         of_types = scalar_problems(a, b)
         extra = extra if of_types else extra.of_arrays(a, b, transposed)
         product = None if of_types else product_of(a, b, *transposed, problems, extra.in_pairs)
@@ -328,13 +332,13 @@ class _Request(Request):
         if addend is None and extra.reads_c:
             problems.append("the epilogue reads a c that was not given: pass c")
         if product is not None and target is not None:
-            problems += target_problems(library, "c" if out is None else "out", target, product, (a, b))
+            problems += target_problems(library, given_as, target, product, {"a": a, "b": b})
             problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
             problems += as_they_are(library, types, transposed, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
-        return cls(library, a, b, addend, target, factors, types, extra, kept, transposed, product)
+        return cls(library, a, b, addend, target, given_as, factors, types, extra, kept, transposed, product)
 
     @property
     def shape(self) -> Shape:
@@ -414,8 +418,8 @@ class _Request(Request):
         shape = first.a.shape[-2], first.b.shape[-1], product.k
         assumed = assumed_ld_multiple(library, spec, calls)
         wanted = Wanted(backend, where, spec, schedule, shape, products, assumed, any_address)
-        if self._takes_two(wanted, calls):
-            self._launch_two(into, first.c.shape, backend, device)
+        if (held := self._takes_two(wanted, calls)) is not None:
+            self._launch_two(into, first.c.shape, held, backend, device)
             return
         if self.invariant:
             wanted = wanted._replace(schedule=in_one_order(backend, where, spec, schedule, shape, assumed))
@@ -426,27 +430,39 @@ class _Request(Request):
         work = Work(kernel, spec, calls, operands, into, (a, b), choice, is_mirrored, pending, waits, is_transposed)
         self.launch(work)
 
-    def _takes_two(self, wanted: Wanted, calls: Sequence[Call]) -> bool:
-        """Whether a gated product is computed as two. Where rows must have the same bits whatever their number, always:
-        no cost of a number of rows may decide.
+    def _takes_two(self, wanted: Wanted, calls: Sequence[Call]) -> Held | None:
+        """What the second half's product is to the first's, where a gated product is computed as two. Where rows must
+        have the same bits whatever their number, it always is: no cost of a number of rows may decide.
         """
-        if wanted.spec.gate is None or wanted.schedule is not None or self.extra.in_two is None:
-            return False
-        return len(calls) == 1 and not wanted.spec.batched and (self.invariant or is_faster_in_two(wanted))
+        if wanted.spec.gate is None or wanted.schedule is not None:
+            return None
+        ways: tuple[Held, ...] = ("residual", "c") if len(calls) == 1 else ("c",)
+        held = next((way for way in ways if self.extra.in_two(way) is not None), None)
+        if self.invariant:
+            return held
+        return held if held == "residual" and not wanted.spec.batched and is_faster_in_two(wanted) else None
 
-    def _launch_two(self, into: Operand, shape: Shape, backend: str, device: object) -> None:
+    def _launch_two(self, into: Operand, shape: Shape, held: Held, backend: str, device: object) -> None:
         """A gated product as two: by b's second half into an array, and by its first half, which reads that.
 
         Args:
             shape: of the result as kernels have it.
+            held: what the array is to the first half's product.
         """
         n, axis = self.product.n, -2 if self.transposed[1] else -1
         extents = list(self.b.shape)
         extents[axis] = n
         first = replace(self.b, shape=tuple(extents))
         second = replace(first, offset=first.offset + n * self.b.strides[axis])
-        assert self.extra.in_two is not None
-        of_second, of_first = self.extra.in_two
+        both = self.extra.in_two(held)
+        assert both is not None
+        of_second, of_first = both
+        if held == "c":
+            made = self.library.empty(self.product.shape, self.sums, self.a)
+            for half, extra in ((second, of_second), (first, of_first)):
+                replace(self, b=half, target=None, extra=extra, kept=None)._launch(made, None, backend, device)
+            self.library.assign(into, made)
+            return
         up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)
         residual = self.library.finish(up)
         # One product of a stack's rows, all in line.

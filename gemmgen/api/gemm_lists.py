@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.api.extras import Extra
+from gemmgen.api.gemm_problems import FLAGS, flag_problems, is_set
 from gemmgen.api.kernels import Wanted, kernel_for
 from gemmgen.api.libraries import Library, library_of
 from gemmgen.api.matmul import Operand
@@ -85,7 +86,7 @@ def _listed(one: Callable[..., object], given: Mapping[str, object], options: Ma
     count = _count(given, options)
     result = given["c"] if given["out"] is None else given["out"]
     listed = cast("Sequence[object] | None", result)
-    problems: list[str] = []
+    problems = flag_problems({name: options.get(name, False) for name in FLAGS})
     flat = labelled({name: value for name, value in given.items() if value is not None})
     library = library_of(flat, cast("str | None", options.get("backend")))
     known = {name: library.operand(name, x, problems, name.startswith("out")) for name, x in flat.items()}
@@ -200,7 +201,7 @@ def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> 
         return None
     then = options.get("epilogue") or ()
     epilogue = (then,) if isinstance(then, str) else tuple(cast("Sequence[str]", then))
-    conj = bool(options.get("conjugate_a")), bool(options.get("conjugate_b"))
-    flags = {name: bool(options.get(name)) for name in ("emulate", "allow_tf32")}
+    conj = is_set(options.get("conjugate_a")), is_set(options.get("conjugate_b"))
+    flags = {name: is_set(options.get(name)) for name in ("emulate", "allow_tf32")}
     orders = a.order, b.order, c.order
     return spec_of((dtype, result), orders, epilogue, conj, batched=True, listed=True, **flags)

@@ -16,8 +16,11 @@ from gemmgen.epilogue import odd_columns
 from gemmgen.errors import attempt
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import element_type
-from gemmgen.runtime.views import meets_itself, overlap
+from gemmgen.runtime.views import meets_itself, overlap_problems
 from gemmgen.spec import Order
+
+#: The names of `gemm`'s flags, in order.
+FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate", "invariant", "allow_tf32")
 
 
 def flag_problems(flags: Mapping[str, object]) -> list[str]:
@@ -27,6 +30,11 @@ def flag_problems(flags: Mapping[str, object]) -> list[str]:
         for name, value in flags.items()
         if not isinstance(value, bool | int | np.bool_)
     ]
+
+
+def is_set(flag: object) -> bool:
+    """Whether a flag is set. What is no flag is not; `flag_problems` tells of it."""
+    return isinstance(flag, bool | int | np.bool_) and bool(flag)
 
 
 def schedule_problems(schedule: object) -> list[str]:
@@ -96,7 +104,7 @@ def gated(product: Product, gate: str, problems: list[str]) -> Product | None:
 
 
 def target_problems(
-    library: Library, name: str, target: Operand, product: Product, inputs: tuple[Operand, Operand]
+    library: Library, name: str, target: Operand, product: Product, inputs: Mapping[str, Operand]
 ) -> list[str]:
     """Problems with the array for the result, called `name`."""
     problems = []
@@ -105,15 +113,18 @@ def target_problems(
             f"{name} has the non-broadcastable shape {text(target.shape)}, not {text(product.shape)}: "
             "pass one of exactly that shape, or leave it out to have it allocated"
         )
+    return problems + memory_problems(library, name, target, inputs)
+
+
+def memory_problems(library: Library, name: str, target: Operand, inputs: Mapping[str, Operand]) -> list[str]:
+    """Problems with the memory of the array for the result, called `name`: it is read-only, or shared."""
+    problems = []
     if not library.is_writable(target):
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(target):
         problems.append(f"elements of {name} share memory: pass an array that has each of its own")
-    written = library.view(target, target.dtype)
-    for other, operand in zip("ab", inputs, strict=True):
-        if overlap(written, library.view(operand, operand.dtype)):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
-    return problems
+    read = {other: library.view(operand, operand.dtype) for other, operand in inputs.items()}
+    return problems + overlap_problems(name, library.view(target, target.dtype), read)
 
 
 def addend_problems(addend: Operand, target: Operand, library: Library) -> list[str]:

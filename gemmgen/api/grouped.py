@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gemmgen.api.calibration import Choice
 from gemmgen.api.extras import Extra
-from gemmgen.api.gemm_problems import factor_problems, result_types, schedule_problems
+from gemmgen.api.gemm_problems import factor_problems, memory_problems, result_types, schedule_problems
 from gemmgen.api.kernels import Wanted, is_faster_in_two, kernel_for, target_for
 from gemmgen.api.libraries import Library, host_arrays, host_tensor, library_of
 from gemmgen.api.matmul import Call, Operand, text
@@ -195,7 +195,8 @@ class _Request(Request):
         a, b, c, out = operands_of(library, arrays, problems)
         if ends is None:
             raise SpecError(problems)
-        target, of_types = c if out is None else out, list[str]()
+        target, given_as = (c, "c") if out is None else (out, "out")
+        of_types = list[str]()
         kind = KINDS.get((len(a.shape), len(b.shape)))
         types = result_types(library, a, b, dtype, target, of_types)
         if types is not None and types.on_host:
@@ -209,6 +210,9 @@ class _Request(Request):
             problems += shape_problems(kind, {"a": a, "b": b, "c": c, "out": out}, ends, extra.epilogue)
             if factors[1] != 0 and (gate := gate_of(extra.epilogue)) is not None:
                 problems.append(f"beta = {factors[1]}, but {gate} makes c anew: add it by residual")
+        if target is not None:
+            inputs = {"a": a, "b": b, OFFSETS: ends}
+            problems += memory_problems(library, given_as, target, inputs)
         problems += [*of_types, *_end_problems(library, ends, 0 if kind is None else a.shape[kind == "k"])]
         problems += extra.problems(None, types is not None and types.on_host)
         if c is None and extra.reads_c:
@@ -216,7 +220,7 @@ class _Request(Request):
         if problems or kind is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         addend = c if c is not target and (factors[1] != 0 or extra.reads_c) else None
-        return cls(library, a, b, addend, target, factors, types, extra, kept, kind, ends)
+        return cls(library, a, b, addend, target, given_as, factors, types, extra, kept, kind, ends)
 
     # --- arrays as kernels take them --------------------------------------------------------------
 
@@ -251,12 +255,19 @@ class _Request(Request):
         library, target = self.library, self.target
         if target is not None and self._is_written(target, needs_lines):
             if self.addend is not None:
-                library.assign(target, self.addend)
+                self._assign(target, self.addend)
             return target
         made = library.empty(self.shape, self.sums, self.a)
-        if target is not None:
+        if target is not None and (self.factors[1] != 0 or self.extra.reads_c):
             library.assign(made, self.addend or target)
         return made
+
+    def _assign(self, target: Operand, source: Operand) -> None:
+        """Copy what groups have of a result. Rows behind the last group stay as they are."""
+        if self.kind == "k":
+            self.library.assign(target, source)
+        elif self.ends.shape[0]:
+            self.library.assign_rows(target, source, self.ends)
 
     def _is_written(self, target: Operand, needs_lines: bool) -> bool:
         is_held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
@@ -280,7 +291,7 @@ class _Request(Request):
         assumed = assumed_ld_multiple(library, spec, [Call(a, b, into)])
         groups = self.ends.shape[0]
         wanted = Wanted(backend, where, spec, schedule, self.mean, groups, assumed, any_address)
-        if groups and schedule is None and self.extra.in_two is not None and is_faster_in_two(wanted):
+        if groups and schedule is None and self.extra.in_two("residual") is not None and is_faster_in_two(wanted):
             return self._in_two(backend, device)
         kernel = kernel_for(wanted)
         if self.ends.shape[0]:
@@ -294,8 +305,9 @@ class _Request(Request):
         """A gated product as two: by the second half of b's columns into an array, and by the first, which reads that.
         Raises: as `run`.
         """
-        assert self.extra.in_two is not None
-        (of_second, of_first), n = self.extra.in_two, self.b.shape[-1] // 2
+        both, n = self.extra.in_two("residual"), self.b.shape[-1] // 2
+        assert both is not None
+        of_second, of_first = both
         first = replace(self.b, shape=(*self.b.shape[:-1], n))
         second = replace(first, offset=first.offset + n * self.b.strides[-1])
         up = replace(self, b=second, target=None, extra=of_second, kept=None).run(None, backend, device)

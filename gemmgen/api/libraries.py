@@ -26,6 +26,7 @@ from gemmgen.runtime.cuda_arrays import (
     TorchTensor,
     as_matrix,
     widened,
+    without_strides,
 )
 from gemmgen.runtime.cuda_memory import Memory, memory_of
 from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_device_array, loaded, mask_problems
@@ -73,6 +74,10 @@ class Library(ABC):
     @abstractmethod
     def assign(self, target: Operand, source: Operand) -> None:
         """Copy elements to an array, with broadcasting and conversion."""
+
+    @abstractmethod
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        """Copy the rows before the last end to a matrix, with conversion. There is an end at least."""
 
     def finish(self, result: Operand) -> object:
         """A new result in the form that the caller gets."""
@@ -138,7 +143,7 @@ class NumPy(Library):
                 value = np.asarray(value)
             except Exception as error:  # noqa: BLE001  (whatever the object's own conversion says)
                 why = str(error).rstrip(".")
-                problems.append(f"{name} ({type(value).__name__}) makes no array: {why}. Pass rows of one length")
+                problems.append(f"{name} ({type(value).__name__}) makes no array: {why}. {_alike(value)}")
                 return None
             if not value.ndim and not isinstance(given, numbers.Number | np.generic):
                 made = (f"{name}.{method}()" for method in ("toarray", "dequantized") if hasattr(given, method))
@@ -168,6 +173,10 @@ class NumPy(Library):
     def assign(self, target: Operand, source: Operand) -> None:
         np.copyto(self._array(target), self._array(source), casting="unsafe")
 
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        end = int(self._array(ends)[-1])
+        np.copyto(self._array(target)[:end], self._array(source)[:end], casting="unsafe")
+
     def finish(self, result: Operand) -> object:
         # As in matmul, the product of two vectors is a scalar.
         return cast(Numbers, result.array)[()]
@@ -184,6 +193,13 @@ class NumPy(Library):
 
     def _array(self, operand: Operand) -> Numbers:
         return cast(Numbers, self.view(operand, operand.dtype))
+
+
+def _alike(value: object) -> str:
+    """The remedy for a list of unlike parts."""
+    if isinstance(value, list | tuple) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in value):
+        return "Pass matrices of one shape; gemm takes others beside a list of results as out"
+    return "Pass rows of one length"
 
 
 class _Memory:
@@ -250,7 +266,7 @@ class TorchHost(NumPy):
         wrong = {
             f"requires a gradient: {WITHOUT_GRADIENT.format(name)}": asks,
             f"is a tensor on {tensor.device}, without elements: call gemmgen.torch.gemm": tensor.device.type != "cpu",
-            f"is sparse: pass {name}.to_dense()": tensor.is_sparse,
+            f"is {(kind := without_strides(tensor))}: pass {name}.to_dense()": bool(kind),
             f"is a negated view, which memory does not show: pass {name}.resolve_neg()": tensor.is_neg(),
             f"is a conjugated view, which memory does not show: pass {name}.resolve_conj()": tensor.is_conj(),
             f"has dtype {dtype}, which no kernel takes: pass {widened(name, dtype)}": dtype in _UNKNOWN,
@@ -398,6 +414,11 @@ class OpenCL(Library):
     def assign(self, target: Operand, source: Operand) -> None:
         cast("Array", target.array)[...] = cast("Array", source.array)
 
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        # pyopencl has no copy by a mask that the device makes: this waits for the offsets.
+        if end := int(cast("Array", ends.array).get()[-1]):
+            cast("Array", target.array)[:end] = cast("Array", source.array)[:end]
+
     def device(self, operand: Operand) -> object:
         array = cast("Array", operand.array)
         return array.context.devices[0] if array.queue is None else array.queue.device
@@ -440,6 +461,11 @@ class Gpu(Library):
     def assign(self, target: Operand, source: Operand) -> None:
         to, memory = cast(DeviceMatrix, target.array), self._memory(target)
         memory.assign(self._array(memory, target), self._array(self._memory(source), source), to.device)
+
+    def assign_rows(self, target: Operand, source: Operand, ends: Operand) -> None:
+        to, memory = cast(DeviceMatrix, target.array), self._memory(target)
+        into, given, last = (self._array(self._memory(x), x) for x in (target, source, ends))
+        memory.assign_rows(into, given, last, to.device)
 
     def finish(self, result: Operand) -> object:
         return cast(DeviceMatrix, result.array).array

@@ -36,7 +36,7 @@ from gemmgen.runtime.calls import (
     keep,
 )
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
-from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers
+from gemmgen.runtime.views import ArrayLike, DeviceMatrix, Numbers, is_array, overlap_problems
 from gemmgen.spec import GemmSpec, Grouped, Order
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Request(ABC):
     Attributes:
         addend: the array that beta scales; None if it is not read.
         target: the array for the result; None for a new one.
+        given_as: the argument that is the target, `c` or `out`, for messages.
         factors: alpha and beta.
         kept: the call, if it may be kept for others like it.
     """
@@ -129,6 +130,7 @@ class Request(ABC):
     b: Operand
     addend: Operand | None
     target: Operand | None
+    given_as: str
     factors: tuple[complex, complex]
     types: Types
     extra: Extra
@@ -159,13 +161,22 @@ class Request(ABC):
         if self.target is None:
             return into if into.dtype == self.types.result else self.library.copy(into, self.types.result)
         if into is not self.target:
-            self.library.assign(self.target, into)
+            self._assign(self.target, into)
         return self.target
+
+    def _assign(self, target: Operand, source: Operand) -> None:
+        """Copy a result to its place."""
+        self.library.assign(target, source)
 
     # --- launching --------------------------------------------------------------------------------
 
     def launch(self, work: Work) -> None:
         """Launch the kernel, and keep the call for calls like this one. Raises: as the kernel's call."""
+        if work.into is self.target:
+            read = {name: x for name, x in work.operands.items() if is_array(x)}
+            written = self.library.view(work.into, work.into.dtype)
+            if problems := overlap_problems(self.given_as, written, read):
+                raise SpecError(problems)
         prepared_calls.last = work.choice
         if isinstance(self.library, Gpu):
             self._queue(work)

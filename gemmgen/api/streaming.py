@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api.gemm_problems import FLAGS, factor_problems, flag_problems, is_set, schedule_problems
 from gemmgen.api.libraries import kind_of
 from gemmgen.api.promotion import Types, types_of
 from gemmgen.api.tile_copies import Copies
 from gemmgen.api.tile_memory import Place, Room, place_of
+from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.progress import Tick, progress
 from gemmgen.records import dataclass
+from gemmgen.runtime.views import meets_itself
 
 Host = npt.NDArray[np.generic]
 #: `gemm` on arrays of the device.
@@ -36,6 +39,12 @@ _UNITS |= {f"{x}{unit}": base ** (i + 1) for i, x in enumerate("KMGT") for unit,
 LONG, UNIT, DEPTHS = 256, 64, (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 #: Tiles of A, B and C on the device: where tiles have all of K, and others.
 HELD, STEPPED = ((2, 4, 4), (4, 2, 4)), (2, 2, 2)
+#: Flags that do not go with tiles, and what to do.
+_NEITHER = {
+    "invariant": "tiles decide how K is summed; leave one of the two out",
+    "allow_tf32": "tiles are multiplied in float32; leave one of the two out",
+    "emulate": "it is for SYCL, which takes no tiles; leave it out",
+}
 #: Bytes that could be copied while a product is queued.
 LAUNCH = 4 << 20
 
@@ -199,18 +208,21 @@ def stream(
     Raises: SpecError with every problem.
     """
     problems: list[str] = []
-    limit, (alpha, beta) = size_of(how.pop("device_memory"), problems), factors
-    flags = {x: bool(how.pop(x)) for x in ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b")}
+    (a, b, c, out), (alpha, beta) = arrays, factors
+    limit = size_of(how.pop("device_memory"), problems)
+    asked = {x: how.pop(x) for x in FLAGS}
+    flags = {x: is_set(value) for x, value in asked.items()}
     shown, dtype, backend, device = (how.pop(x) for x in ("progress", "dtype", "backend", "device"))
     schedule = how.pop("schedule")
-    given = [name for name, value in how.items() if value is not None and value is not False]
-    problems += [f"{x} does not go with device_memory: leave it out, and apply it to the result" for x in given]
-    problems += _array_problems(arrays)
+    problems += flag_problems(asked)
+    factor_problems(factors, c is not None, problems)
+    given = [*(x for x in _NEITHER if flags[x]), *(x for x, value in how.items() if value is not None)]
+    problems += [f"{x} does not go with device_memory: {_instead(x)}" for x in given]
+    problems += [*_array_problems(arrays), *schedule_problems(schedule)]
     if problems:
         raise SpecError(problems)
-    a, b, c, out = arrays
     a, b = a.T if flags["transpose_a"] else a, b.T if flags["transpose_b"] else b
-    target, types = _target(a, b, c, out, dtype, backend, factors, problems)
+    target, types = _target(a, b, c, out, dtype, backend, problems)
     if problems or target is None or types is None:
         raise SpecError(problems)
     if 0 in (*target.shape, a.shape[1]):
@@ -224,6 +236,14 @@ def stream(
     with progress(len(list(cut.steps()))) if shown else nullcontext(_silent) as tick:
         work.run(tick)
     return target
+
+
+def _instead(option: str) -> str:
+    """What to do where an option does not go with tiles."""
+    if option in _NEITHER:
+        return _NEITHER[option]
+    of = option[-1] if option.startswith("prologue_") else "c" if option == "epilogue" else OPERANDS[option].of
+    return f"leave it out, and apply it to {'the result' if of == 'c' else of}"
 
 
 def _silent(text: str) -> None:
@@ -250,7 +270,6 @@ def _target(
     out: Host | None,
     dtype: npt.DTypeLike | None,
     backend: str | None,
-    factors: tuple[complex, complex],
     problems: list[str],
 ) -> tuple[Host | None, Types | None]:
     """The array for the result, and the types. Problems are added."""
@@ -268,11 +287,12 @@ def _target(
     for name, x in (("c", c), ("out", out)):
         if x is not None and x.shape != shape:
             problems.append(f"{name} has shape {x.shape}, not {shape}: pass one of that shape")
-    if factors[1] != 0 and c is None:
-        problems.append(f"beta = {factors[1]} adds to a c that was not given: pass c, or beta = 0")
     if given is not None:
         if not given.flags.writeable:
             problems.append(f"{'c' if out is None else 'out'} is read-only: pass a writable array")
+        if meets_itself(given):
+            name = "c" if out is None else "out"
+            problems.append(f"elements of {name} share memory: pass an array that has each of its own")
         problems += [f"the result overlaps {x}: pass a copy of {x}" for x, y in (("a", a), ("b", b)) if _meet(given, y)]
     return np.empty(shape, types.result) if given is None else given, types
 

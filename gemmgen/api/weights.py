@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
@@ -20,9 +20,9 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.api.gemm_problems import factor_problems
+from gemmgen.api.gemm_problems import FLAGS, factor_problems, flag_problems, is_set
 from gemmgen.api.libraries import kind_of
-from gemmgen.epilogue import GROUPS
+from gemmgen.epilogue import GROUPS, OPERANDS, gate_of
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.numeric import in_pairs, of_pairs
 from gemmgen.records import dataclass
@@ -72,7 +72,7 @@ class Packed:
 
     def _problems(self) -> list[str]:
         values, scales, zeros = cast("tuple[object, object, object]", (self.values, self.scales, self.zeros))
-        if self.group not in (None, *GROUPS):
+        if not _is_group(self.group):
             return [f"group = {self.group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}"]
         is_matrix = isinstance(values, np.ndarray) and values.ndim == 2 and 0 not in values.shape
         if not is_matrix or cast("Numbers", values).dtype.type not in TYPES.values():
@@ -133,8 +133,10 @@ class Packed:
 
     def multiplied(self, gemm: Callable[..., Any], a: Any, c: Any, options: dict[str, Any]) -> Any:
         """alpha * op(A) @ self + beta * C. Raises: SpecError, DtypeError."""
-        wrong = [name for name in _WITHOUT if options.get(name)]
-        problems = [f"{name} does not go with prepacked weights as b: leave it out" for name in wrong]
+        problems = flag_problems({name: options.get(name, False) for name in FLAGS})
+        problems += [f"{x} does not go with prepacked weights as b: leave it out" for x in _without(options)]
+        if (gate := _gate(options.get("epilogue"))) is not None:
+            problems.append(f"{gate} takes no prepacked weights, whose columns have scales each: pass b.dequantized()")
         dtype = str(getattr(a, "dtype", type(a).__name__)).removeprefix("torch.")
         is_typed = isinstance(a, Packed) or dtype in ACTIVATIONS
         if isinstance(a, Packed):
@@ -142,7 +144,7 @@ class Packed:
         elif not is_typed:
             problems.append(f"a of {dtype} with prepacked weights: cast it to one of {', '.join(ACTIVATIONS)}")
         extents = tuple(getattr(a, "shape", ()))
-        k = extents[-2 if options.get("transpose_a") and len(extents) > 1 else -1] if extents else None
+        k = extents[-2 if is_set(options.get("transpose_a")) and len(extents) > 1 else -1] if extents else None
         if k != self.shape[0]:
             problems.append(f"a has k = {k}, the prepacked weights k = {self.shape[0]}: transpose a, or cut it")
         factor_problems((options["alpha"], options["beta"]), c is not None, problems)
@@ -226,9 +228,9 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
     """
     problems = mask_problems("w", w)
     array = _array_of(w)
-    if bits not in BITS or isinstance(bits, bool):
+    if type(bits) is not int or bits not in BITS:
         problems.append(f"bits = {bits!r}: use {' or '.join(map(str, BITS))}")
-    if group not in (None, *GROUPS):
+    if not _is_group(group):
         problems.append(f"group = {group!r}: use None, for all of a column, or {', '.join(map(str, GROUPS))}")
     if not isinstance(cast("object", zero_points), bool | np.bool_):
         problems.append(f"zero_points = {zero_points!r}: use True or False")
@@ -248,6 +250,11 @@ def prepack(w: Any, bits: int = 8, group: int | None = None, zero_points: bool =
         scales, zeros = scales[0], None if zeros is None else zeros[0]
     stored = np.asfortranarray(in_pairs(values, 0) if bits == 4 else values)
     return Packed(stored, scales, zeros, group, len(array))
+
+
+def _is_group(group: object) -> bool:
+    """Whether so many neighbours can share a scale. A float of that value is none."""
+    return group is None or (type(group) is int and group in GROUPS)
 
 
 def _array_of(w: Any) -> Numbers:
@@ -287,6 +294,19 @@ def _rounded(array: Numbers, most: int, depth: int, zero_points: bool) -> tuple[
 def _positive(scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Scales, 1 where all elements are 0."""
     return np.where(scales > 0, scales, np.float32(1))
+
+
+def _without(options: Mapping[str, object]) -> list[str]:
+    """The options of a call that do not go with such a `b`: `_WITHOUT`, and arrays of a prologue of it."""
+    of_b = [name for name in options if name in OPERANDS and OPERANDS[name].of == "b"]
+    given = {name: options.get(name) for name in (*_WITHOUT, *of_b)}
+    return [name for name, value in given.items() if (is_set(value) if name in FLAGS else value is not None)]
+
+
+def _gate(epilogue: object) -> str | None:
+    """The gate that an epilogue begins with. What is no epilogue has none; the product tells of it."""
+    then = (epilogue,) if isinstance(epilogue, str) else epilogue
+    return gate_of(then) if isinstance(then, tuple) else None
 
 
 def _putter(a: Any) -> Callable[[Numbers], object]:

@@ -27,7 +27,7 @@ from gemmgen.runtime.views import (
     mask_problems,
     meets_itself,
     new_view,
-    overlap,
+    overlap_problems,
     shape,
 )
 from gemmgen.source import EntryPoint
@@ -387,9 +387,8 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
         problems.append(f"{name} is read-only: pass a writable array, or leave it out to have it allocated")
     if meets_itself(output):
         problems.append(f"elements of {name} share memory: pass an array that has each of its own")
-    for other, value in inputs.items():
-        if other != name and is_array(value) and overlap(output, value):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}")
+    others = {other: value for other, value in inputs.items() if other != name and is_array(value)}
+    problems += overlap_problems(name, output, others)
 
 
 # --- the arrays of prologues and epilogues --------------------------------------------------------

@@ -60,7 +60,7 @@ class TorchTensor(Protocol):
     dtype: object
     device: TorchDevice
     requires_grad: bool
-    is_sparse: bool
+    layout: object
     is_cuda: bool
 
     def stride(self) -> tuple[int, ...]: ...
@@ -119,8 +119,8 @@ def from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatr
         return None
     if value.requires_grad and sys.modules["torch"].is_grad_enabled():
         problems.append(f"{name} requires a gradient: {WITHOUT_GRADIENT.format(name)}")
-    if value.is_sparse:
-        problems.append(f"{name} is sparse: pass {name}.to_dense()")
+    if kind := without_strides(value):
+        problems.append(f"{name} is {kind}: pass {name}.to_dense()")
         return None
     if value.is_neg():
         problems.append(f"{name} is a negated view, which memory does not show: pass {name}.resolve_neg()")
@@ -141,6 +141,12 @@ def from_torch(name: str, value: TorchTensor, problems: list[str]) -> DeviceMatr
 def widened(name: str, dtype: str) -> str:
     """What makes elements that kernels take of a tensor whose type none takes."""
     return f"{name}.to(torch.complex64)" if dtype == "complex32" else f"{name}.float()"
+
+
+def without_strides(tensor: TorchTensor) -> str:
+    """What a tensor without strides is; nothing of one with them."""
+    layout = str(tensor.layout).removeprefix("torch.")
+    return "" if layout == "strided" else "sparse" if layout.startswith("sparse") else f"of layout {layout}"
 
 
 def _from_protocol(name: str, value: object, problems: list[str]) -> DeviceMatrix | None:

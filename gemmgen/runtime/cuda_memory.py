@@ -82,6 +82,10 @@ class Memory(ABC):
         """Copy elements to an array, with broadcasting and conversion."""
 
     @abstractmethod
+    def assign_rows(self, target: Any, source: Any, ends: Any, device: int) -> None:
+        """Copy the rows before the last end to a matrix, with conversion. The host reads no end."""
+
+    @abstractmethod
     def guard(self, arrays: Sequence[Any], is_complex: bool, provisional: bool) -> Guard | None:
         """What of such arrays, or of the library's state, may differ in calls of one key.
 
@@ -230,6 +234,12 @@ class TorchMemory(Memory):
     def assign(self, target: Any, source: Any, device: int) -> None:  # noqa: ARG002
         target.copy_(source)
 
+    def assign_rows(self, target: Any, source: Any, ends: Any, device: int) -> None:  # noqa: ARG002
+        import torch
+
+        rows = torch.arange(target.shape[0], device=target.device)[:, None]
+        target.copy_(torch.where(rows < ends[-1], source.to(target.dtype), target))
+
     def guard(self, arrays: Sequence[Any], is_complex: bool, provisional: bool) -> Guard | None:
         import torch
 
@@ -368,6 +378,11 @@ class CupyMemory(Memory):
     def assign(self, target: Any, source: Any, device: int) -> None:
         with self._cupy.cuda.Device(device):
             self._cupy.copyto(target, source, casting="unsafe")
+
+    def assign_rows(self, target: Any, source: Any, ends: Any, device: int) -> None:
+        with self._cupy.cuda.Device(device):
+            rows = self._cupy.arange(target.shape[0])[:, None]
+            self._cupy.copyto(target, source, casting="unsafe", where=rows < ends[-1])
 
     def guard(self, arrays: Sequence[Any], is_complex: bool, provisional: bool) -> Guard | None:  # noqa: ARG002
         return None

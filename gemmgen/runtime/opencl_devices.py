@@ -326,7 +326,10 @@ def pick(
         asked = {"platform": platform, "device": device, "type": type}
         wish = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
         there = "; ".join(map(str, everything))
-        raise DeviceError(f"no device matches {wish}: choose by number or part of a name among {there}")
+        raise DeviceError(
+            f"no device matches {wish}: choose by number or part of a name (type and platform are in parentheses) "
+            f"among {there}"
+        )
     return min(left, key=lambda d: (not requires <= d.features, d.type != "gpu", not d.sub_group_sizes, d.number))
 
 

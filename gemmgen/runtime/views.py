@@ -333,6 +333,15 @@ def overlap(x: ArrayLike, y: ArrayLike) -> bool:
         return True
 
 
+def overlap_problems(name: str, written: ArrayLike, inputs: Mapping[str, ArrayLike]) -> list[str]:
+    """Problems: a result, called `name`, that shares an element with an input."""
+    return [
+        f"{name} overlaps {other} in memory: pass another {name}, or a copy of {other}"
+        for other, value in inputs.items()
+        if overlap(written, value)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Outline:
     """A device array as if it were at a host address, for NumPy's overlap tests. Nothing is ever read there."""

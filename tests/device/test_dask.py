@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gemmgen.errors import DtypeError, SpecError
+from gemmgen.errors import DeviceError, DtypeError, SpecError
 from tests.device.naive import found
 
 if not found():
@@ -99,6 +99,41 @@ def test_errors(rng: np.random.Generator) -> None:
     assert "y is of type list: pass an array of dask" in str(error.value)
     with pytest.raises(DtypeError, match="elements of <U32 can't be multiplied"):
         gemmgen.dask.matmul(x.astype("U3"), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"backend": "nope"}, SpecError, "backend 'nope' does not take NumPy arrays"),
+        ({"device": "nope"}, DeviceError, "no device matches device 'nope'"),
+        ({"device": 1.5}, DeviceError, "device = 1.5 is of type float"),
+        ({"invariant": "x"}, SpecError, "invariant = 'x' is of type str: pass True or False"),
+        ({"dtype": np.longdouble}, DtypeError, "no kernel makes a result of .*: pass another dtype"),
+    ],
+)
+def test_options_are_refused_at_once(options: dict[str, Any], kind: type[Exception], said: str) -> None:
+    x = da.ones((6, 4), chunks=3)
+    with pytest.raises(kind, match=said):
+        gemmgen.dask.matmul(x, x.T, **options)
+    with pytest.raises(SpecError, match="x has k = 4, y k = 6"):
+        gemmgen.dask.matmul(x, x, **{**options, "device": None})
+
+
+@pytest.mark.skipif(np.longdouble(0).dtype == np.float64, reason="long double is float64 here")
+@pytest.mark.parametrize("dtype", [object, np.longdouble])
+def test_types_without_kernels_are_refused_at_once(dtype: type) -> None:
+    x: Numbers = np.ones((6, 4)).astype(dtype)
+    y = np.ones((4, 5))
+    for left in (x, da.from_array(x, chunks=(3, 2))):
+        with pytest.raises(DtypeError, match=r"no kernel has x's elements of .*: cast x by astype"):
+            gemmgen.dask.matmul(left, y)
+
+
+def test_a_matrix_of_numpy(rng: np.random.Generator) -> None:
+    x, y = whole(rng, 40, 64), whole(rng, 64, 20)
+    lazy = da.from_array(x.view(np.matrix), chunks=(10, 16), asarray=False)
+    for left, right in ((lazy, y), (x.view(np.matrix), y), (x, y.view(np.matrix))):
+        assert np.array_equal(gemmgen.dask.matmul(left, right).compute(), x @ y)
 
 
 def test_a_lost_worker_loses_nothing(tmp_path: Path) -> None:

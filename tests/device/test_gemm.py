@@ -213,6 +213,9 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(None, Z(2)), ValueError, "a is of type NoneType, not an array"),
         (lambda: gemmgen.gemm(Z(2), "ab"), ValueError, "b is of type str, not an array"),
         (lambda: gemmgen.gemm([[1], [2, 3]], Z(2)), ValueError, "Pass rows of one length"),
+        (lambda: gemmgen.gemm([Z((2, 2)), Z((1, 2))], Z((2, 2))), ValueError, "Pass matrices of one shape"),
+        (lambda: gemmgen.gemm(Z((2, 2)), [Z((2, 2)), Z((2, 1))]), ValueError, "beside a list of results as out"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a=np.arange(2)), ValueError, "is of type ndarray: pass True or"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(SPARSE, Z(2)), ValueError, "a is of type Sparse, not an array: pass a.toarray()"),
         (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a="no"), ValueError, "transpose_a = 'no' is of type str"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
@@ -246,6 +249,17 @@ def test_what_is_refused(call: object, error: type[Exception], said: str) -> Non
         call()  # type: ignore[operator]
     assert said in str(caught.value)
     assert isinstance(caught.value, gemmgen.GemmgenError)
+
+
+def test_an_array_of_an_epilogue_in_the_result() -> None:
+    """The result is called as the caller passed it."""
+    a, b, c = Z((2, 2)), Z((2, 2)), Z((2, 2))
+    with pytest.raises(SpecError, match=r"^out overlaps bias in memory: pass another out, or a copy of bias$"):
+        gemmgen.gemm(a, b, out=c, epilogue="bias", bias=c[0])
+    with pytest.raises(SpecError, match=r"^c overlaps bias in memory"):
+        gemmgen.gemm(a, b, c, epilogue="bias", bias=c[0])
+    with pytest.raises(SpecError, match=r"^out overlaps residual in memory"):
+        gemmgen.grouped(a, b[None], [2], out=c, epilogue="residual", residual=c)
 
 
 def test_every_problem_at_once() -> None:
@@ -594,6 +608,36 @@ def test_a_gate_of_rows_is_invariant(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((40, 20)).astype(np.float32), rng.standard_normal((20, 26)).astype(np.float32)
     of_all = gemmgen.gemm(a, b, epilogue="swiglu", invariant=True)
     assert np.array_equal(gemmgen.gemm(a[7:8], b, epilogue="swiglu", invariant=True), of_all[7:8])
+
+
+@pytest.mark.parametrize("gate", ["swiglu", "expr: acc / (1 + exp(-acc)) * up"])
+def test_a_gate_of_rows_is_invariant_beside_a_residual(gate: str, rng: np.random.Generator) -> None:
+    shapes = (37, 64), (64, 80), (37, 40)
+    a, b, residual = (cast("Numbers", rng.standard_normal(x, np.float32)) for x in shapes)
+    then, before = [gate, "residual"], residual.copy()
+    of_all = gemmgen.gemm(a, b, epilogue=then, residual=residual, invariant=True)
+    assert np.allclose(of_all, swiglu(a @ b) + residual, atol=1e-3)
+    assert np.array_equal(residual, before)
+    row = gemmgen.gemm(a[7:8], b, epilogue=then, residual=residual[7:8], invariant=True)
+    assert np.array_equal(row, of_all[7:8])
+    out: Numbers = np.empty((37, 40), np.float64)
+    gemmgen.gemm(a, b, epilogue=then, residual=residual, invariant=True, out=out)
+    assert np.array_equal(out, of_all)
+
+
+@pytest.mark.parametrize("lead", [(2,), (2, 3), (1, 3)])
+def test_a_gate_of_rows_is_invariant_in_stacks(lead: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Of one call or of several, with one of the caller's for the result too."""
+    shapes = (*lead, 5, 64), (*lead, 64, 80), (40,)
+    a, b, bias = (cast("Numbers", rng.standard_normal(x, np.float32)) for x in shapes)
+    result = np.empty((*lead, 5, 80), np.float32)[..., ::2]
+    gemmgen.gemm(a, b, epilogue=["swiglu", "bias"], bias=bias, invariant=True, out=result)
+    assert np.allclose(result, swiglu(a @ b) + bias, atol=1e-3)
+    for index in np.ndindex(lead):
+        alone = gemmgen.gemm(a[index][3:], b[index], epilogue=["swiglu", "bias"], bias=bias, invariant=True)
+        assert np.array_equal(alone, result[index][3:])
+    swapped = gemmgen.gemm(a.swapaxes(0, -3), b.swapaxes(0, -3), epilogue="swiglu", invariant=True)
+    assert np.allclose(swapped, swiglu(a @ b).swapaxes(0, -3), atol=1e-3)
 
 
 def test_what_a_gate_is_refused_for() -> None:

@@ -18,6 +18,7 @@ from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.ir.instructions import cut_sums
 from gemmgen.runtime import opencl_arrays, opencl_devices
+from gemmgen.runtime.cuda_memory import TorchMemory
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.opencl_devices import DeviceInfo, target_of
 from gemmgen.schedule import Schedule
@@ -29,6 +30,8 @@ from tests.support.problems import Matrix
 from tests.support.tensors import need_torch
 
 KINDS: tuple[Grouped, ...] = ("rows", "k")
+#: Two matrices of four columns lie in it.
+BESIDE = np.ones((4, 8), np.float32)
 
 
 def launch(kernel: object, groups: Groups) -> None:
@@ -259,6 +262,64 @@ def test_views_and_results_of_other_types(rng: np.random.Generator) -> None:
         assert np.allclose(out[mine], a[mine] @ matrix, atol=1e-4)
 
 
+@pytest.mark.parametrize("beta", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_behind_the_last_group_stay(dtype: type[np.generic], beta: float) -> None:
+    """Beside a C of its own too, and to the last bit where the result is converted."""
+    a, b, c = np.ones((6, 5), np.float32), np.ones((2, 5, 4), np.float32), np.full((6, 4), 5, dtype)
+    for _ in range(2):
+        out = np.full((6, 4), 7.1, dtype)
+        assert gemmgen.grouped(a, b, [2, 4], c, beta=beta, out=out) is out
+        assert (out[:4] == 5 + beta * 5).all()
+        assert (out[4:] == np.array(7.1, dtype)).all()
+        assert (c == 5).all()
+    out = np.full((6, 4), 7.1, dtype)
+    gemmgen.grouped(a, b, [2, 4], out, beta=1)
+    assert (out[4:] == np.array(7.1, dtype)).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_behind_the_last_group_stay_on_a_device(device: DeviceInfo) -> None:
+    import pyopencl.array as cl_array
+
+    queue = opencl_devices.own_queue(device.handle)
+    matrices = np.ones((6, 5), np.float32), np.ones((2, 5, 4), np.float32), np.full((6, 4), 5, np.float32)
+    a, b, c = (cl_array.to_device(queue, x) for x in matrices)
+    for end in (4, 0):
+        offsets = cl_array.to_device(queue, np.array([0, end], np.int32))
+        out = cl_array.to_device(queue, np.full((6, 4), 7, np.float32))
+        gemmgen.grouped(a, b, offsets, c, beta=2, out=out)
+        assert (out.get()[:end] == 15).all()
+        assert (out.get()[end:] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), (4, 4), (0, 4)), "elements of out share memory"),
+        (np.broadcast_to(np.zeros(4, np.float32), (4, 4)), "out is read-only"),
+        (np.broadcast_to(np.zeros(4, np.float32), (4, 4)), "elements of out share memory"),
+        (BESIDE[:, ::2], "out overlaps a in memory: pass another out, or a copy of a"),
+        (BESIDE[:, :4], "out overlaps a in memory: pass another out, or a copy of a"),
+    ],
+)
+def test_an_out_that_holds_no_result(out: Matrix, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        gemmgen.grouped(BESIDE[:, :4], np.ones((1, 4, 4), np.float32), [4], out=out)
+
+
+def test_a_result_that_is_read_only() -> None:
+    """Called as the caller calls it, and with all that is wrong."""
+    a, b, fixed = np.ones((4, 4), np.float32), np.ones((1, 4, 4), np.float32), np.zeros((4, 8), np.float32)
+    fixed.flags.writeable = False
+    for matrix in (fixed[:, ::2], fixed[:, :4]):
+        with pytest.raises(SpecError, match="out is read-only: pass a writable array"):
+            gemmgen.grouped(a, b, [4], out=matrix)
+        with pytest.raises(SpecError, match="c is read-only") as caught:
+            gemmgen.grouped(a, b, [5], matrix)
+        assert len(caught.value.problems) == 2, caught.value.problems
+
+
 def test_bad_calls_name_every_problem(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((9, 4), np.float32), rng.standard_normal((2, 4, 3), np.float32)
     kernel = gemmgen.compile(GemmSpec(grouped="rows"), "naive")
@@ -430,6 +491,36 @@ def test_calls_on_a_gpu_are_prepared(kind: Grouped, monkeypatch: pytest.MonkeyPa
         left, right = (a[begin:end], b[group]) if kind == "rows" else (a[:, begin:end], b[begin:end])
         new = result[begin:end] if kind == "rows" else result[group]
         assert torch.allclose(new.double(), left.double() @ right.double(), atol=1e-3)
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_behind_the_last_group_stay_on_a_gpu(dtype: str) -> None:
+    """The host waits for no offset: a graph holds the call."""
+    import torch
+
+    a, b = torch.ones(6, 5, device="cuda"), torch.ones(2, 5, 4, device="cuda")
+    c = torch.full((6, 4), 5.0, device="cuda", dtype=getattr(torch, dtype))
+    offsets, out = torch.tensor([2, 4], dtype=torch.int32, device="cuda"), torch.full_like(c, 7.1)
+    gemmgen.grouped(a, b, offsets, c, beta=2, out=out)
+    assert (out[:4] == 15).all()
+    assert (out[4:] == torch.full_like(c, 7.1)[4:]).all()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        gemmgen.grouped(a, b, offsets, c, beta=2, out=out)
+    offsets.copy_(torch.tensor([1, 2]))
+    out.fill_(7)
+    graph.replay()
+    assert (out[:2] == 15).all()
+    assert (out[2:] == 7).all()
+
+
+def test_rows_that_torch_copies() -> None:
+    """As on a GPU: those before the last end, in the target's type."""
+    torch = need_torch()
+    target, ends = torch.full((6, 4), 7, dtype=torch.int32), torch.tensor([2, 4])
+    TorchMemory.assign_rows(cast(TorchMemory, None), target, torch.full((6, 4), 5.0), ends, 0)
+    assert target.tolist() == [[5] * 4] * 4 + [[7] * 4] * 2
 
 
 @on_gpu

@@ -336,3 +336,19 @@ def test_lists_of_numpys_alone_are_a_stack(rng: np.random.Generator) -> None:
 def test_what_gemm_refuses_of_lists(a: object, b: object, c: object, problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
         gemmgen.gemm(a, b, c)
+
+
+@pytest.mark.parametrize("backend", ["opencl", pytest.param("sycl", marks=sycl.needs_device)])
+@pytest.mark.parametrize("flag", ["no", np.arange(2)])
+def test_flags_beside_lists(flag: bool, backend: str) -> None:
+    with pytest.raises(SpecError, match=r"conjugate_a = .*: pass True or False"):
+        gemmgen.gemm(A, B, C, conjugate_a=flag, backend=backend)
+
+
+def test_lists_of_matrices_of_several_shapes() -> None:
+    """A list of results holds them."""
+    a, b, results = [np.ones((3, 4)), np.ones((2, 4))], np.ones((4, 5)), [np.zeros((3, 5)), np.zeros((2, 5))]
+    assert gemmgen.gemm(a, b, out=results) is results
+    assert all((x == 4).all() for x in results)
+    with pytest.raises(SpecError, match="Pass matrices of one shape; gemm takes others beside a list of results"):
+        gemmgen.gemm(a, b)

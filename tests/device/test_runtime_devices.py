@@ -107,6 +107,7 @@ def test_nothing_matches(device: DeviceInfo) -> None:
         with pytest.raises(DeviceError, match="no device matches") as caught:
             pick(**wish)
         assert str(device) in str(caught.value)
+        assert "part of a name (type and platform are in parentheses) among" in str(caught.value)
     with pytest.raises(DeviceError, match="use one of cpu, gpu"):
         pick(type="abacus")
 

@@ -560,6 +560,18 @@ def test_a_tensor_for_the_result_while_compiling() -> None:
         into(torch.empty(2, 5, 6))
 
 
+@pytest.mark.parametrize("layout", ["sparse", "sparse_csr", "sparse_csc", "sparse_bsr", "mkldnn"])
+def test_tensors_without_strides_are_refused(layout: str) -> None:
+    made = getattr(torch.eye(4), f"to_{layout}")
+    tensor, plain = made((2, 2)) if layout == "sparse_bsr" else made(), torch.eye(4)
+    with pytest.raises(SpecError, match=r"^a is (sparse|of layout \w+): pass a.to_dense\(\)$"):
+        gemmgen.gemm(tensor, plain)
+    with pytest.raises(SpecError, match=r"^out is (sparse|of layout \w+): pass out.to_dense\(\)$"):
+        gemmgen.gemm(plain, plain, out=tensor)
+    with pytest.raises(SpecError, match=r"a is (sparse|of layout \w+): pass a.to_dense\(\)"):
+        gemmgen.grouped(tensor, plain[None], [4])
+
+
 def test_nested_tensors_are_refused() -> None:
     parts = [torch.randn(3, 7), torch.randn(4, 7)]
     for layout in (torch.strided, torch.jagged):

@@ -316,6 +316,35 @@ def test_errors(w: Numbers) -> None:
         gemmgen.gemm(x[:, 1:], packed)
 
 
+def test_arrays_of_a_prologue_beside_weights_are_refused(w: Numbers) -> None:
+    x, packed = np.ones((2, K), np.float32), prepack(w)
+    for name in ("b_scale", "b_zero", "b_shift", "b_scale_32"):
+        with pytest.raises(SpecError, match=f"{name} does not go with prepacked weights as b: leave it out"):
+            gemmgen.gemm(x, packed, **{name: "nonsense"})  # type: ignore[arg-type]
+    with pytest.raises(SpecError) as caught:
+        gemmgen.gemm(x, packed, b_scale=w[0], transpose_a=np.array([1, 2]), conjugate_b=True, alpha="x")  # type: ignore[arg-type]
+    assert len(caught.value.problems) == 4, caught.value.problems
+
+
+@BITS
+def test_problems_of_an_epilogue_beside_weights(bits: int, w: Numbers) -> None:
+    """Nothing is told that the caller did not pass."""
+    x, packed = np.ones((2, K), np.float32), prepack(w, bits)
+    for epilogue, said in (("swiglu", "swiglu takes no prepacked weights"), ("nope", "no function 'nope'")):
+        with pytest.raises(SpecError, match=said) as caught:
+            gemmgen.gemm(x, packed, epilogue=epilogue)
+        assert len(caught.value.problems) == 1, caught.value.problems
+    columns = w.shape[1] // 2 * 2
+    even = prepack(w[:, :columns], bits)
+    assert gemmgen.gemm(x, even.dequantized(), epilogue="swiglu").shape == (2, columns // 2)
+
+
+@pytest.mark.parametrize(("option", "value"), [("bits", 8.0), ("group", 32.0), ("bits", [8]), ("group", np.ones(2))])
+def test_numbers_that_are_not_whole(option: str, value: object, w: Numbers) -> None:
+    with pytest.raises(SpecError, match=f"{option} = "):
+        prepack(w, **{option: value})  # type: ignore[arg-type]
+
+
 @BITS
 def test_torch(bits: int, w: Numbers, rng: np.random.Generator) -> None:
     torch = need_torch()

@@ -380,6 +380,16 @@ def test_launchers_of_gates_refuse_more_columns_than_an_int_counts() -> None:
         assert ["if (k < 0 || n >= 1 << 30" in x.text for x in (cuda, header)] == [refuses] * 2
 
 
+@pytest.mark.parametrize("backend", ["opencl", "cuda"])
+def test_modules_of_gates_halve_the_columns_of_b(backend: str) -> None:
+    """They took C to have as many, and read past B."""
+    text = render_module(driver.emit(GemmSpec(epilogue=("swiglu",)), candidates.load("smem_8x8").schedule, backend))
+    compile(text, "gate.py", "exec")
+    for line in ("(m, k), n = a.shape, b.shape[1] // 2", "if b.shape[1] % 2:", "if b.shape != (k, 2 * n):"):
+        assert f"    {line}\n" in text
+    assert '"""C = alpha * A @ B, then swiglu.' in text
+
+
 def test_every_gate_is_the_same_in_two() -> None:
     """By two products, the first of which makes the other's residual."""
     one = np.full((1, 1), 0.0)
